@@ -7,7 +7,7 @@ PYTEST ?= -n auto
 TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
-# MUTANTS=... passes arguments on to tests/mutants.py, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
+# MUTANTS=... passes arguments on to tests.mutants, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
 MUTANTS ?=
 
 # Python keeps its bytecode, also where the environment says no: without it every call compiles 300 files, for 0.4 s.
@@ -41,10 +41,12 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, and kill processes over MPI
+check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, kill processes over MPI, and train all configs on PTX
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
 	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
+	$(BIN)/python -m tests.cuda.ptx.models
+	$(BIN)/python benchmarks/gpu.py --rehearse
 
 proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
 	PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py
@@ -53,7 +55,7 @@ proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/
 	PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
-	$(BIN)/python tests/mutants.py $(MUTANTS)
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(VENV)/.dev ## measure speed, beside PyTorch and the other peers that BENCH="--python jax=PATH" tells
 	$(BIN)/python benchmarks/growth.py --write

@@ -13,12 +13,16 @@ ARGS = peer.arguments(
     channels_last="of images: convolutions run on channels last",
     dense="ctr: dense gradients of the tables",
     compile="torch.compile the forward pass; needs a C++ compiler",
+    graphs="with --compile: CUDA graphs",
+    cuda="on a CUDA device, float32 without tf32",
 )
 
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 torch.set_num_threads(ARGS.threads)
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+DEVICE = "cuda" if ARGS.cuda else "cpu"
 
 
 def mlp(p: dict, x: torch.Tensor) -> torch.Tensor:
@@ -72,13 +76,13 @@ def mobilenet_v1(p: dict, x: torch.Tensor) -> torch.Tensor:
 
 
 def ctr(p: dict, feed: dict) -> torch.Tensor:
-    x, sparse = torch.from_numpy(feed["x"]), not ARGS.dense
-    h = torch.cat([functional.embedding(x, p["emb"], sparse=sparse).flatten(1), torch.from_numpy(feed["d"])], 1)
+    x, sparse = torch.from_numpy(feed["x"]).to(DEVICE), not ARGS.dense
+    h = torch.cat([functional.embedding(x, p["emb"], sparse=sparse).flatten(1), torch.from_numpy(feed["d"]).to(DEVICE)], 1)
     for key in ("fc1", "fc2", "fc3"):
         h = torch.relu(functional.linear(h, p[f"{key}.w"], p[f"{key}.b"]))
     wide = functional.embedding(x, p["wide"], sparse=sparse).sum(1)
     logit = functional.linear(h, p["fc4.w"], p["fc4.b"]) + wide
-    return functional.binary_cross_entropy_with_logits(logit, torch.from_numpy(feed["y"]))
+    return functional.binary_cross_entropy_with_logits(logit, torch.from_numpy(feed["y"]).to(DEVICE))
 
 
 def lstm(p: dict, x: torch.Tensor) -> torch.Tensor:
@@ -125,14 +129,14 @@ def tensors() -> tuple[dict, list]:
     """Return everything by name, and what is trained."""
     p = {}
     for key, value in workloads.parameters(ARGS.workload).items():
-        t = torch.from_numpy(value.T.copy() if value.ndim == 2 and "." in key else value)
+        t = torch.from_numpy(value.T.copy() if value.ndim == 2 and "." in key else value).to(DEVICE)
         if value.ndim == 4 and ARGS.channels_last:
             t = t.contiguous(memory_format=torch.channels_last)
         p[key] = t.requires_grad_()
     trained = list(p.values())
     for key in [k for k in p if k.endswith(("_bn.g", "/bn.w_0"))]:
         channels, name = p[key].shape[0], key.rpartition(".")[0]
-        p[f"{name}.mean"], p[f"{name}.variance"] = torch.zeros(channels), torch.ones(channels)
+        p[f"{name}.mean"], p[f"{name}.variance"] = torch.zeros(channels, device=DEVICE), torch.ones(channels, device=DEVICE)
     return p, trained
 
 
@@ -176,10 +180,10 @@ def main() -> None:
     }
     net = nets.get(ARGS.workload, chain)
     if ARGS.compile:
-        net = torch.compile(net)
+        net = torch.compile(net, mode="reduce-overhead" if ARGS.graphs else "default")
 
     def step() -> float:
-        x = torch.from_numpy(feed["x"])
+        x = torch.from_numpy(feed["x"]).to(DEVICE)
         if not updates:
             with torch.no_grad():
                 return net(x).item()
@@ -187,7 +191,7 @@ def main() -> None:
             x = x.contiguous(memory_format=torch.channels_last)
         loss = net(p, feed if ARGS.workload == "ctr" else x)
         if ARGS.workload not in ("branches", "ctr"):
-            loss = functional.cross_entropy(loss, torch.from_numpy(feed["y"]).reshape(-1))
+            loss = functional.cross_entropy(loss, torch.from_numpy(feed["y"]).to(DEVICE).reshape(-1))
         for update in updates:
             update.zero_grad(set_to_none=True)
         loss.backward()

@@ -75,10 +75,14 @@ class Layers:
             raise PeError(
                 f"'{name}' is computed only later", hint="move it up", notes=[(later.at, f"'{name}' is made here")]
             )
-        known = scope.known()
-        raise PeError(
-            f"there is no variable '{name}'", hint=did_you_mean(name, known) or f"there are {', '.join(known[-12:])}"
-        )
+        asked, where = scope.written(name)
+        known = where.known()
+        text = f"there is no variable '{asked}'" + (f", which '{name}' stands for" if asked != name else "")
+        if "/" in asked:  # a layer of a block, from where the name is written
+            around = full.removesuffix(asked)
+            known += [key.removeprefix(around) for key in self.keys if key.startswith(around)]
+        hint = did_you_mean(asked, known)
+        raise PeError(text, hint=hint or f"there are {', '.join(known[-12:])}")
 
     def append(self, layer: LayerSpec) -> None:
         """Append a layer; mistakes are collected."""

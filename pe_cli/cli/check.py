@@ -132,13 +132,13 @@ def _job(source: Source) -> Job:
 
     assert source.run
     job = Job(source.run, built=source.built, places=[Place("cpu", 0)])
-    job.prepared.look = Look(LOOKED)
+    job.data.prepared.sources.look = Look(LOOKED)
     return job
 
 
 def _cut_files(job: Job) -> list[Path]:
     """Return the packed files of which only the beginning was looked at."""
-    return job.prepared.look.cut if job.prepared.look else []
+    return job.data.prepared.sources.look.cut if job.data.prepared.sources.look else []
 
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
@@ -169,15 +169,15 @@ def _fits(source: Source, job: Job, split: str) -> None:
     """
     from pe_cli.data.arrays import is_table
 
-    opened, wishes = job.prepared.opened(split), job.run.preparation
+    opened, wishes = job.data.prepared.sources.opened(split), job.run.preparation
     # prediction may do without labels: its data is only opened
     if split == "predict":
-        job.dataset(split)
+        job.data.dataset(split)
     elif _cut_files(job) and (is_table(opened) or wishes.columns or wishes.split or wishes.sampling):
-        job.prepared.check_names(split, job.sources.values())
+        job.data.prepared.check_names(split, job.data.sources.values())
     else:
         programs = source.built.programs if split != "eval" and source.built.phases else (source.built.eval,)
-        job.loader(split, programs, source.batch_size)
+        job.data.loader(split, programs, source.batch_size)
 
 
 def _kernels(source: Source, wanted: Sequence[Capability], *, asked: bool) -> list[str]:
@@ -205,7 +205,7 @@ def _resources(source: Source) -> Resources:
     if executor is None or executor.place == "cpu":
         return resources_of(source)
     here, why_not = cuda_count()
-    wanted = (here or 1) if executor.devices == "auto" else executor.devices
+    wanted = 1 if executor.devices == "auto" else executor.devices
     if wanted > here:
         echo(f"note: planned for {wanted} cuda; {why_not or f'{here} visible'}")
     return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")

@@ -52,6 +52,14 @@ def path_option(*names: str, **facts: Any) -> Callable[[AnyFunction], AnyFunctio
     return click.option(*names, type=click.Path(path_type=Path), **facts)
 
 
+def load_plugins_of(config: Path | None) -> None:
+    """Load the packages that `--config` names, whatever else is in that file; nothing without one."""
+    if config is not None:
+        from pe_cli.config.plugins import load_declared
+
+        load_declared(config)
+
+
 def start_override(file: Path | None) -> tuple[str, ...]:
     """Return what `--init FILE` says as `-o` does."""
     from pe_cli.config.substitute import escaped
@@ -70,6 +78,7 @@ override_option = click.option(
     help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
 phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one unless said.")
+plugins_option = path_option("--config", metavar="CONFIG", help="Together with what the plugins of a config have.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
 

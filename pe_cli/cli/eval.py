@@ -38,6 +38,7 @@ def command(
     """
     from pe_cli.cli.common import open_trained, print_json, with_files
     from pe_cli.cli.progress import Quiet
+    from pe_cli.session.evaluator import Evaluator
     from pe_cli.session.rows import text_of
 
     if files and split:
@@ -47,9 +48,9 @@ def command(
     split = split or ("predict" if files else "eval")
     job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
     with job.team.together():
-        metrics = job.evaluate(split)
+        metrics = Evaluator(job).evaluate(split)
         assert metrics is not None, "nobody asks it to stop"
-        samples = len(job.dataset(split))
+        samples = len(job.data.dataset(split))
         found = None
         if classes or confusion:
             from pe_cli.session.confusion import confusion as count

@@ -28,7 +28,7 @@ STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan"
 @path_argument("config")
 @click.option("--stage", type=click.Choice(STAGES), help="What to show; program, and multi_device for pictures.")
 @path_option("--dot", metavar="FILE", help="Write the graph as Graphviz text.")
-@path_option("--svg", metavar="FILE", help="Write the graph as a picture, which needs Graphviz; with --schedule the curve.")
+@path_option("--svg", metavar="FILE", help="Write the graph as a picture; with --schedule the curve.")
 @click.option("--only", multiple=True, metavar="ROLE|TYPE", help="Draw ops of a role or type only. May be given again.")
 @click.option("--around", metavar="VAR", help="Draw the ops around a variable only.")
 @click.option("--radius", type=click.IntRange(min=1), default=1, show_default=True, help="How many ops around it.")
@@ -191,7 +191,7 @@ def _schedule(source: Source, svg: Path | None) -> None:
 
 
 def _model(source: Source, dot: Path | None, svg: Path | None, *, full: bool) -> None:
-    """Print the layers with what they read and make, or draw them; our own layout needs no Graphviz."""
+    """Print the layers with what they read and make, or draw them, always by our own layout."""
     from pe_cli.cli.columns import columns
     from pe_cli.cli.layers_table import rows_of
     from pe_cli.graph.dot import write_dot
@@ -272,13 +272,14 @@ def _types(source: Source, stages: Stages, graph: Graph) -> Callable[[VarNode], 
 def _draw(
     picture: Picture, choice: tuple[tuple[str, ...], str | None, int, bool], dot: Path | None, svg: Path | None
 ) -> None:
-    """Write the files; the text first, because it needs no renderer."""
+    """Write the files."""
     from pe_cli.graph.collapse import collapse_large
-    from pe_cli.graph.dot import render_svg, write_dot
+    from pe_cli.graph.dot import write_dot
     from pe_cli.graph.filter import around as near
     from pe_cli.graph.filter import only as chosen
     from pe_cli.graph.state import fold_state
     from pe_cli.io import atomic
+    from pe_cli.io.view.drawing import picture_file
 
     only, around, radius, full = choice
     if around:
@@ -286,13 +287,12 @@ def _draw(
     if only:
         picture = chosen(picture, only)
     picture = collapse_large(fold_state(picture), full=full)
-    text = write_dot(picture)
     said = ", ".join((f"{picture.ops()} boxes", *picture.notes))
     if dot is not None:
-        atomic.write_text(dot, text)
+        atomic.write_text(dot, write_dot(picture))
         echo(f"{said} -> {dot}")
     if svg is not None:
-        atomic.write_bytes(svg, render_svg(text))
+        atomic.write_bytes(svg, picture_file(picture))
         echo(f"{said} -> {svg}")
 
 

@@ -6,24 +6,27 @@ from pathlib import Path
 
 import click
 
-from pe_cli.cli.common import completer, path_option
+from pe_cli.cli.common import completer, load_plugins_of, path_option, plugins_option
 from pe_cli.cli.say import echo
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=completer("names"))
 @path_option("--write", "folder", metavar="DIR", help="Write one page per name and an index.")
-def command(name: str | None, folder: Path | None) -> None:
+@plugins_option
+def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     """List layers and ops, or print one whole.
 
     Layers are what a model file writes, ops what they are made of. Optimizers, schedules, initializers, readers, columns,
-    augmentations and metrics are found by their names, too, and all of them by what PyTorch, Keras and ONNX call them.
+    augmentations, metrics and observers are found by their names, too, and all of them by what PyTorch, Keras and ONNX call them.
     """
     from pe_cli.cli.catalogue import index, names, page, write_pages
     from pe_cli.cli.elsewhere import here
     from pe_cli.cli.things import things
+    from pe_cli.config.plugins import offering
     from pe_cli.core.errors import PeError, did_you_mean
 
+    load_plugins_of(config)
     if folder is not None:
         count = write_pages(folder)
         echo(f"{count} pages -> {folder}")
@@ -38,7 +41,10 @@ def command(name: str | None, folder: Path | None) -> None:
     known = [*names(), *(thing.name for thing in others)]
     found = [name] if name in known else here(name, known)
     if not found:
-        raise PeError(f"there is no layer, op or type '{name}'", hint=did_you_mean(name, known) or "pe ops lists them all")
+        package = offering(name)
+        hint = f"the installed package '{package}' has it: --config FILE with plugins: [{package}] in it" if package else None
+        hint = hint or did_you_mean(name, known) or "pe ops lists them all"
+        raise PeError(f"there is no layer, op or type '{name}'", hint=hint)
     if found != [name]:
         echo(f"'{name}' is called {' or '.join(found)} here.\n")
     pages = [page(found[0])] if found[0] in names() else []

@@ -99,7 +99,9 @@ def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
 
 def _help(job: Job, use: str, names: Sequence[str]) -> None:
     """Do this process's share of what the first one writes."""
-    for _ in job.predict(use, names):
+    from pe_cli.session.evaluator import Evaluator
+
+    for _ in Evaluator(job).predict(use, names):
         pass
 
 
@@ -107,6 +109,7 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
     """Write variables as they are."""
     from pe_cli.core.errors import PeError
     from pe_cli.io.fetches import open_writer
+    from pe_cli.session.evaluator import Evaluator
 
     if out is None:
         raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
@@ -117,7 +120,7 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
         _help(job, use, names)
         return
     with open_writer(out) as writer:
-        for step, batch in enumerate(job.predict(use, names)):
+        for step, batch in enumerate(Evaluator(job).predict(use, names)):
             writer.write(step, batch)
             rows += len(batch[by_sample[0]]) if by_sample else 1
     echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
@@ -127,6 +130,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     """Write what the outputs mean, a row per sample."""
     from pe_cli.io.rows import row_writer
     from pe_cli.session.answers import answers, said
+    from pe_cli.session.evaluator import Evaluator
     from pe_cli.session.rowids import row_ids, superfluous
 
     meant = answers(job, fetches)
@@ -141,7 +145,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
         echo(f"note: the model does not read {listed}", err=True)
     rows = 0
     with row_writer(out) as write:
-        for batch in job.predict(use, names):
+        for batch in Evaluator(job).predict(use, names):
             found = said(meant, batch)
             count = len(next(iter(found.values())))
             write({**{name: of(rows, rows + count) for name, of in ids.items()}, **found})

@@ -98,19 +98,26 @@ def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
 
 
 def static_facts(source: Source) -> Facts:
-    """Return what needs no plan: the graph of a step and the layers."""
+    """Return what needs no plan: the graph of every phase of a step, and the layers."""
     from pe_cli.cli.graph import picture_of_stage
     from pe_cli.core.types import Place
     from pe_cli.graph.collapse import collapse
     from pe_cli.io.view.drawing import graph_svg
-    from pe_cli.io.view.facts import Facts
+    from pe_cli.io.view.facts import Facts, GraphFacts
     from pe_cli.session.devices import Resources
 
-    picture = picture_of_stage(source, "fused", Resources((Place("cpu", 0),), 0, ""), evaluation=False)
-    svg, how = graph_svg(collapse(picture, MOST_BOXES))
-    first = source.built.phases[0].name if source.built.phases else ""
-    what = f"Phase {first} of the training step" if first else "The training step"
-    return Facts(graph=svg, graph_note=f"{what} on one device; {how}.", layers=_layers(source))
+    graphs = []
+    for phase in _phases(source):
+        picture = picture_of_stage(phase, "fused", Resources((Place("cpu", 0),), 0, ""), evaluation=False)
+        svg, how = graph_svg(collapse(picture, MOST_BOXES))
+        what = f"Phase {phase.phase} of the training step" if phase.phase else "The training step"
+        graphs.append(GraphFacts(svg, f"{what} on one device; {how}.", f"phase {phase.phase}" if phase.phase else ""))
+    return Facts(graphs=tuple(graphs), layers=_layers(source))
+
+
+def _phases(source: Source) -> list[Source]:
+    """Return a config once for each phase that its steps have; itself where they have no phases with names."""
+    return [source.of_phase(phase.name) for phase in source.built.phases if phase.name] or [source]
 
 
 def _layers(source: Source) -> tuple[LayerFacts, ...]:
@@ -131,16 +138,19 @@ def _layers(source: Source) -> tuple[LayerFacts, ...]:
 
 
 def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
-    """Return the memory of a planned step, or why there is none."""
+    """Return the memory of every phase of a planned step, or why there is none."""
     from pe_cli.cli.common import resources_of
     from pe_cli.cli.graph import plan_of
     from pe_cli.core.errors import ExitCode
     from pe_cli.session.planned import memory_of
 
+    found: list[MemoryFacts] = []
     try:
-        executor, plan = plan_of(source, resources_of(source))
+        for phase in _phases(source):
+            executor, plan = plan_of(phase, resources_of(source))
+            found += memory_of(executor, plan, phase.phase or "")
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
         return (), f"memory is left out, because a step can't be planned here: {error.message}"
-    return memory_of(executor, plan), ""
+    return tuple(found), ""

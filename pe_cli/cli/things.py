@@ -1,4 +1,4 @@
-"""What configs name beside layers, as text: blocks that a step runs, optimizers, schedules, initializers, readers, columns, metrics."""
+"""What configs name beside layers, as text: blocks that a step runs, optimizers, initializers, readers, columns, metrics, ..."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def things() -> Iterator[Thing]:
     from pe_cli.data.augment.registry import discover as augmentations
     from pe_cli.data.column import discover as columns
     from pe_cli.metrics.define import discover as metrics
+    from pe_cli.session.observers.define import discover as observers
 
     for name, (doc, keys) in _BLOCKS.items():
         yield Thing("layer that runs blocks", name, f"LAYER: {{{name}: BLOCK}}", doc, keys)
@@ -88,9 +89,10 @@ def things() -> Iterator[Thing]:
         ("column type", "data.columns: {COLUMN: NAME}", columns()),
         ("augmentation", "data.augment: [NAME]", augmentations()),
         ("metric", "metrics: {M: {type: NAME}}", metrics()),
+        ("observer", "output.observers: {NAME: {}}", observers()),
     ):
         for name, entry in found.items():
-            doc = getattr(entry, "doc", "") or inspect.getdoc(entry) or ""
+            doc = getattr(entry, "doc", "") or inspect.getdoc(getattr(entry, "make", entry)) or ""
             yield Thing(kind, name, where.replace("NAME", name), inspect.cleandoc(doc), tuple(_options(entry.options)))
 
 

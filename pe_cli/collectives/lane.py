@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Array
+from pe_cli.collectives.parts import all_gather, reduce_scatter
+from pe_cli.collectives.protocol import Array, Parts
 from pe_cli.collectives.trees import Halved, Links, all_reduce, pieces, room_for
 
 
@@ -58,23 +59,45 @@ class Lane:
         self._links, self._beat, self._seconds = links, beat, seconds
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._room = np.empty(0, np.uint8)
+        self._rooms = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._halved = Halved(links)
         self._thread = threading.Thread(target=self._serve, name="communication", daemon=True)
         self._thread.start()
 
     def reserve(self, nbytes: int) -> None:
-        """Have room for pieces of so many bytes; see `Communicator`."""
+        """Have room for pieces of so many bytes; see `Summing`."""
         needed = room_for(nbytes) + 8  # half of an odd number of elements, rounded up
         if needed > len(self._room):
             self._room = np.empty(needed, np.uint8)
 
     def begin(self, values: Array, most: int, halved: bool = False) -> Job:
-        """Begin a sum; see `Communicator`."""
+        """Begin a sum; see `Summing`."""
         room = self._room[: len(self._room) // values.itemsize * values.itemsize].view(values.dtype)
         links = self._halved if halved else self._links
         cuts = pieces(len(values), most)
         assert room_for(max(cut.stop - cut.start for cut in cuts)) <= len(room), "room was reserved"
         job = Job([partial(all_reduce, links, values[cut], room) for cut in cuts])
+        self._jobs.put(job)
+        return job
+
+    def reserve_parts(self, nbytes: int) -> None:
+        """Have room for messages of so many bytes; see `Summing`."""
+        if nbytes > len(self._rooms[0]):
+            self._rooms = np.empty(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+
+    def begin_scatter(self, parts: Parts, most: int, halved: bool = False) -> Job:
+        """Begin a sum of which each process keeps its part; see `Summing`."""
+        return self._begin(partial(reduce_scatter, self._halved if halved else self._links), parts, most)
+
+    def begin_gather(self, parts: Parts, most: int) -> Job:
+        """Begin to give all processes the parts of each; see `Summing`."""
+        return self._begin(partial(all_gather, self._links), parts, most)
+
+    def _begin(self, work: Callable[[Parts, tuple[Array, Array]], None], parts: Parts, most: int) -> Job:
+        dtype = next((a.dtype for part in parts for a in part), np.dtype(np.float32))
+        rooms = self._rooms[0][: most * dtype.itemsize].view(dtype), self._rooms[1][: most * dtype.itemsize].view(dtype)
+        assert len(rooms[0]) == most, "room was reserved"
+        job = Job([partial(work, parts, rooms)])
         self._jobs.put(job)
         return job
 

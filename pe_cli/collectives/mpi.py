@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.collectives.lane import Lane
-from pe_cli.collectives.protocol import Array, PeerError, Pending
+from pe_cli.collectives.protocol import Array, Parts, PeerError, Pending
 from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.collectives.trees import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
@@ -94,7 +94,7 @@ def load_mpi() -> Any:
 
 
 class MpiPeers:
-    """A `Communicator` over all processes that mpiexec has started.
+    """A `Summing` over all processes that mpiexec has started.
 
     Args:
         timeout: seconds that the others may be silent while this process waits for them.
@@ -150,12 +150,24 @@ class MpiPeers:
         return small_sum(self, values)
 
     def reserve(self, nbytes: int) -> None:
-        """Have room for sums; see `Communicator`."""
+        """Have room for sums; see `Summing`."""
         self._lane.reserve(nbytes)
 
     def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
-        """Begin a sum; see `Communicator`."""
+        """Begin a sum; see `Summing`."""
         return self._lane.begin(values, most, halved)
+
+    def reserve_parts(self, nbytes: int) -> None:
+        """Have room for exchanges of parts; see `Summing`."""
+        self._lane.reserve_parts(nbytes)
+
+    def begin_scatter(self, parts: Parts, most: int, halved: bool = False) -> Pending:
+        """Begin a sum of which each process keeps its part; see `Summing`."""
+        return self._lane.begin_scatter(parts, most, halved)
+
+    def begin_gather(self, parts: Parts, most: int) -> Pending:
+        """Begin to give all processes the parts of each; see `Summing`."""
+        return self._lane.begin_gather(parts, most)
 
     def swap(self, peer: int, out: Array | None, into: Array | None) -> None:
         """Send an array while another comes; see `Links`."""

@@ -10,6 +10,8 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 
 Array = np.ndarray[Any, Any]
+#: Of every process, arrays of one axis without gaps that belong to it.
+Parts = Sequence[Sequence[Array]]
 
 
 class PeerError(PeError):
@@ -66,20 +68,6 @@ class Communicator(Protocol):
     def total(self, values: Array) -> Array:
         """Return the sum of a small array over all processes, in the order of the tree; raises PeerError as `gather` does."""
 
-    def reserve(self, nbytes: int) -> None:
-        """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""
-
-    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
-        """Begin to sum an array over all processes, in place and in the order of the tree; all get the same bits.
-
-        Sums are done on a thread of their own, one after the other, in the order in which they were begun.
-
-        Args:
-            values: one axis, no gaps; nobody else touches it before the sum is there.
-            most: elements of a piece; room for it was reserved.
-            halved: float32 goes as float16.
-        """
-
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; takes at most a second or two."""
 
@@ -95,3 +83,34 @@ class Communicator(Protocol):
         Raises:
             PeerError: another process is lost, or has ended.
         """
+
+
+class Summing(Communicator, Protocol):
+    """Processes that sum gradients among themselves, on a thread of their own and in the order in which sums are begun."""
+
+    def reserve(self, nbytes: int) -> None:
+        """Have room for sums whose pieces have at most so many bytes: half of that, once for all sums."""
+
+    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
+        """Begin to sum an array over all processes, in place and in the order of the tree; all get the same bits.
+
+        Args:
+            values: one axis, no gaps; nobody else touches it before the sum is there.
+            most: elements of a piece; room for it was reserved.
+            halved: float32 goes as float16.
+        """
+
+    def reserve_parts(self, nbytes: int) -> None:
+        """Have room for exchanges of parts whose messages have at most so many bytes: twice that, once for all of them."""
+
+    def begin_scatter(self, parts: Parts, most: int, halved: bool = False) -> Pending:
+        """Begin to sum parts over all processes, in the order of the tree; each has the sums of its own part then, in place.
+
+        Args:
+            parts: of one element type; nobody else touches them before the sums are there.
+            most: elements of a message; room for it was reserved.
+            halved: float32 goes as float16.
+        """
+
+    def begin_gather(self, parts: Parts, most: int) -> Pending:
+        """Begin to give all processes the parts of each, in place; arguments as for `begin_scatter`."""

@@ -14,7 +14,7 @@ from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe, f
 from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
 from pe_cli.config.sections.section import Section
-from pe_cli.config.words import wanted
+from pe_cli.config.words import told_once, wanted
 from pe_cli.core.errors import PeError, Span, did_you_mean
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -36,7 +36,7 @@ def check(
     try:
         found = section.model_validate(to_data(node))
     except ValidationError as failure:
-        for detail in failure.errors(include_url=False):
+        for detail in told_once(failure.errors(include_url=False), lambda above: _keys(_section_at(section, above))):
             mistakes.add(explain(section, node, path, dict(detail), at))
         return None
     locate(found, node)
@@ -102,12 +102,17 @@ def _unknown(section: type[Section], node: Node, path: Path, loc: Path) -> PeErr
     at = key_span(node, loc)
     if owner and key in owner.UNAVAILABLE:
         return PeError(f"{above}.{key} is not available in this version", at=at, hint="remove it")
-    known = [field.alias or name for name, field in owner.model_fields.items()] if owner else []
+    known = _keys(owner)
     hint = did_you_mean(key, known)
     if hint is None and ":" in key:
         hint = "put a blank after the ':'"
     what = f"{above} has no key '{key}'" if above else f"there is no section '{key}'"
     return PeError(what, at=at, hint=hint or f"one of {', '.join(known)}")
+
+
+def _keys(section: type[Section] | None) -> list[str]:
+    """Return the keys that a section may have."""
+    return [field.alias or name for name, field in section.model_fields.items()] if section else []
 
 
 def _section_at(section: type[Section], loc: Path) -> type[Section] | None:

@@ -220,7 +220,7 @@ class Expansion:
             return None
         values_given |= {arg: ScalarNode(full, at, full, scope=COMPLETE) for arg, full in stands.items()}
         values = self._values(name, block, values_given, at)
-        scope = Scope(place.scope, values)
+        scope = Scope(place.scope, values, prefix=prefix)
         outside, self.layers = self.layers, []
         try:
             inner = _Place(scope, values, prefix, (*place.calls, at), (*place.names, name))
@@ -275,7 +275,7 @@ class Expansion:
             if previous is not None and (i or "input" not in given):
                 given["input"] = ScalarNode(previous, at, previous, scope=COMPLETE)
             values = self._values(name, block, given, at)
-            scope = Scope(place.scope, values)
+            scope = Scope(place.scope, values, prefix=prefix)
             first = _variable(values.get("input"), place.scope) or previous
             last = self._layers(layers, replace(inner, scope=scope, values=values, prefix=prefix), first)
             previous = self._output(name, block, scope, last)

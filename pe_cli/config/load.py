@@ -19,7 +19,7 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, desc
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
 from pe_cli.config.phases import phase_mistakes, written_mistakes
-from pe_cli.config.plugins import load_plugin
+from pe_cli.config.plugins import load_plugins
 from pe_cli.config.processes import distributed_mistakes, process_mistakes
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.distributed import DistributedSection
@@ -149,14 +149,13 @@ class _Run:
 
     def read(self) -> RunSpec | None:
         self.check_keys()
-        plugins = self.plugins()
+        plugins = load_plugins(self.tree, self.mistakes)
         section = self.model_section()
         model_args = self.args(section)
         executor = self.section("executor", ExecutorSection)
         schedule = self.section("exec_strategy", ExecSection)
         execution = self.threads(schedule, executor)
         wishes = self.section("build_strategy", BuildSection)
-        build = self.strategy(wishes)
         data, preparation = self.data()
         feeds, fetches = self.each("feeds", FeedSection, "from"), self.each("fetches", FetchSection)
         metrics = {name: ArgSpec(entry.value, entry.at) for name, entry in self.mapping("metrics").entries.items()}
@@ -172,6 +171,7 @@ class _Run:
             for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
             executor = executor.model_copy(update={"processes": "mpi"})
+        build = self.strategy(wishes, alone=executor.processes == 1)
         servers = distributed is not None and distributed.mode == "parameter_server"
         for text, at, hint in process_mistakes(executor, wishes, output, servers=servers):
             self.mistakes.say(text, at, hint)
@@ -196,22 +196,6 @@ class _Run:
             if key not in known:
                 hint = did_you_mean(key, known) or f"one of {', '.join(known)}"
                 self.mistakes.say(f"a config has no section '{key}'", entry.at, hint)
-
-    def plugins(self) -> tuple[str, ...]:
-        """Load the packages of others that the file names, and return their names."""
-        entry = self.tree.entries.get("plugins")
-        if entry is None or is_null(entry.value):
-            return ()
-        found = []
-        for item in entry.value.items if isinstance(entry.value, ListNode) else (entry.value,):
-            is_list = isinstance(entry.value, ListNode)
-            if not is_list or not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
-                self.mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [acme-pe]")
-                continue
-            with self.mistakes.catch():
-                load_plugin(item.value, item.at)
-                found.append(item.value)
-        return tuple(found)
 
     def section(self, key: str, kind: type[AnySection]) -> AnySection:
         """Return a section, or its defaults where it is absent or wrong."""
@@ -367,9 +351,9 @@ class _Run:
             self.mistakes.say(f"data.class_weights must be balanced or a mapping, got {describe(weights)}", weights.at, hint)
         return Preparation(split, columns, augment, drawn, weights)
 
-    def strategy(self, build: BuildSection) -> BuildStrategy:
-        """Return the strategy; wishes that contradict each other are mistakes."""
-        reduce = build.reduce_strategy == "Reduce"
+    def strategy(self, build: BuildSection, *, alone: bool) -> BuildStrategy:
+        """Return the strategy; wishes that contradict each other, for one process alone or for several, are mistakes."""
+        reduce = alone and build.reduce_strategy == "Reduce"
         if build.fuse_broadcast_ops:
             text = "fuse_broadcast_ops is true, but no graph has broadcasts: devices read parameters where they are"
             self.mistakes.say(text, build.at_of("fuse_broadcast_ops"), "leave fuse_broadcast_ops out")

@@ -23,6 +23,9 @@ class Lookup(Protocol):
     def known(self) -> list[str]:
         """Return every name that could have been written."""
 
+    def written(self, name: str) -> tuple[str, Lookup]:
+        """Return the name that is written where an argument of this name is given, and what is visible there."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScalarNode:

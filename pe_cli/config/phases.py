@@ -41,9 +41,6 @@ def phase_mistakes(
             yield f"two phases are called '{phase.name}'", phase.at_of("name"), "give each a name of its own"
     if train.plateau is not None:
         yield "train.plateau lowers one learning rate, and every phase has its own", train.plateau.at, "leave plateau out, or use schedules"
-    if executor.processes == "mpi":
-        text = "train.phases does not go with several processes: a step of several updates is not divided among them yet"
-        yield text, executor.at_of("processes"), "processes: 1, and more devices"
     if executor.type == "async":
         yield "asynchronous training has no steps in common, of which phases are parts", executor.at_of("type"), "type: parallel"
     if execution.num_iteration_per_run > 1:

@@ -3,15 +3,61 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from pe_cli.config.compose import compose
+from pe_cli.config.constants import fill
+from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.nodes import ListNode, MapNode, ScalarNode, describe, is_null
 from pe_cli.core.errors import PeError, Span, did_you_mean, shown
 
 #: Kinds of things that a package may have, each an entry point group: `pe_cli.readers` and so on.
 KINDS = ("readers", "metrics", "layers", "observers")
 _GROUPS = tuple(f"pe_cli.{kind}" for kind in KINDS)
 _LOADED: set[str] = set()
+
+
+def load_declared(path: Path) -> None:
+    """Load the packages that a run file names, whatever else is wrong with it.
+
+    Args:
+        path: of the run file.
+
+    Raises:
+        PeError: USAGE; it cannot be read, or a package not be loaded.
+    """
+    mistakes = Mistakes()
+    found = compose(path, mistakes)
+    if found is not None:
+        named = {key: entry for key, entry in found.tree.entries.items() if key == "plugins"}
+        filled = fill(MapNode(named, found.tree.at), found.names, mistakes)
+        if filled is not None:
+            load_plugins(filled, mistakes)
+    mistakes.raise_all()
+
+
+def load_plugins(tree: MapNode, mistakes: Mistakes) -> tuple[str, ...]:
+    """Load the packages that a run file names, and return their names.
+
+    Args:
+        tree: of the run file.
+        mistakes: where errors go.
+    """
+    entry = tree.entries.get("plugins")
+    if entry is None or is_null(entry.value):
+        return ()
+    found = []
+    is_list = isinstance(entry.value, ListNode)
+    for item in entry.value.items if isinstance(entry.value, ListNode) else (entry.value,):
+        if not is_list or not isinstance(item, ScalarNode) or not isinstance(item.value, str) or not item.value:
+            mistakes.say(f"plugins must be a list of packages, got {describe(item)}", item.at, "for example [acme-pe]")
+            continue
+        with mistakes.catch():
+            load_plugin(item.value, item.at)
+            found.append(item.value)
+    return tuple(found)
 
 
 def load_plugin(package: str, at: Span | None) -> None:
@@ -59,10 +105,14 @@ def offered(kind: str, name: str) -> str | None:
         kind: of `KINDS`.
         name: of the entry point.
     """
-    for point in metadata.entry_points(group=f"pe_cli.{kind}", name=name):
-        if point.dist is not None:
-            return f"the installed package '{point.dist.name}' has it: add plugins: [{point.dist.name}] to the config"
-    return None
+    package = offering(name, (kind,))
+    return f"the installed package '{package}' has it: add plugins: [{package}] to the config" if package else None
+
+
+def offering(name: str, kinds: Sequence[str] = KINDS) -> str | None:
+    """Return the installed package that has something of a name and of one of these kinds; None where none has."""
+    points = (point for kind in kinds for point in metadata.entry_points(group=f"pe_cli.{kind}", name=name))
+    return next((point.dist.name for point in points if point.dist is not None), None)
 
 
 def _offering() -> list[str]:

@@ -12,7 +12,8 @@ from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
 
-_YET = "not with several processes yet"
+#: What processes do that wait for nobody: servers have the parameters that threads have in common.
+_SERVERS = "set distributed: {mode: parameter_server, servers: 1, sync: async}, where trainers wait for nobody"
 #: Keys of `distributed` that say something of servers.
 _OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints")
 
@@ -27,27 +28,19 @@ def process_mistakes(
         yield from (
             (f"{what}: not with parameter servers", at, f"{hint}, or distributed.mode: collective")
             for wrong, what, at, hint in (
+                (build.reduce_strategy == "Reduce", "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "AllReduce"),
                 (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
                 (build.fp16_allreduce, "fp16_allreduce", build.at_of("fp16_allreduce"), "fp16_allreduce: false"),
                 (output.trace > 0, "output.trace", output.at_of("trace"), "trace: 0"),
             )
             if wrong
         )
-    reduce = build.reduce_strategy == "Reduce"
-    yield from (
-        (f"{what}: {_YET}", at, hint)
-        for wrong, what, at, hint in (
-            (executor.type == "async", "type: async", executor.at_of("type"), "type: parallel, or processes: 1"),
-            (
-                executor.place != "cpu",
-                f"place: {executor.place}",
-                executor.at_of("place"),
-                "place: cpu, or processes: 1",
-            ),
-            (reduce, "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "reduce_strategy: AllReduce"),
-        )
-        if wrong
-    )
+    if executor.type == "async":
+        hint = "leave type out; with distributed.sync: async trainers wait for nobody" if servers else f"leave type out, and {_SERVERS}"
+        what = "type: async is for the threads of one process, which share the memory of the parameters; processes have none in common"
+        yield what, executor.at_of("type"), hint
+    if executor.place != "cpu":
+        yield f"place: {executor.place}: not with several processes yet", executor.at_of("place"), "place: cpu, or processes: 1"
 
 
 def distributed_mistakes(

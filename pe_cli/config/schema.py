@@ -64,12 +64,17 @@ class LayerDoc:
     implied: str | None = None
 
 
-def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str, type[Section]] | None = None) -> Json:
+def run_schema(
+    optimizers: Mapping[str, str] | None = None,
+    metrics: Mapping[str, type[Section]] | None = None,
+    observers: Mapping[str, type[Section]] | None = None,
+) -> Json:
     """Return the JSON Schema of a run file.
 
     Args:
         optimizers: type -> documentation; None allows any name.
         metrics: type -> its options; None allows any.
+        observers: name -> its options; None allows any.
     """
     schema = RunFile.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions = schema["$defs"]
@@ -82,6 +87,10 @@ def run_schema(optimizers: Mapping[str, str] | None = None, metrics: Mapping[str
     train = definitions["TrainSection"]
     for section in (train, definitions["PhaseSection"]):
         section["properties"]["optimizer"] = _choice(optimizers)
+    if observers is not None:
+        kinds: Json = {name: {"anyOf": [_form(options), {"type": "null"}]} for name, options in observers.items()}
+        output = definitions["OutputSection"]["properties"]["observers"]
+        definitions["OutputSection"]["properties"]["observers"] = {**output, "properties": kinds, "additionalProperties": False}
     if metrics is not None:
         schema["properties"]["metrics"]["additionalProperties"] = {"anyOf": [_metric(*item) for item in metrics.items()]}
     assert DataSection.__name__ in definitions
@@ -204,11 +213,17 @@ def _or_reference(value: Json) -> Json:
 
 def _metric(name: str, options: type[Section]) -> Json:
     """Return the form of a metric of one type."""
+    form = _form(options)
+    return {**form, "properties": {"type": {"const": name}, **form["properties"]}, "required": ["type", *form["required"]]}
+
+
+def _form(options: type[Section]) -> Json:
+    """Return the form of options."""
     schema = options.model_json_schema(by_alias=True)
     return {
         "type": "object",
-        "properties": {"type": {"const": name}, **schema["properties"]},
-        "required": ["type", *schema.get("required", ())],
+        "properties": schema.get("properties", {}),
+        "required": schema.get("required", []),
         "additionalProperties": False,
     }
 

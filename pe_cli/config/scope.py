@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pe_cli.config.nodes import Node, ScalarNode
+from pe_cli.config.nodes import Lookup, Node, ScalarNode
 
 
 @dataclass(eq=False)
@@ -16,14 +16,16 @@ class Scope:
         outer: what is around, None for the whole model (and for names that are complete already).
         args: arguments of the block, by name; one whose value is text stands for the variable of that name.
         names: own layers and feeds -> name of the variable in the program.
+        prefix: what names of own layers begin with in the program.
     """
 
     outer: Scope | None = None
     args: Mapping[str, Node] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    prefix: str = ""
 
     def find(self, name: str) -> str | None:
-        """Return the variable that a name stands for, or None; `x.1` is the second output of `x`."""
+        """Return the variable that a name stands for, or None; `x.1` is the second output of `x`, `x/y` layer `y` of block `x`."""
         base, dot, rest = name.partition(".")
         found = self._find(base)
         return None if found is None else found + dot + rest
@@ -35,7 +37,17 @@ class Scope:
         if isinstance(value, ScalarNode) and isinstance(value.value, str):
             where = value.scope or self.outer
             return where.find(value.value) if where else None
+        if name.partition("/")[0] in self.names:
+            return self.prefix + name
         return self.outer._find(name) if self.outer else None
+
+    def written(self, name: str) -> tuple[str, Lookup]:
+        """Return the name that stands where an argument of this name is given, and what is visible there; any other name as it is."""
+        value = self.args.get(name)
+        if name in self.names or not isinstance(value, ScalarNode) or not isinstance(value.value, str):
+            return name, self
+        where = value.scope or self.outer
+        return where.written(value.value) if where else (value.value, self)
 
     def known(self) -> list[str]:
         """Return every name that could have been written here, for hints."""

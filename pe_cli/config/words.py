@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from pe_cli.config.scalars import show
 from pe_cli.core.errors import PeError, Span, did_you_mean
@@ -78,6 +79,26 @@ def wanted(detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
     return f"must be {_WANTED.get(kind, detail['msg'])}", hint
 
 
+def told_once(details: Iterable[ErrorDetails], known: Callable[[tuple[int | str, ...]], Collection[str]]) -> list[ErrorDetails]:
+    """Return what pydantic found, without keys that are missing only because they are misspelled: that is told of the key as written.
+
+    Args:
+        details: of one failure.
+        known: path to a mapping -> the keys that it may have.
+    """
+    found = list(details)
+    meant = set()
+    for detail in found:
+        *above, key = detail["loc"] or ("",)
+        if detail["type"] == "extra_forbidden":
+            meant.add((*above, did_you_mean(str(key), known(tuple(above)))))
+    return [
+        detail
+        for detail in found
+        if detail["type"] != "missing" or (*detail["loc"][:-1], f"did you mean '{detail['loc'][-1]}'?") not in meant
+    ]
+
+
 def option_errors(where: str, model: type[BaseModel], failure: ValidationError, at: Span | None) -> list[PeError]:
     """Return errors about the options of a thing that a config names by type: a reader, a column, an augmentation.
 
@@ -88,7 +109,7 @@ def option_errors(where: str, model: type[BaseModel], failure: ValidationError, 
         at: place of the thing.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for detail in failure.errors(include_url=False):
+    for detail in told_once(failure.errors(include_url=False), lambda above: () if above else model.model_fields):
         loc = detail["loc"]
         place = ".".join(str(part) for i, part in enumerate(loc) if i == 0 or not _KINDS.fullmatch(str(part)))
         found.setdefault(place, []).append(dict(detail))

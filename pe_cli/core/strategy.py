@@ -13,7 +13,8 @@ class BuildStrategy:
 
     Args:
         reduce_strategy: AllReduce sums gradients to every device, where each updates its own copy; Reduce sums each to its owner,
-            which updates the one copy that all CPU devices share.
+            which updates the one copy that all CPU devices share. Of several processes each owns rows of every parameter, with the
+            optimizer's state of those.
         gradient_scale_strategy: CoeffNumDevice weighs each device's loss by its samples, One adds them up as they are, Customized
             takes the gradient of the loss as a feed.
         fuse_all_reduce_ops: sum gradients in buckets.
@@ -23,7 +24,7 @@ class BuildStrategy:
         fp16_allreduce: processes send gradients of float32 as float16, half of the bytes; each level of the tree rounds them to 11 bits.
             The name is that of fleet; whether sums over devices of one process are compressed is no question.
         fuse_all_optimizer_ops: one op updates all parameters of a kind, with their weight decay, and adds up their gradients;
-            not with Reduce. fluid's default is false.
+            not with Reduce in one process. fluid's default is false.
         fuse_broadcast_ops: of fluid: join the broadcasts of Reduce. No graph here has any, as devices read parameters where they are;
             configs refuse true.
         fuse_bn_add_act_ops, fuse_bn_act_ops: batch_norm, the sum with another image and relu are one op, as are their gradients;

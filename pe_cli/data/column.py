@@ -120,6 +120,16 @@ class ColumnType(Generic[AnyOptions]):
         """
         raise NotImplementedError
 
+    def separator(self, options: AnyOptions) -> str | None:
+        """Return the text between the classes of a cell that may have several; None where it has one."""
+        del options
+        return None
+
+    def counts(self, options: AnyOptions) -> bool:
+        """Whether the field says how often each class is in a cell."""
+        del options
+        return False
+
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of its classes in the order of their indices; none for a column that has no classes."""
         return ()

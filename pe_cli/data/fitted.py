@@ -69,6 +69,16 @@ class FittedColumn:
         return self.inner[0].classes if len(self.inner) == 1 else self.kind.classes(self.state)
 
     @property
+    def separator(self) -> str | None:
+        """Text between the classes of a cell that may have several; None where it has one."""
+        return self.kind.separator(self.checked)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its field says how often each class is in a cell."""
+        return self.kind.counts(self.checked)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Columns of the table that it reads."""
         inner = [source for column in self.inner for source in column.sources]
@@ -90,6 +100,8 @@ class FittedColumn:
 
     def labels(self, count: int) -> list[str]:
         """Return names of so many predicted numbers."""
+        if self.classes and count == len(self.classes):
+            return [f"{self.name}_{name}" for name in self.classes]
         of = [column.name for column in self.inner] or [self.name]
         if count % len(of):
             return [f"{self.name}_{i + 1}" for i in range(count)]

@@ -175,7 +175,9 @@ class Loader:
             places = np.concatenate([np.arange(s.start, s.stop) for row in taken for s in row])
             mixed = self._augment is not None and self._augment.mixes  # of one batch at a time, which depends on all of it
             made = made_at(slice(first, last) if mixed else places if len(places) else slice(first, first + 1))
-            if mixed or not len(places):
+            if not len(places):
+                made = self._part(made, 0, 0)
+            elif mixed:
                 made = _joined([self._part(made, s.start - first, s.stop - first) for s in taken[0]])
             return made, [sum(s.stop - s.start for s in row) for row in taken]
 

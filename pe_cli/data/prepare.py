@@ -3,102 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
-from pe_cli.config.words import option_errors
 from pe_cli.core.errors import ExitCode, PeError, PeErrors, Span, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
-from pe_cli.data.dataset import Batch, Dataset, sequence_fields
-from pe_cli.data.fields import ArrayField, Field, FieldDataset, Rows
+from pe_cli.data.dataset import Dataset
+from pe_cli.data.declared import check_columns, declared_over, spread
+from pe_cli.data.fields import ArrayField, Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
-from pe_cli.data.origin import Look, Origin
-from pe_cli.data.registry import open_reader
 from pe_cli.data.room import room
-from pe_cli.data.split import describe, split_rows
-
-
-@dataclass(frozen=True)
-class ColumnUse:
-    """What a model does with a column.
-
-    Args:
-        target: the model is taught it.
-        dtype: of the feed that takes it.
-        level: levels of the feed's sequences.
-        alone: whether no other column stands beside it in the feed.
-        shown: whether other columns are made of it.
-    """
-
-    target: bool = False
-    dtype: str | None = None
-    level: int = 0
-    alone: bool = True
-    shown: bool = False
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The source of a feed.
-
-    Args:
-        names: fields that are joined along their last axis; mostly one.
-        at: place in the config.
-    """
-
-    names: tuple[str, ...]
-    at: Span | None = None
-
-    @property
-    def field(self) -> str:
-        """Name of the field that the data set has for it."""
-        return joined_name(self.names)
-
-
-def joined_name(names: Sequence[str]) -> str:
-    """Return the name of a field that several columns make together."""
-    return " + ".join(names)
-
-
-def _over(implied: Mapping[str, Any], declared: Any) -> Any:
-    """Return the options of a declared column; those that the reader gives to a column of that type stay where nothing is declared."""
-    same = isinstance(declared, dict) and implied.get("type") == declared.get("type")
-    return {**implied, **declared} if same else declared
-
-
-def _spread(
-    uses: Mapping[str, ColumnUse], declared: Mapping[str, tuple[str, ColumnOptions]]
-) -> tuple[dict[str, ColumnUse], tuple[str, ...]]:
-    """Return uses with those of columns that other columns are made of, and the names of these.
-
-    Raises:
-        PeError: USAGE; a column is made of one that is itself made of others.
-    """
-    found, inner = dict(uses), dict[str, None]()
-    made = {name: parts for name, (kind, options) in declared.items() if (parts := discover()[kind].made_of(options))}
-    for name, parts in made.items():
-        use = uses.get(name, ColumnUse())
-        for part in parts:
-            if part in made:
-                said = f"data.columns.{name} is made of '{part}', which is a {declared[part][0]} itself"
-                raise PeError(said, hint="name columns of the table")
-            before = found.get(part)
-            one = replace(use, level=0, shown=True, alone=use.alone and len(parts) == 1)
-            if before is not None:
-                dtype = one.dtype if before.dtype == one.dtype else None
-                one = replace(one, target=before.target or one.target, dtype=dtype, alone=before.alone and one.alone)
-            found[part] = one
-            inner[part] = None
-    return found, tuple(inner)
+from pe_cli.data.samples import TableDataset
+from pe_cli.data.sources import Sources
+from pe_cli.data.wanted import ColumnUse, Wanted
 
 
 class Prepared:
@@ -113,8 +38,7 @@ class Prepared:
         note: is told what users should know.
 
     Attributes:
-        read: files and folders that readers have read.
-        look: how far packed files are looked into; None, and whoever computes with what they hold leaves it so, for all.
+        sources: the opened sources and the rows of their parts.
     """
 
     def __init__(
@@ -126,14 +50,11 @@ class Prepared:
         fitted: Fitted | None = None,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.data, self.wishes, self.base, self.uses = data, wishes, base, uses
+        self.wishes, self.uses = wishes, uses
         self.given = fitted is not None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
-        self._opened: dict[str, Dataset | Table] = {}
-        self.read: list[Path] = []
-        self.look: Look | None = None
-        self._parts: dict[str, Rows] | None = None
+        self.sources = Sources(data, wishes.split, base, self.fitted)
         self._fields: dict[tuple[int, str], Field] = {}
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
         self._datasets: dict[str, Dataset] = {}
@@ -142,7 +63,7 @@ class Prepared:
         """Tell somebody else what users should know, from now on."""
         self._note = note
 
-    # --- sources ------------------------------------------------------------------------------------------------------
+    # --- samples ------------------------------------------------------------------------------------------------------
 
     def dataset(self, use: str) -> Dataset:
         """Return the samples of a use; they are opened once.
@@ -155,72 +76,17 @@ class Prepared:
         return self._datasets[use]
 
     def _dataset(self, use: str) -> Dataset:
-        opened = self.opened(use)
-        return self.of(opened, use, self.rows(use))
+        opened = self.sources.opened(use)
+        return self.of(opened, use, self.sources.rows(use))
 
     def of(self, opened: Dataset | Table, use: str, rows: Rows | None = None) -> Dataset:
         """Return what a reader gave as samples of a use: a table's columns are encoded, arrays stay as they are."""
         if is_table(opened):
             return TableDataset(self, opened, rows, use)
         if self.wishes.columns:
-            table = self.table(use) if opened is self.opened(use) else self._as_table(opened, use)
+            table = self.sources.table(use) if opened is self.sources.opened(use) else self.sources.as_table(opened, use)
             return TableDataset(self, table, rows, use)
         return opened if rows is None else Subset(opened, rows)
-
-    def _as_table(self, opened: Dataset, use: str) -> DatasetTable:
-        return DatasetTable(opened, Origin(self.base, self.data[use].reader_at))
-
-    def opened(self, use: str) -> Dataset | Table:
-        """Return what the reader of a use gave; parts of one source share it."""
-        spec = self.data[use]
-        key = "source" if spec.split else use
-        if key not in self._opened:
-            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look)
-        return self._opened[key]
-
-    def table(self, use: str) -> Table:
-        """Return the source of a use as a table; a data set of arrays has its fields as columns."""
-        opened = self.opened(use)
-        if is_table(opened):
-            return opened
-        key = "source table" if self.data[use].split else f"{use} table"
-        if key not in self._opened:
-            self._opened[key] = self._as_table(opened, use)
-        table = self._opened[key]
-        assert is_table(table)
-        return table
-
-    def rows(self, use: str) -> Rows | None:
-        """Return the rows of a use; None for all of them."""
-        return self.parts()[use] if self.data[use].split and self.wishes.split else None
-
-    def parts(self) -> Mapping[str, Rows]:
-        """Return the rows of every part of the source.
-
-        Raises:
-            PeError: DATA; the source is not the one that the run was trained on.
-        """
-        if self._parts is None:
-            assert self.wishes.split is not None or not any(spec.split for spec in self.data.values() if spec.name != "train")
-            self._parts = {}
-            if self.wishes.split is not None:
-                use = next(name for name, spec in self.data.items() if spec.split)
-                table = self.table(use)
-                self._parts = split_rows(table, np.arange(len(table), dtype=np.int64), self.wishes.split)
-                self._check_split(describe(self._parts, len(table)), use)
-        return self._parts
-
-    def _check_split(self, found: dict[str, object], use: str) -> None:
-        before = self.fitted.split
-        if before is not None and before != found:
-            raise PeError(
-                f"data.source has {found['rows']:,} rows, divided otherwise than in training, where it had {before.get('rows')}",
-                at=self.data[use].reader_at,
-                hint="rows that were trained on could be evaluated: bring the file back, or evaluate a file of its own: "
-                "-o 'data={eval: {reader: ..., files: ...}}'",
-                code=ExitCode.DATA,
-            )
-        self.fitted.split = found
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -233,7 +99,7 @@ class Prepared:
         if self._declared is None:
             written: dict[str, tuple[Any, Span | None]] = {name: (dict(given), None) for name, given in table.implied.items()}
             for name, spec in self.wishes.columns.items():
-                written[name] = (_over(table.implied.get(name, {}), to_data(spec.value)), spec.value.at)
+                written[name] = (declared_over(table.implied.get(name, {}), to_data(spec.value)), spec.value.at)
             self._declared = check_columns(written)
         return self._declared
 
@@ -249,16 +115,16 @@ class Prepared:
         """
         if self.given or self.fitted.columns:
             return self.fitted
-        if "train" not in self.data:
+        if "train" not in self.sources.data:
             raise PeError(
                 "columns learn from the training rows, and the config has no data.train",
-                at=next((spec.at for spec in self.data.values()), None),
+                at=next((spec.at for spec in self.sources.data.values()), None),
                 hint="name a run that was trained, or add data.train",
                 code=ExitCode.DATA,
             )
-        table, rows = self.table("train"), self.rows("train")
+        table, rows = self.sources.table("train"), self.sources.rows("train")
         declared = self.declared(table)
-        self.uses, inner = _spread(self.uses, declared)
+        self.uses, inner = spread(self.uses, declared)
         known = {*declared, *table.names, *inner}
         names = [name for name in dict.fromkeys([*inner, *self.uses, *declared]) if name in known]
         self._read_ahead(table, names)
@@ -320,7 +186,7 @@ class Prepared:
     def _context(self, table: Table, name: str) -> Context:
         use = self.uses.get(name, ColumnUse())
         written = self.wishes.columns.get(name)
-        return Context(table, name, use.target, use.dtype, written.at if written else None, self.base)
+        return Context(table, name, use.target, use.dtype, written.at if written else None, self.sources.base)
 
     def _check_sources(
         self, table: Table, name: str, column: ColumnType[Any], options: ColumnOptions, at: Span | None = None
@@ -374,7 +240,7 @@ class Prepared:
         Raises:
             PeError: DATA; a column is not there.
         """
-        table = self.table(use)
+        table = self.sources.table(use)
         known = self.columns(table)
         for want in wanted:
             for name in want.names:
@@ -460,152 +326,3 @@ class Prepared:
         if text not in self._said:
             self._said.add(text)
             self._note(text)
-
-
-class TableDataset:
-    """The rows of a table as samples; columns are encoded when they are first asked for.
-
-    Args:
-        prepared: says what the columns mean.
-        table: the rows.
-        rows: int64, those that are samples; all when None.
-        use: for messages.
-    """
-
-    def __init__(self, prepared: Prepared, table: Table, rows: Rows | None, use: str) -> None:
-        self.prepared, self.table, self.rows, self.use = prepared, table, rows, use
-        self._all: FieldDataset | None = None
-        self._made: tuple[Table, Rows | None] | None = None
-
-    def __len__(self) -> int:
-        table, rows = self._samples()
-        return len(table) if rows is None else len(rows)
-
-    def _samples(self) -> tuple[Table, Rows | None]:
-        """Return the table whose rows are samples, and which: a table may make its samples of rows once its columns are fitted."""
-        if self._made is None:
-            regroup = getattr(self.table, "regroup", None)
-            self._made = (self.table, self.rows) if regroup is None else regroup(self.rows, self.prepared.fit())
-            self.prepared.note_all(self.use, getattr(self.table, "notes", ()))
-        return self._made
-
-    def only(self, wanted: Sequence[Wanted]) -> FieldDataset:
-        """Return the samples with some fields.
-
-        Raises:
-            PeError: DATA; see `Prepared.encoded`.
-        """
-        table, rows = self._samples()
-        fields = self.prepared.encoded(table, wanted, self.use)
-        return FieldDataset(fields, rows, self.prepared.classes(fields))
-
-    def _whole(self) -> FieldDataset:
-        if self._all is None:
-            known = self.prepared.columns(self.table)
-            names = [name for name in self.prepared.fit().columns if name in known] or list(known)
-            self._all = self.only([Wanted((name,)) for name in names])
-        return self._all
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Type of every column's field; see `Dataset.fields`."""
-        return self._whole().fields
-
-    @property
-    def sequences(self) -> frozenset[str]:
-        """Columns whose samples are sequences."""
-        return self._whole().sequences
-
-    @property
-    def classes(self) -> dict[str, tuple[str, ...]]:
-        """Names of the classes of columns, for those that have any."""
-        return self.prepared.classes(self.prepared.fit().columns)
-
-    def take(self, indices: Rows) -> Batch:
-        """Return copies of some samples, with all columns; see `Dataset.take`."""
-        return self._whole().take(indices)
-
-
-class Joined:
-    """A data set with fields that join others along their last axis.
-
-    Args:
-        dataset: has the fields that are joined.
-        groups: new field -> those that make it.
-    """
-
-    def __init__(self, dataset: Dataset, groups: Mapping[str, Wanted]) -> None:
-        self._dataset, self._groups = dataset, groups
-        self.classes: dict[str, tuple[str, ...]] = getattr(dataset, "classes", {})
-        self.sequences = sequence_fields(dataset)
-        self.fields = dict(dataset.fields)
-        for name, want in groups.items():
-            for part in want.names:
-                if part not in self.fields or part in self.sequences:
-                    said = "holds sequences" if part in self.sequences else "is not there"
-                    hint = did_you_mean(part, self.fields) or f"there are {', '.join(self.fields)}"
-                    raise PeError(f"field '{part}' {said}, and cannot be joined", at=want.at, hint=hint, code=ExitCode.DATA)
-            sample = {part: np.zeros((1, *self.fields[part].shape), self.fields[part].numpy) for part in want.names}
-            try:
-                found = self._join(sample, want)
-            except ValueError:
-                shapes = ", ".join(f"{part} is {self.fields[part]}" for part in want.names)
-                raise PeError(f"fields that differ cannot be joined: {shapes}", at=want.at, code=ExitCode.DATA) from None
-            self.fields[name] = replace(self.fields[want.names[0]], shape=found.shape[1:], dtype=found.dtype.name)
-
-    @staticmethod
-    def _join(batch: Mapping[str, Any], want: Wanted) -> Any:
-        return np.concatenate([batch[name] for name in want.names], axis=-1)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def take(self, indices: Rows) -> Batch:
-        """Return copies of some samples; see `Dataset.take`."""
-        batch = self._dataset.take(indices)
-        return batch | {name: self._join(batch, want) for name, want in self._groups.items()}
-
-
-def select(dataset: Dataset, wanted: Sequence[Wanted]) -> Dataset:
-    """Return a data set with the fields that feeds take.
-
-    Raises:
-        PeError: DATA; a column is not there, or cannot be encoded.
-    """
-    if isinstance(dataset, TableDataset):
-        return dataset.only(wanted)
-    groups = {want.field: want for want in wanted if len(want.names) > 1}
-    return Joined(dataset, groups) if groups else dataset
-
-
-def check_columns(written: Mapping[str, tuple[Any, Span | None]]) -> dict[str, tuple[str, ColumnOptions]]:
-    """Return declared columns with their options checked.
-
-    Args:
-        written: name -> what stands there, and where.
-
-    Raises:
-        PeError: USAGE; all mistakes in one.
-    """
-    kinds = discover()
-    errors: list[PeError] = []
-    found: dict[str, tuple[str, ColumnOptions]] = {}
-    for name, (value, at) in written.items():
-        where = f"data.columns.{name}"
-        if isinstance(value, str):
-            value = {"type": value}
-        kind = value.get("type") if isinstance(value, dict) else None
-        if not isinstance(kind, str) or kind not in kinds:
-            listed = f"one of {', '.join(sorted(kinds))}"
-            said = f"{where} needs a type" if kind is None else f"{where}: there is no column type '{kind}'"
-            errors.append(PeError(said, at=at, hint=(did_you_mean(str(kind), kinds) if kind else None) or listed))
-            continue
-        try:
-            options = kinds[kind].options.model_validate({key: inner for key, inner in value.items() if key != "type"})
-        except ValidationError as failure:
-            errors += option_errors(f"{where}: type {kind}", kinds[kind].options, failure, at)
-            continue
-        found[name] = (kind, options)
-    if errors:
-        raise errors[0] if len(errors) == 1 else PeErrors(errors)
-    return found

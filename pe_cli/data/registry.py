@@ -149,8 +149,8 @@ def find_reader(type: str, at: Span | None = None) -> Reader:
 
 
 def discover() -> dict[str, Reader]:
-    """Import every reader and return them by name."""
-    return {name: find_reader(name) for name in _modules()}
+    """Import every reader and return them by name, with those of packages that are loaded."""
+    return dict(sorted((READERS | {name: find_reader(name) for name in _modules()}).items()))
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from pe_cli.kernels.cuda_compiler import is_kept
 BLOCK, GRID = 256, 2048
 #: Most blocks along x, y and z.
 AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
+MORE_THAN_ONE = "more than one CUDA device is not supported yet"
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
 #: Seconds between two looks at a step that is watched.
@@ -33,7 +34,7 @@ WATCH_EVERY = 2e-5
 def cuda_count() -> tuple[int, str]:
     """Return the number of visible CUDA devices, and why there is none when it is 0."""
     count = cuda_driver.device_count()
-    return count, "" if count else "no CUDA device is visible"
+    return count, "" if count else cuda_driver.why_none()
 
 
 class CudaMemory:
@@ -102,11 +103,7 @@ class CudaDevice:
 
 def _only_first(index: int) -> None:
     if index:
-        raise PeError(
-            f"cuda:{index}: more than one CUDA device is not supported yet",
-            hint="set executor.devices: 1",
-            code=ExitCode.DEVICE,
-        )
+        raise PeError(f"cuda:{index}: {MORE_THAN_ONE}", hint="set executor.devices: 1", code=ExitCode.DEVICE)
 
 
 def built_of(call: Call) -> Built:

@@ -18,8 +18,13 @@ from pe_cli.kernels.cuda_compiler import Capability, cubin
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+#: Version of CUDA that a driver must have, in its own counting: kernels are compiled by CUDA 13, whose minor versions fit one another.
+LEAST_VERSION = 13000
+#: Oldest capability that the compilers of CUDA 13 know.
+LEAST_CAPABILITY: Capability = (7, 5)
 #: Results of the driver that mean something to a caller.
-SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
+SUCCESS, OUT_OF_MEMORY, NO_DEVICE, NOT_READY = 0, 2, 100, 600
+NO_DEVICE_TEXT = "no CUDA device is visible"
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
 _WORD = ctypes.c_uint64
@@ -28,12 +33,14 @@ _POINTER = ctypes.c_void_p
 #: Function of the library -> types of its arguments; each returns a result.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuInit": (_NUMBER,),
+    "cuDriverGetVersion": (_POINTER,),
     "cuGetErrorName": (ctypes.c_int, _POINTER),
     "cuDeviceGetCount": (_POINTER,),
     "cuDeviceGet": (_POINTER, ctypes.c_int),
     "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
     "cuCtxSetCurrent": (_POINTER,),
+    "cuMemGetInfo_v2": (_POINTER, _POINTER),
     "cuMemAlloc_v2": (_POINTER, ctypes.c_size_t),
     "cuMemFree_v2": (_WORD,),
     "cuMemsetD8_v2": (_WORD, ctypes.c_ubyte, ctypes.c_size_t),
@@ -117,6 +124,10 @@ class CudaDriver:
         device, self._context, self._stream = ctypes.c_int(), _POINTER(), _POINTER()
         self._do("cuDeviceGet", ctypes.byref(device), 0)
         self.capability = self._attribute(device, _MAJOR), self._attribute(device, _MINOR)
+        if self.capability < LEAST_CAPABILITY:
+            text = "the CUDA device has the compute capability {}.{}, and kernels need {}.{} or later"
+            hint = "use place: cpu, or a GPU of 2018 or later"
+            raise PeError(text.format(*self.capability, *LEAST_CAPABILITY), hint=hint, code=ExitCode.DEVICE)
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         self._enter()
         self._do("cuStreamCreate", ctypes.byref(self._stream), 0)
@@ -146,8 +157,11 @@ class CudaDriver:
         address = _WORD()
         result = self._library.cuMemAlloc_v2(ctypes.byref(address), nbytes)
         if result != SUCCESS:
+            free, whole = ctypes.c_size_t(), ctypes.c_size_t()
+            told = self._library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(whole)) == SUCCESS
+            has = f", which has {free.value / 2**20:,.0f} of {whole.value / 2**20:,.0f} MiB free" if told else ""
             raise PeError(
-                f"cannot allocate {nbytes / 2**20:,.0f} MiB on the CUDA device: {error_name(self._library, result)}",
+                f"cannot allocate {nbytes / 2**20:,.0f} MiB on the CUDA device{has}: {error_name(self._library, result)}",
                 hint="use a smaller batch_size" if result == OUT_OF_MEMORY else None,
                 code=ExitCode.DEVICE,
             )
@@ -250,25 +264,47 @@ def error_name(library: Any, result: int) -> str:
 
 
 @functools.cache
-def library() -> Any:
-    """Return the driver's library, initialised; None where there is none, or where it finds no device that it can use."""
+def library() -> tuple[Any, str]:
+    """Return the driver's library, initialised, and why it can't be used: None and a reason, or the library and nothing."""
     try:
         found = ctypes.CDLL(LIBRARY)
-        for name, kinds in _FUNCTIONS.items():
-            getattr(found, name).argtypes = kinds
-    except (OSError, AttributeError):
-        return None
-    return found if found.cuInit(0) == SUCCESS else None
+    except OSError:
+        return None, f"there is no CUDA driver: {LIBRARY} is not found"
+    return prepared(found)
+
+
+def prepared(found: Any) -> tuple[Any, str]:
+    """Return what `library` does, for a library that has been loaded."""
+    version, needed = ctypes.c_int(), _version(LEAST_VERSION)
+    for name, kinds in _FUNCTIONS.items():
+        if not hasattr(found, name):
+            return None, f"the CUDA driver is too old, it has no {name}: update it to one of CUDA {needed} or later"
+        getattr(found, name).argtypes = kinds
+    if found.cuDriverGetVersion(ctypes.byref(version)) == SUCCESS and version.value < LEAST_VERSION:
+        return None, f"the CUDA driver is one of CUDA {_version(version.value)}, too old: update it to one of CUDA {needed} or later"
+    result = found.cuInit(0)
+    if result in (SUCCESS, NO_DEVICE):
+        return (found, "") if result == SUCCESS else (None, NO_DEVICE_TEXT)
+    return None, f"the CUDA driver cannot be used: cuInit: {error_name(found, result)}"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def device_count() -> int:
     """Return the number of visible CUDA devices."""
     count = ctypes.c_int()
-    found = library()
+    found, _ = library()
     return count.value if found and found.cuDeviceGetCount(ctypes.byref(count)) == SUCCESS else 0
+
+
+def why_none() -> str:
+    """Return why no device is visible."""
+    return library()[1] or NO_DEVICE_TEXT
 
 
 @functools.cache
 def only_driver() -> Driver:
     """Return the driver of this process's device."""
-    return CudaDriver(library())
+    return CudaDriver(library()[0])

@@ -67,6 +67,12 @@ class Scope:
             self._where[name] = (memories, offset, self._arenas)
         self._arenas += 1
 
+    def forget(self, names: Collection[str]) -> None:
+        """Let go of variables, so that others of their names may be of other types; their room stays with those beside them."""
+        for name in names:
+            self.moves += self._types.pop(name, None) is not None
+            self._where.pop(name, None)
+
     def share(self, names: Collection[str]) -> None:
         """Make all devices use the first one's copy of variables, of those that are there and of those still to come."""
         self.shared |= set(names)

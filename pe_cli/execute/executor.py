@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Communicator
+from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
@@ -80,7 +80,7 @@ class Executor:
         check_nan_inf: bool = False,
         constants: Mapping[str, Array] | None = None,
         levels: Mapping[str, int] | None = None,
-        peers: Communicator | None = None,
+        peers: Summing | None = None,
         arenas: Arenas | None = None,
     ) -> None:
         self.peers = peers
@@ -88,7 +88,8 @@ class Executor:
         self.build = build or BuildStrategy()
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
-        purpose = Purpose(scope.places, self.build, peers.size if peers else 1, check_nan_inf, levels, self.threads)
+        rank, processes = (peers.rank, peers.size) if peers else (0, 1)
+        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank)
         self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences

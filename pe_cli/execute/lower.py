@@ -11,7 +11,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions
-from pe_cli.execute.sum_processes import gather_rows, start_sum, tell_rows, wait_sum
+from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -24,9 +24,13 @@ from pe_cli.graph.ssa import (
     Node,
     Reduce,
     ScaleLossGrad,
+    StartGather,
+    StartScatter,
     StartSum,
     Sync,
     Update,
+    WaitGather,
+    WaitScatter,
     WaitSum,
 )
 from pe_cli.kernels.calls import STATUS
@@ -290,4 +294,8 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     GatherProcesses: lambda g, node: [gather_rows(g, node)],
     StartSum: lambda g, node: [start_sum(g, node)],
     WaitSum: lambda g, node: [wait_sum(g, node)],
+    StartScatter: lambda g, node: [start_scatter(g, node)],
+    WaitScatter: lambda g, node: [wait_sum(g, node)],
+    StartGather: lambda g, node: [start_gather(g, node)],
+    WaitGather: lambda g, node: [wait_sum(g, node)],
 }

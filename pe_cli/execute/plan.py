@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.protocol import PeerError, Summing
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
@@ -86,7 +86,7 @@ class Plan:
         build: BuildStrategy | None = None,
         execution: ExecutionStrategy | None = None,
         progress: Progress | None = None,
-        peers: Communicator | None = None,
+        peers: Summing | None = None,
         roomy: bool = False,
         arenas: Arenas | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Communicator
+from pe_cli.collectives.protocol import Summing
 from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Graph
 
@@ -30,14 +30,14 @@ class Whole:
     types: Sequence[Mapping[str, TensorType]]
     sizes: Sequence[int]
     first: int = 0
-    peers: Communicator | None = None
+    peers: Summing | None = None
 
 
 def whole_of(
     graph: Graph,
     batch: tuple[Sequence[tuple[tuple[str, TensorType], ...]], Sequence[int]],
     types: Sequence[Mapping[str, TensorType]],
-    peers: Communicator,
+    peers: Summing,
 ) -> Whole:
     """Return the devices of all processes for a batch.
 
@@ -65,7 +65,7 @@ class Told:
         peers: the processes.
     """
 
-    def __init__(self, peers: Communicator) -> None:
+    def __init__(self, peers: Summing) -> None:
         self._peers = peers
 
     def longest(self, mine: Sequence[Array]) -> Array:

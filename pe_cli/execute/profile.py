@@ -15,7 +15,7 @@ from pe_cli.execute.executor import Executor, Feed
 from pe_cli.execute.operations import operations
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Check, Compute, Gather, Node, StartSum, WaitSum
+from pe_cli.graph.ssa import Check, Compute, Gather, Node, Start, Wait
 from pe_cli.ops.define.traits import ByRows, Table
 from pe_cli.program.ir import Operator, Role
 
@@ -227,7 +227,7 @@ class Use:
 def use(profile: Profile) -> Use:
     """Return what the threads did."""
     nodes = [profile.plan.graph.nodes[t.node] for t in profile.plan.tasks]
-    waiting = np.array([isinstance(n, (StartSum, WaitSum)) for n in nodes] or [False])
+    waiting = np.array([isinstance(n, (Start, Wait)) for n in nodes] or [False])
     collective = np.array([n.joins_devices for n in nodes] or [False])
     backward = np.array([n.role is Role.BACKWARD for n in nodes] or [False]) & ~collective
     figures = []

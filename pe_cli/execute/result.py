@@ -86,14 +86,13 @@ class StepResult:
         return float(np.asarray(merge(found, counts, how), np.float64).mean()), weight
 
     def reduced(self, names: Sequence[str]) -> StepResult:
-        """Return the same with the means of some variables in the place of every device's value."""
+        """Return the same with the means of some variables."""
         means: dict[str, tuple[Array, int]] = {}
         for name in names:
             last = self.values[-1][name]
             value, weight = self.number(name) if last.size == 1 else (last, sum(self.sizes))
             means[name] = np.asarray(value, last.dtype).reshape(last.shape), weight
-        values = [{n: v for n, v in of.items() if n not in means} for of in self.values]
-        return replace(self, values=values, means=means)
+        return replace(self, means={**self.means, **means})
 
     def last(self, name: str) -> Array:
         """Return a variable that every device has alike, or the last part of a batch alone."""
@@ -112,6 +111,6 @@ def joined_parts(parts: Sequence[StepResult]) -> StepResult:
             continue
         total = sum(n / max(1, sum(sizes)) * v.astype(np.float64) for v, n in found)
         means[name] = np.asarray(total).astype(value.dtype), sum(sizes)
-    values = [of for part in parts for of in part.values]
+    values = [of for part in parts for of in part.values or [{}] * len(part.sizes)]
     names = dict.fromkeys(n for part in parts for of in part.values for n in of)
     return StepResult(values, sizes, dict.fromkeys(names, sizes), last.plan, means=means)

@@ -1,4 +1,4 @@
-"""How gradients are summed over processes: one call of Python begins a sum, another waits for it; in between the step goes on."""
+"""What processes exchange in a step, sums of gradients and rows of parameters: one call of Python begins it, another waits for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Pending
+from pe_cli.collectives import parts
+from pe_cli.collectives.protocol import Parts, Pending, Summing
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
-from pe_cli.graph.ssa import Gather, GatherProcesses, Graph, StartSum, WaitSum
+from pe_cli.graph.owners import Rows, rows_by_rank
+from pe_cli.graph.ssa import Gather, GatherProcesses, Graph, Start, StartGather, StartScatter, StartSum, Wait
 from pe_cli.kernels.calls import STATUS, Buffer, Call
 from pe_cli.kernels.host import HostKernel
+from pe_cli.ops.define.traits import OwnRows
 
 Array = np.ndarray[Any, Any]
 
@@ -51,8 +54,89 @@ def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
     return Task(node.index, 0, [_call(run, node.kind, buffers)], [] if empty else buffers, buffers)
 
 
-def wait_sum(lowering: GraphLowering, node: WaitSum) -> Task:
-    """Return the task that waits for a sum over processes, and gives it to every device that asks for it."""
+def start_scatter(lowering: GraphLowering, node: StartScatter) -> Task:
+    """Return the task that begins a sum of which each process gets its own rows; arguments as for `start_sum`."""
+    buffers = [lowering.buffer(n, 0) for n in node.names]
+    for name in node.names:  # all devices lay a bucket out alike
+        for d in range(len(lowering.graph.places)):
+            lowering.buffer(name, d)
+    shared = _Shared(lowering, node, buffers)
+    empty = not node.inputs
+
+    def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
+        for array in arrays if empty else ():
+            array.fill(-0.0)
+        return shared.peers.begin_scatter(mine, shared.most, node.halved)
+
+    return Task(node.index, 0, [_call(shared.run(begin), node.kind, buffers)], [] if empty else buffers, buffers)
+
+
+def start_gather(lowering: GraphLowering, node: StartGather) -> Task:
+    """Return the task that begins to give all processes the rows of each; arguments as for `start_sum`."""
+    buffers = [lowering.buffer(n, 0) for n in node.names]
+    shared = _Shared(lowering, node, buffers)
+
+    def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
+        del arrays
+        return shared.peers.begin_gather(mine, shared.most)
+
+    return Task(node.index, 0, [_call(shared.run(begin), node.kind, buffers)], buffers, buffers)
+
+
+class _Shared:
+    """Variables of which each process has its own rows, and the room for what crosses.
+
+    Args:
+        lowering: of the graph; keeps what is under way.
+        node: that begins an exchange.
+        buffers: of its variables.
+    """
+
+    def __init__(self, lowering: GraphLowering, node: StartScatter | StartGather, buffers: Sequence[Buffer]) -> None:
+        self._pending, self._first = lowering.pending, node.names[0]
+        self._peers = lowering.whole.peers
+        known = _rows_of(lowering.graph)
+        self._rows = [known[n] for n in node.names]
+        self._sizes = [b.size // max(1, b.shape[0]) for b in buffers]  # elements of a row
+        if self._peers is not None:
+            sizes = [sum(self._length(i, rank) for i in range(len(buffers))) for rank in range(self._peers.size)]
+            self.most = parts.room_for(sizes, node.pieces)
+            self._peers.reserve_parts(self.most * buffers[0].type.numpy.itemsize)
+
+    @property
+    def peers(self) -> Summing:
+        """The processes."""
+        assert self._peers is not None, "a graph that is only looked at does not run"
+        return self._peers
+
+    def _length(self, i: int, rank: int) -> int:
+        begin, end = self._rows[i][rank]
+        return (end - begin) * self._sizes[i]
+
+    def run(self, begin: Callable[[Parts, Sequence[Array]], Pending]) -> Callable[[Sequence[Array], Sequence[Array]], None]:
+        """Return the function of a call that begins an exchange of the rows of each process."""
+
+        def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+            flat = [array.reshape(-1) for array in arrays]
+            cuts = [[(low * size, high * size) for low, high in rows] for rows, size in zip(self._rows, self._sizes, strict=True)]
+            mine = [[a[slice(*cut[rank])] for a, cut in zip(flat, cuts, strict=True)] for rank in range(self.peers.size)]
+            self._pending[self._first] = begin(mine, arrays)
+
+        return run
+
+
+def _rows_of(graph: Graph) -> dict[str, Rows]:
+    """Return who has which rows, of every variable of which processes have rows of their own."""
+    found = {}
+    for op in graph.program.global_block().ops:
+        own = op.definition.get(OwnRows)
+        if own is not None:
+            found[(op.outputs if own.gives else op.inputs)[own.slot][0]] = rows_by_rank(op)
+    return found
+
+
+def wait_sum(lowering: GraphLowering, node: Wait) -> Task:
+    """Return the task that waits for an exchange with other processes, and gives what came to every device that asks for it."""
     devices = list(dict.fromkeys(d for _, d in node.outs["Out"]))
     rows = [[lowering.buffer(n, d) for n in node.names] for d in devices]
     first = [lowering.buffer(n, 0) for n in node.names]
@@ -152,10 +236,10 @@ def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
 
 
 def under_way(graph: Graph, tasks: Sequence[Task], pending: Mapping[str, Pending]) -> tuple[tuple[int, int, int], ...]:
-    """Return (task that began it, begin, end) of every piece that the communication thread summed in the step before, in ns."""
+    """Return (task that began it, begin, end) of every piece that the communication thread exchanged in the step before, in ns."""
     found = []
     for i, task in enumerate(tasks):
         node = graph.nodes[task.node]
-        if isinstance(node, StartSum) and node.names[0] in pending:
+        if isinstance(node, Start) and node.names[0] in pending:
             found += [(i, begin, end) for begin, end in pending[node.names[0]].spans]
     return tuple(found)

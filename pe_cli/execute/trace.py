@@ -40,7 +40,7 @@ def trace(profile: Profile, name: str = "", origin: int | None = None) -> dict[s
             lane = (1 + plan.tasks[work].home, COMMUNICATION)
             lanes.add(lane)
             event = _call(profile, work, begin - origin, end - begin, lane, step)
-            events.append({**event, "name": "all_reduce_processes"})
+            events.append({**event, "name": str(event["name"]).removeprefix("start_")})
     return {
         "traceEvents": [*_names(profile, sorted(lanes)), *sorted(events, key=lambda e: e["ts"])],
         "displayTimeUnit": "ns",

@@ -5,13 +5,15 @@ Whoever runs, checks, estimates, draws or explains a program asks here, so that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
 from pe_cli.graph.final import absorb_sums, check_finite, copy_aliases, share_updates
+from pe_cli.graph.owners import own_rows
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
@@ -32,6 +34,7 @@ class Purpose:
         checked: results are looked at for NaN and infinity, so that all of them have to be there.
         levels: feed -> levels of its sequences; as the program declares when None.
         threads: native threads of a step, of all devices together.
+        rank: of this process.
     """
 
     places: Sequence[Place]
@@ -40,6 +43,7 @@ class Purpose:
     checked: bool = False
     levels: Mapping[str, int] | None = None
     threads: int = 1
+    rank: int = 0
 
 
 class Stages:
@@ -49,10 +53,19 @@ class Stages:
         sequences: the program, its sequence ops with their arrays.
         purpose: what for.
         fetches: variables whose values must stay what the program says.
+        state: variables that live between steps of which this process has its own rows alone.
+        said: of what was done before any pass.
     """
 
-    def __init__(self, sequences: Sequences, purpose: Purpose, fetches: Sequence[str]) -> None:
+    def __init__(
+        self, sequences: Sequences, purpose: Purpose, fetches: Sequence[str], state: Collection[str] = (), said: Sequence[str] = ()
+    ) -> None:
         self.sequences, self.purpose, self.fetches = sequences, purpose, tuple(fetches)
+        self._state, self._said = state, tuple(said)
+        divided = [name for name in self.fetches if name in state]
+        if divided:
+            what = f"no process has all rows of '{divided[0]}', as reduce_strategy: Reduce divides the optimizer's state among processes"
+            raise PeError(what, hint="fetch something else, or use AllReduce")
         self._graphs: dict[tuple[int, ...] | None, Graph] = {}
         self._executed: dict[tuple[int, ...] | None, Graph] = {}
 
@@ -69,7 +82,7 @@ class Stages:
     @property
     def reports(self) -> tuple[str, ...]:
         """What every pass did, one sentence each."""
-        return self._passed[1]
+        return (*self._said, *self._passed[1])
 
     @cached_property
     def _passed(self) -> tuple[Program, tuple[str, ...]]:
@@ -94,7 +107,9 @@ class Stages:
         key = self._key(active)
         if key not in self._graphs:
             at = self.purpose
-            self._graphs[key] = replicate(self.fused, at.places, at.strategy, active=key, processes=at.processes)
+            self._graphs[key] = replicate(
+                self.fused, at.places, at.strategy, active=key, processes=at.processes, fetches=self.fetches
+            )
         return self._graphs[key]
 
     def executed(self, active: Sequence[int] | None = None) -> Graph:
@@ -103,7 +118,9 @@ class Stages:
         key = self._key(active)
         if key not in self._executed:
             fetched = {*self.fetches, *filter(None, (rows_of(graph.program.global_block(), n) for n in self.fetches))}
-            made = share_updates.run(graph, shared_variables(graph.program, at.places, at.strategy), fetched)
+            # what devices keep of their own they keep where a pass has left out the op that writes it, as in an evaluation
+            own = {v.name for v in self.program.list_vars() if v.persistable} - self.shared
+            made = share_updates.run(graph, shared_variables(graph.program, at.places, at.strategy) - own, fetched)
             if at.strategy.fuse_all_reduce_ops and at.threads <= len(at.places):
                 made = absorb_sums.run(made)
             made = copy_aliases.run(made)
@@ -126,7 +143,7 @@ class Stages:
 
     def fetching(self, fetches: Sequence[str]) -> Stages:
         """Return the stages of the same program for other fetches."""
-        return Stages(self.sequences, self.purpose, fetches)
+        return Stages(self.sequences, self.purpose, fetches, self._state, self._said)
 
 
 def compile_program(program: Program, purpose: Purpose, fetches: Sequence[str] = ()) -> Stages:
@@ -142,4 +159,8 @@ def compile_program(program: Program, purpose: Purpose, fetches: Sequence[str] =
     """
     if purpose.strategy.gradient_scale_strategy == "Customized":
         program, _ = customized_gradient.run(program, ())
-    return Stages(resolve(program, purpose.levels), purpose, fetches)
+    if purpose.processes == 1 or purpose.strategy.reduce_strategy != "Reduce":
+        return Stages(resolve(program, purpose.levels), purpose, fetches)
+    owned = own_rows(program, purpose.rank, purpose.processes)
+    purpose = replace(purpose, strategy=replace(purpose.strategy, reduce_strategy="AllReduce"))  # of the devices of each process
+    return Stages(resolve(owned.program, purpose.levels), purpose, fetches, owned.state, [owned.sentence])

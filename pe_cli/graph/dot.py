@@ -96,7 +96,7 @@ def write_dot(picture: Picture) -> str:
     title = "\n".join([picture.title, *picture.notes])
     many = len(picture.boxes) > MANY
     if many:
-        picture = _sizes_inside(picture)
+        picture = sizes_inside(picture)
     effort = "nslimit=0.1, nslimit1=0.1, mclimit=0.2, splines=line" if many else "newrank=true"
     lines = [
         "digraph pe {",
@@ -119,12 +119,12 @@ def write_dot(picture: Picture) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _sizes_inside(picture: Picture) -> Picture:
+def sizes_inside(picture: Picture) -> Picture:
     """Return a picture whose variables show their sizes, and whose arrows don't."""
     ops = {b.key for b in picture.boxes if b.is_op}
     flows = {a.source if a.source not in ops else a.target: _flow(a.data) for a in picture.arrows if a.data}
     boxes = tuple(
-        b if b.is_op else replace(b, lines=(*b.lines, *flows.get(b.key, "").split("\n"))) for b in picture.boxes
+        b if b.is_op else replace(b, lines=tuple(dict.fromkeys((*b.lines, *flows.get(b.key, "").split("\n"))))) for b in picture.boxes
     )
     arrows = tuple(a if a.source in ops and a.target in ops else replace(a, shown=False) for a in picture.arrows)
     return replace(picture, boxes=boxes, arrows=arrows)
@@ -173,14 +173,20 @@ def _short(line: str) -> str:
     return line if len(line) <= LINE else f"{line[: LINE // 2]}…{line[-LINE // 2 + 1 :]}"
 
 
-def _legend(boxes: Sequence[Box]) -> list[str]:
-    """Return a cluster with the colours and shapes that the picture uses."""
+def legend_rows(boxes: Sequence[Box]) -> list[Box]:
+    """Return a box for every colour and shape that a picture uses, with what it means as its title."""
     ops = [b for b in boxes if b.is_op]
     rows = [Box("", role, "op", role) for role in COLOURS if any(b.role == role for b in ops)]
     kinds = [k for k in SHAPES if k != "op" and any(b.kind == k for b in boxes)]
     rows += [Box("", MEANINGS[kind], kind) for kind in kinds]
     if any(b.fused for b in ops):
         rows.append(Box("", "fused", "op", fused=True))
+    return rows
+
+
+def _legend(boxes: Sequence[Box]) -> list[str]:
+    """Return a cluster with the colours and shapes that the picture uses."""
+    rows = legend_rows(boxes)
     if not rows:
         return []
     lines = ["  subgraph cluster_legend {", "    label=legend; color=gray60; style=dotted; fontsize=10;"]

@@ -8,7 +8,6 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import device
-from pe_cli.graph.processes import check_processes
 from pe_cli.graph.ssa import (
     AllReduce,
     Compute,
@@ -19,11 +18,16 @@ from pe_cli.graph.ssa import (
     Reduce,
     ScaleLossGrad,
     Slots,
+    StartGather,
+    StartScatter,
     StartSum,
     Sync,
+    Wait,
+    WaitGather,
+    WaitScatter,
     WaitSum,
 )
-from pe_cli.ops.define.traits import Folds, MergesRows, ReadsAllDevices
+from pe_cli.ops.define.traits import Folds, MergesRows, OwnRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
@@ -38,6 +42,7 @@ def replicate(
     *,
     active: Collection[int] | None = None,
     processes: int = 1,
+    fetches: Collection[str] = (),
 ) -> Graph:
     """Copy forward and backward ops to every device, join the gradients, and place the updates.
 
@@ -46,20 +51,21 @@ def replicate(
         places: devices.
         strategy: how to join.
         active: devices that have samples; default all. The others take part in updates only.
-        processes: that have such a graph each; sums of gradients go on over them.
+        processes: that have such a graph each; sums of gradients go on over them. What each updates the program says (`graph.owners`),
+            and not the strategy.
+        fetches: variables that are read after the step, so that processes need them whole.
 
     Returns:
         A graph. With one device it is the program's own order without collectives.
 
     Raises:
-        PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops;
-            or the strategy does not go with several processes yet.
+        PeError: several devices while no op of the program carries a parameter's gradient role, though it has optimizer ops.
     """
     if processes > 1:
-        check_processes(strategy)
+        assert strategy.reduce_strategy != "Reduce", "owners are found before"
         if any(op.definition.has(ReadsAllDevices) for op in program.global_block().ops):
             program = program.clone()  # it gets variables of what processes tell each other
-    return _Replication(program, places, strategy, active, processes).run()
+    return _Replication(program, places, strategy, active, processes, fetches).run()
 
 
 def shared_variables(program: Program, places: Sequence[Place], strategy: BuildStrategy) -> set[str]:
@@ -86,6 +92,7 @@ class _Replication:
         strategy: BuildStrategy,
         active: Collection[int] | None,
         processes: int = 1,
+        fetches: Collection[str] = (),
     ) -> None:
         self.program = program
         self.strategy = strategy
@@ -108,7 +115,9 @@ class _Replication:
         if processes > 1:
             variables = program.global_block().vars
             self.limit = bucket_bytes(self.limit, sum(variables[n].type.nbytes for n in self.gradients))
-        self.begun: list[list[str]] = []  # buckets whose sums over processes nobody has waited for
+        self.begun: list[tuple[type[Wait], list[str]]] = []  # buckets that processes exchange, and nobody has waited for
+        self.scattered = self._scattered(fetches) if processes > 1 else set[str]()
+        self.updated: list[str] = []  # parameters whose rows processes have still to give each other
 
     def run(self) -> Graph:
         if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
@@ -119,10 +128,13 @@ class _Replication:
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
                 self._flush()
-            if self.begun:
+            if self.begun or self.updated:
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
                 self._update(op)
+                own = op.definition.get(OwnRows)
+                if own is not None and own.gives:
+                    self._give(op.outputs[own.slot][0])
                 continue
             merged = op.definition.get(MergesRows)
             if merged is not None and op.outputs[merged.out][0] in self.gradients:
@@ -133,7 +145,8 @@ class _Replication:
                 if last.get(name) == i:
                     self._join(name)
         self._flush()
-        self._wait(n for names in self.begun for n in names)
+        self._hand_out()
+        self._wait([n for _, names in self.begun for n in names])
         return self.graph
 
     # --- forward and backward -----------------------------------------------------------------------------------------
@@ -179,7 +192,7 @@ class _Replication:
             return
         variables = self.program.global_block().vars
         apart = self.processes > 1 and variables[name].persistable  # it does not lie beside the others
-        if self.bucket and (apart or variables[self.bucket[0]].dtype != variables[name].dtype):
+        if self.bucket and (apart or self._differ(self.bucket[0], name)):
             self._flush()
         self.bucket.append(name)
         size = sum(variables[n].type.nbytes for n in self.bucket)
@@ -201,16 +214,55 @@ class _Replication:
             ins: Slots = {"X": first} if self.running else {}
             halved = self.strategy.fp16_allreduce and self.program.global_block().vars[names[0]].dtype == "float32"
             pieces = max(1, -(-nbytes // self.limit))
-            self.build.append(StartSum(device=0, ins=ins, outs={"Out": first}, pieces=pieces, halved=halved))
-            self.begun.append(names)
+            start, wait = (StartScatter, WaitScatter) if names[0] in self.scattered else (StartSum, WaitSum)
+            self.build.append(start(device=0, ins=ins, outs={"Out": first}, pieces=pieces, halved=halved))
+            self.begun.append((wait, names))
 
     def _wait(self, wanted: Iterable[str]) -> None:
-        """Wait for the sums over processes of some variables, as far as they have been begun."""
+        """Wait for what processes exchange of some variables, as far as that has been begun."""
         needed = set(wanted)
-        for names in [names for names in self.begun if not needed.isdisjoint(names)]:
-            self.begun.remove(names)
+        if not needed.isdisjoint(self.updated):
+            self._hand_out()
+        for found in [(wait, names) for wait, names in self.begun if not needed.isdisjoint(names)]:
+            self.begun.remove(found)
+            wait, names = found
             everywhere = [(n, d) for n in names for d in self.devices]
-            self.build.append(WaitSum(device=0, ins={"X": [(n, 0) for n in names]}, outs={"Out": everywhere}))
+            self.build.append(wait(device=0, ins={"X": [(n, 0) for n in names]}, outs={"Out": everywhere}))
+
+    # --- rows that are a process's own --------------------------------------------------------------------------------
+
+    def _scattered(self, fetches: Collection[str]) -> set[str]:
+        """Return the gradients of which processes need their own rows alone."""
+        whole = {*fetches}
+        for op in self.ops:
+            own = op.definition.get(OwnRows)
+            whole |= set(op.input_names()) if own is None or own.gives else set()
+        variables = self.program.global_block().vars
+        return {n for n in self.gradients if n not in whole and not variables[n].persistable}
+
+    def _differ(self, first: str, second: str) -> bool:
+        """Whether two variables cannot be in one bucket."""
+        variables = self.program.global_block().vars
+        return variables[first].dtype != variables[second].dtype or (first in self.scattered) != (second in self.scattered)
+
+    def _give(self, name: str) -> None:
+        """Let processes give each other the rows of a parameter, in a bucket with others."""
+        variables = self.program.global_block().vars
+        if self.updated and self._differ(self.updated[0], name):
+            self._hand_out()
+        self.updated.append(name)
+        if sum(variables[n].type.nbytes for n in self.updated) >= self.limit:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        names, self.updated = self.updated, []
+        if not names:
+            return
+        first = [(n, 0) for n in names]
+        nbytes = sum(self.program.global_block().vars[n].type.nbytes for n in names)
+        pieces = max(1, -(-nbytes // self.limit))
+        self.build.append(StartGather(device=0, ins={"X": first}, outs={"Out": first}, pieces=pieces))
+        self.begun.append((WaitGather, names))
 
     def _reduce(self, name: str) -> None:
         """Sum a gradient on the device that updates its parameter."""

@@ -80,7 +80,7 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
         PeError: an op needs sequences that its input does not have; with the op's place.
     """
     found = {name: n for name, n in (declared_levels(program) if levels is None else levels).items() if n}
-    wanting = any(_rule_slots(op) and not _filled(op) for op in program.global_block().ops)
+    wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.global_block().ops)
     if not found and not wanting:
         return Sequences(program)
     made = program.clone()
@@ -92,6 +92,11 @@ def _rule_slots(op: Operator) -> tuple[str, ...]:
     forward = find(definition.is_grad_of) if definition.is_grad_of else definition
     rule = forward.get(Sequenced)
     return tuple(s for s in (rule.host_slots if rule else ()) if s in definition.slot_names(outputs=False))
+
+
+def _begins(op: Operator) -> bool:
+    rule = op.definition.get(Sequenced)
+    return rule is not None and rule.begins
 
 
 def _filled(op: Operator) -> bool:

@@ -200,7 +200,17 @@ class Reduce(Collective):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StartSum(Collective):
+class Start(Collective):
+    """Begins something that processes do together, on the communication thread, beside what comes after."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Wait(Collective):
+    """Waits for what a node has begun; every device gets it."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StartSum(Start):
     """Begins to sum the first device's sums over all processes, which goes on beside what comes after; without slot X this adds nothing.
 
     Attributes:
@@ -215,10 +225,44 @@ class StartSum(Collective):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WaitSum(Collective):
+class WaitSum(Wait):
     """Waits for a sum over all processes; every device gets it."""
 
     kind: ClassVar[str] = "wait_all_reduce_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StartScatter(StartSum):
+    """Begins a sum of which every process gets the rows that are its own; the others then hold something else."""
+
+    kind: ClassVar[str] = "start_reduce_scatter_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WaitScatter(WaitSum):
+    """Waits for a sum of which every process gets its own rows."""
+
+    kind: ClassVar[str] = "wait_reduce_scatter_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StartGather(Start):
+    """Begins to give all processes the rows of parameters that each has updated, slot X.
+
+    Attributes:
+        pieces: messages of an exchange of half of the rows, so that the room for them stays small.
+    """
+
+    pieces: int = 1
+
+    kind: ClassVar[str] = "start_all_gather_processes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WaitGather(Wait):
+    """Waits for the rows of all processes."""
+
+    kind: ClassVar[str] = "wait_all_gather_processes"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -231,8 +275,11 @@ class GatherProcesses(Collective):
 #: Kinds of nodes by what text calls them.
 KINDS: dict[str, type[Node]] = {
     of.kind: of
-    for of in (Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, StartSum, WaitSum, GatherProcesses)
-}
+    for of in (
+        Compute, ScaleLossGrad, Sync, Update, Copy, Gather, Check, AllReduce, Reduce, StartSum, WaitSum, StartScatter, WaitScatter,
+        StartGather, WaitGather, GatherProcesses,
+    )
+}  # fmt: skip
 #: Slot of an `Update`: the gradients of the other devices that it adds up.
 ADDENDS = "Grad@ADDENDS"
 

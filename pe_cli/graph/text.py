@@ -9,7 +9,7 @@
 
 Behind the devices stand those with samples, `active 0, 2`, where that is not all of them. A node has its number, role and device; what
 it does; slots with versions, `variable@device.version`; the nodes that it runs after though it reads nothing of theirs; the number of
-its operator in the program; its kind, where that is not plain computation; and of a sum over processes, its
+its operator in the program; its kind, where that is not plain computation; and of what processes exchange, its
 pieces where there are several, and whether its numbers are halved on the way. The program's own text says the rest.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place
-from pe_cli.graph.ssa import KINDS, Collective, Compute, Graph, GraphBuilder, Node, Slots, StartSum
+from pe_cli.graph.ssa import KINDS, Collective, Compute, Graph, GraphBuilder, Node, Slots, StartGather, StartSum
 from pe_cli.program.ir import EMPTY, Program
 from pe_cli.program.line import Line
 from pe_cli.program.text import bare_or_quoted
@@ -47,8 +47,9 @@ def _node(node: Node, number: dict[int, int]) -> str:
         text += f" op {number[id(node.op)]}"
         text += f" as {node.kind}" if node.kind != Compute.kind else ""
         text += " helped" if node.helped else ""
-    if isinstance(node, StartSum):
+    if isinstance(node, (StartSum, StartGather)):
         text += f" pieces {node.pieces}" if node.pieces > 1 else ""
+    if isinstance(node, StartSum):
         text += " halved" if node.halved else ""
     return text
 
@@ -152,7 +153,7 @@ def _read(line: Line, builder: GraphBuilder) -> None:
         line.word()
         after = _numbers(line, len(graph.nodes), "earlier node")
     kind = title.removeprefix("fused_")
-    facts = _of_sum(line) if kind == StartSum.kind else {}
+    facts = _of_sum(line) if issubclass(KINDS.get(kind, Node), (StartSum, StartGather)) else {}
     if line.peek() == "op":
         line.word()
         kind = Compute.kind

@@ -194,14 +194,17 @@ class Built:
         """Return the type of a parameter that is a number."""
         return self.dtype if kind == "Real" and self.dtype in FLOATS else {"Real": "float64", "Int": "int64"}[kind]
 
-    def bound(self, module: Any, intrinsic: Callable[[CudaIntrinsic], Any] | None = None) -> types.FunctionType:
+    def bound(
+        self, module: Any, intrinsic: Callable[[CudaIntrinsic], Any] | None = None, made: dict[types.FunctionType, Any] | None = None
+    ) -> types.FunctionType:
         """Return the function with numba.cuda in it.
 
         Args:
             module: numba.cuda, or what stands for it: its `jit(device=True)` compiles a helper.
             intrinsic: makes a function of an intrinsic.
+            made: helpers that other kernels have had compiled; those of this one are added.
         """
-        made: dict[int, Any] = {}
+        made = {} if made is None else made
 
         def meant(value: Any) -> Any:
             if value is cuda:
@@ -212,9 +215,9 @@ class Built:
                 return _module({name: meant(member) for name, member in vars(value).items()})
             if not isinstance(value, types.FunctionType) or value not in self.helpers:
                 return value
-            if id(value) not in made:
-                made[id(value)] = module.jit(device=True)(with_meaning(value))
-            return made[id(value)]
+            if value not in made:
+                made[value] = module.jit(device=True)(with_meaning(value))
+            return made[value]
 
         def with_meaning(fn: types.FunctionType) -> types.FunctionType:
             space = {name: meant(value) for name, value in fn.__globals__.items()}
@@ -338,7 +341,7 @@ class _Resolver:
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
-        self.helpers: list[types.FunctionType] = []
+        self.helpers: set[types.FunctionType] = set()
         self._made: dict[int, Any] = {}
 
     def space(self, fn: types.FunctionType) -> dict[str, Any]:
@@ -368,9 +371,16 @@ class _Resolver:
             return value
         if isinstance(value, Intrinsic):
             raise AssertionError(f"the intrinsic {value.name} has no text on CUDA")
-        found = value.of(self.dtype)
-        assert found.fn is not None, f"no variant of a helper for {self.dtype}"
-        space = found.fn.__globals__ if found in (floor, ceil) else self.space(found.fn)
-        made = types.FunctionType(found.fn.__code__, space, found.fn.__name__, found.fn.__defaults__)
-        self.helpers.append(made)
+        made, reached = _helper(value.of(self.dtype), self.dtype)
+        self.helpers |= reached
         return made
+
+
+@functools.cache
+def _helper(value: Helper, dtype: str) -> tuple[types.FunctionType, frozenset[types.FunctionType]]:
+    """Return a helper as a plain function, the same one for all kernels, and all helpers that it reaches, itself included."""
+    assert value.fn is not None, f"no variant of a helper for {dtype}"
+    resolver = _Resolver(dtype)
+    space = value.fn.__globals__ if value in (floor, ceil) else resolver.space(value.fn)
+    made = types.FunctionType(value.fn.__code__, space, value.fn.__name__, value.fn.__defaults__)
+    return made, frozenset({made, *resolver.helpers})

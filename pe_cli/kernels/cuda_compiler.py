@@ -170,9 +170,16 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         ]
         with _target(capability), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype))
+            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
             text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx")
     return _renamed(text, entry)
+
+
+@functools.cache
+def _helpers(capability: Capability) -> dict[python_types.FunctionType, Any]:
+    """Return helpers that numba-cuda has compiled for a capability: most kernels call some of the same few."""
+    del capability  # what it is kept under
+    return {}
 
 
 def _renamed(text: str, entry: str) -> str:

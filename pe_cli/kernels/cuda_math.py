@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from pe_cli.kernels.far import is_large, prefetch_row, prefetch_run
 from pe_cli.kernels.lang import Helper, Intrinsic, T, helper
 from pe_cli.kernels.vecmath import (
@@ -62,6 +64,16 @@ def meaning(value: Helper | Intrinsic) -> Any:
     if key in _FUNCTIONS:
         return _FUNCTIONS[key]
     return _TEXTS.get(key, value)
+
+
+_U32: Any = np.uint32
+_I64: Any = np.int64
+
+
+@helper
+def quotient(a, b):
+    """Return a // b of numbers from 0 to 2**32 - 1: divided in 32 bits, by some 20 instructions where 64 bits take a hundred."""
+    return _I64(_U32(a) // _U32(b))
 
 
 @helper

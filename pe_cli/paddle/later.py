@@ -28,7 +28,7 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
 
 def gather(x: Any, index: Any, axis: Any = None, name: str | None = None) -> Any:
     """Take the entries of an axis, the first where there is none, whose numbers a vector holds."""
-    return layers.gather(x, index) if axis in (None, 0) else layers.index_select(x, index, axis)
+    return layers.gather(x, index, overwrite=False) if axis in (None, 0) else layers.index_select(x, index, axis)
 
 
 def gather_nd(x: Any, index: Any, name: str | None = None) -> Any:

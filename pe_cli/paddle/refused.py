@@ -82,7 +82,6 @@ REFUSED: dict[str, Refusal] = {
     "paddle.inference.*": Refusal(
         "inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict"
     ),
-    "fluid.layers.load": Refusal("reading a file is no op of a program", "fluid.io.load_vars(executor, dirname, vars=[...])"),
     "fluid.layers.open_files": _READING,
     "fluid.layers.open_recordio_file": _READING,
     "fluid.layers.random_data_generator": _READING,

@@ -244,6 +244,15 @@ class NumpyArray(Initializer):
         if value.shape != variable.shape:
             message = f"NumpyArray has shape {list(value.shape)}, '{variable.name}' is {variable.type}"
             raise PeError(message, at=variable.at)
+        return self.values(variable)
+
+    def values(self, variable: Variable) -> dict[str, Any]:
+        """Return the values in order, however many there are.
+
+        Raises:
+            PeError: they are too many for a program.
+        """
+        value = np.asarray(self.value)
         if value.size > MAX_VALUES:
             message = f"NumpyArray takes at most {MAX_VALUES} elements, got {value.size}"
             raise PeError(message, at=variable.at, hint="load a checkpoint instead")
@@ -268,8 +277,12 @@ class Bilinear(Initializer):
             raise PeError(message, at=variable.at)
         size = shape[3]
         f = math.ceil(size / 2)
-        ramp = 1 - np.abs(np.arange(size) / f - (2 * f - 1 - f % 2) / (2.0 * f))
-        return NumpyArray(np.broadcast_to(np.outer(ramp, ramp), shape))(variable, block)
+        across, down = (1 - np.abs(n / f - (2 * f - 1 - f % 2) / (2.0 * f)) for n in (np.arange(size), self.row_numbers(size)))
+        return NumpyArray(np.broadcast_to(across * down, shape))(variable, block)
+
+    def row_numbers(self, size: int) -> np.ndarray[Any, Any]:
+        """Return the number of the row of every element, [size, 1] or [size, size]."""
+        return np.arange(size)[:, None]
 
 
 #: Initializers by the type that a config names, with and without fluid's suffix; keyword arguments only.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Answer:
         classes: names of the classes; none for numbers.
         logits: whether the variable holds scores that softmax makes probabilities.
         boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
+        separator: text between the names of the classes that a sample has, where it may have any number of them; None where it has one.
     """
 
     variable: str
@@ -43,6 +44,7 @@ class Answer:
     classes: tuple[str, ...] = ()
     logits: bool = False
     boxes: bool = False
+    separator: str | None = None
 
     def decode(self, values: Array) -> dict[str, list[Any]]:
         """Return what a batch of outputs says, name -> one value per sample.
@@ -52,7 +54,9 @@ class Answer:
 
         Returns:
             Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
-            class, where there are more than `EACH`); of numbers, `name`, or `name_1`, `name_2`, ... in the units of the file; of
+            class, where there are more than `EACH`), or where a sample may have several, the names of all that are at least as probable
+            as not, with `separator` between them, and `prob_<class>` up to `EACH`; of numbers,
+            `name`, or `name_1`, `name_2`, ... in the units of the file; of
             boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}.
         """
         if self.boxes:
@@ -70,6 +74,8 @@ class Answer:
 
     def _classes(self, scores: Array) -> dict[str, list[Any]]:
         prob = scores.astype(np.float64)
+        if self.separator is not None:
+            return self._several(1 / (1 + np.exp(-prob)) if self.logits else prob)
         if prob.shape[1] == 1:  # of two classes, the probability of the second
             if self.logits:
                 prob = 1 / (1 + np.exp(-prob))
@@ -81,7 +87,15 @@ class Answer:
         found: dict[str, list[Any]] = {self.name: [self.classes[i] for i in best]}
         if len(self.classes) > EACH:
             return found | {"prob": _plain(prob[np.arange(len(prob)), best].astype(np.float32))}
-        return found | {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
+        return found | self._each(prob)
+
+    def _several(self, prob: Array) -> dict[str, list[Any]]:
+        separator = self.separator or ""
+        named: list[Any] = [separator.join(np.array(self.classes, object)[row]) for row in prob >= 0.5]
+        return {self.name: named} | ({} if len(self.classes) > EACH else self._each(prob))
+
+    def _each(self, prob: Array) -> dict[str, list[Any]]:
+        return {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
 
 
 def _found(rows: Array) -> list[dict[str, Any]]:
@@ -170,12 +184,12 @@ def _known(job: Job) -> dict[str, Answer]:
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
     for link in taught(job):
-        source = job.sources.get(link.feed)
+        source = job.data.sources.get(link.feed)
         name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
-        column = job.fitted.columns.get(name)
+        column = job.data.fitted.columns.get(name)
         shape = block.var(link.scores).shape
         width = shape[-1] if len(shape) == 2 else 0
-        classes = column.classes if column is not None else ()
+        classes = column.classes if column is not None and not column.counts else ()
         if column is not None and column.type == "text":
             found |= {variable: Answer(variable, name, column) for variable in _written(job)}
             continue
@@ -184,16 +198,16 @@ def _known(job: Job) -> dict[str, Answer]:
             classes = tuple(map(str, range(width)))
         if classes and width not in (len(classes), 1) and not (width == 1 and len(classes) == 2):
             classes = (*classes[:width], *map(str, range(len(classes), width)))
-        softmax = [
-            op.outputs["Out"][0]
-            for op in block.ops
-            if (made := op.definition.get(ToProbabilities)) and not made.logarithms and op.inputs["X"][0] == link.scores
-        ]
-        losses = ((op, op.definition.get(Compares)) for op in job.built.eval.global_block().ops)
-        logits = any(loss and loss.are is Says.LOGITS and op.inputs[loss.scores][0] == link.scores for op, loss in losses)
+        made = [(op, told) for op in block.ops if (told := op.definition.get(ToProbabilities)) and op.inputs["X"][0] == link.scores]
+        losses = [loss for op in block.ops if (loss := op.definition.get(Compares)) and op.inputs[loss.scores][0] == link.scores]
+        logits = any(loss.are is Says.LOGITS for loss in losses)
         if classes:
-            found |= {variable: Answer(variable, name, column, classes) for variable in softmax}
-            found[link.scores] = Answer(link.scores, name, column, classes, logits)
+            # scores of classes that exclude one another say one class even where a cell may have several
+            one = any(loss.several for loss in losses) or any(told.several for _, told in made)
+            separator = column.separator if column is not None and width == len(classes) and not one else None
+            answer = Answer(link.scores, name, column, classes, separator=separator)
+            found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
+            found[link.scores] = replace(answer, logits=logits)
         elif column is not None:
             found[link.scores] = Answer(link.scores, name, column)
     return found

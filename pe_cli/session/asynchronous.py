@@ -53,20 +53,20 @@ class AsyncTrainer(Trainer):
     def _open(self) -> list[Dataset]:
         """Return a data set for every file; all are opened now, so that a mistake in the last is told at once."""
         spec = self.run.data.get("train")
-        if spec is None or self.job.made_up("train"):
-            return [self.job.dataset("train")]
+        if spec is None or self.job.data.made_up("train"):
+            return [self.job.data.dataset("train")]
         options = to_data(spec.options)
         files = self.run.executor.files or options.get("files", [])
-        base = self.run.path.parent
-        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, self.job.prepared.read) for file in files)
-        return [self.job.prepared.of(data, "train") for data in opened]
+        base, read = self.run.path.parent, self.job.data.prepared.sources.read
+        opened = (open_reader(spec.reader, {**options, "files": [file]}, base, spec.reader_at, read) for file in files)
+        return [self.job.data.prepared.of(data, "train") for data in opened]
 
     @functools.cached_property
     def files(self) -> list[Loader]:
         """A loader for every file."""
         drop = self.section.drop_last
         return [
-            self.job.loader("train", self.job.program, self.job.batch_size, drop_last=drop, dataset=d)
+            self.job.data.loader("train", self.job.program, self.job.batch_size, drop_last=drop, dataset=d)
             for d in self._datasets
         ]
 
@@ -128,7 +128,7 @@ class AsyncTrainer(Trainer):
         found = executor.run(feed, self._wanted(), number)
         with self._counting:
             if self.job.observer.wants_plan() and found.plan is not None:
-                self.job.observer.planned(Planned(executor, found.plan, None, number))
+                self.job.observer.planned([Planned(executor, found.plan, None, number)])
             self._count(found)
             self.stop.count()
             self._after_step()

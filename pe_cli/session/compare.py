@@ -110,7 +110,7 @@ class Side:
         job = self.job
         job.initialise()
         stepper = Stepper(job)
-        loader = job.loader("train", job.programs, job.step_size, drop_last=bool(job.run.train and job.run.train.drop_last))
+        loader = job.data.loader("train", job.programs, job.step_size, drop_last=bool(job.run.train and job.run.train.drop_last))
         feeds = ((f, loader.size_of(i)) for e in itertools.count() for i, f in enumerate(loader.epoch(e)))
         fitting = (fit[0] for f in feeds if (fit := stepper.fit(*f)) is not None)
         for number in range(step - 1):

@@ -142,10 +142,10 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
     counts = np.zeros((width, width), np.int64)
     program = prune(job.built.eval, [scores])
     executor, share = job.executor(program), share_of(job.team, len(job.places))
-    loader = job.loader(split, program, job.batch_size, shuffle=False, also=[label], share=share)
+    loader = job.data.loader(split, program, job.batch_size, shuffle=False, also=[label], share=share)
     for i, feed in enumerate(loader.epoch(0)):
         read = {n: a for n, a in feed.items() if n in program.global_block().vars}
-        found = job.team.joined(executor.run(read, [scores], samples=loader.size_of(i) if share else None))
+        found = job.team.joined(executor.run(read, [scores], i, loader.size_of(i) if share else None))
         taken = found.merged(scores, "concat").argmax(axis=1)
         np.add.at(counts, (job.team.whole({label: feed[label]})[label].reshape(-1), taken), 1)
     return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))
@@ -155,5 +155,5 @@ def class_names(job: Job, split: str, label: str, width: int) -> tuple[str, ...]
     """Return the names of so many classes that a label has in its data; numbers where they have none."""
     section = job.run.feeds.get(label)
     field = section.from_ if section and isinstance(section.from_, str) else label
-    known = list(getattr(job.dataset(split), "classes", {}).get(field, ()))[:width]
+    known = list(getattr(job.data.dataset(split), "classes", {}).get(field, ()))[:width]
     return (*known, *map(str, range(len(known), width)))

@@ -11,7 +11,7 @@ from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
-from pe_cli.devices.cuda import cuda_count
+from pe_cli.devices.cuda import MORE_THAN_ONE, cuda_count
 from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.work import Layout
 from pe_cli.io.environment import memory
@@ -52,12 +52,12 @@ def resolve_places(
     Args:
         kind: cpu or cuda.
         devices: a number, or auto: on the CPU `CPU_NUM` where set, else what is best for the cores that this process may use; on CUDA
-            all that are visible.
+            one, as no training uses more yet.
         at: place in the config, for errors.
         best: of a number of cores, how a step shares them; default: a device each.
 
     Raises:
-        PeError: CPU_NUM is no positive number (exit code 2), or there are fewer CUDA devices (exit code 5).
+        PeError: CPU_NUM is no positive number (exit code 2), there are fewer CUDA devices, or more than one is wanted (exit code 5).
     """
     if kind == "cuda":
         there, why_not = cuda_count()
@@ -65,9 +65,10 @@ def resolve_places(
             raise PeError(
                 f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is"
             )
-        wanted = there if devices == "auto" else devices
-        if wanted > there:
-            raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, code=ExitCode.DEVICE)
+        wanted = 1 if devices == "auto" else devices
+        if wanted > 1:
+            said = f", {there} visible" if wanted > there else f": {MORE_THAN_ONE}"
+            raise PeError(f"{wanted} CUDA devices wanted{said}", at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
         return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
     if devices != "auto":
         return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")

@@ -51,7 +51,7 @@ def sample_weights(run: RunSpec, prepared: Prepared, dataset: Dataset) -> Weight
     at = run.at_of("data", "sampling")
     if wish == "balanced":
         return balanced_weights(label_indices(run, dataset, "sampling"))
-    table, rows = prepared.table("train"), getattr(dataset, "rows", None)
+    table, rows = prepared.sources.table("train"), getattr(dataset, "rows", None)
     if wish.weights not in table.names:
         hint = did_you_mean(wish.weights, table.names) or f"it has {', '.join(table.names[:20])}"
         raise PeError(f"data.sampling: the data has no column '{wish.weights}'", at=at, hint=hint, code=ExitCode.DATA)

@@ -13,6 +13,13 @@ from pe_cli.program.ir import Program
 from pe_cli.session.team import Team
 
 
+class Loads(Protocol):
+    """What is asked of a job's data."""
+
+    def loader(self, split: str, programs: Sequence[Program], batch_size: int, *, drop_last: bool = False) -> Loader:
+        """Return the batches of a part of the data."""
+
+
 class Trained(Protocol):
     """What is asked of a job."""
 
@@ -36,8 +43,9 @@ class Trained(Protocol):
     def shares(self) -> int:
         """Pieces that the samples of a step are cut into before devices get theirs."""
 
-    def loader(self, split: str, programs: Sequence[Program], batch_size: int, *, drop_last: bool = False) -> Loader:
-        """Return the batches of a part of the data."""
+    @property
+    def data(self) -> Loads:
+        """Its data."""
 
 
 def steps_of_epoch(job: Trained, at: Span | None) -> int:
@@ -64,7 +72,7 @@ def batches_of_epoch(job: Trained, at: Span | None) -> int:
         text = "how many steps an epoch has is not known: the run file has no data.train"
         raise PeError(text, at=at, hint="add data.train, or write a number of steps")
     size = job.step_size
-    loader = job.loader("train", job.programs, size, drop_last=section.drop_last)
+    loader = job.data.loader("train", job.programs, size, drop_last=section.drop_last)
     shares = len(job.places) * job.team.size * job.shares
     batches = len(loader)
     if executor.uneven_batch == "drop":

@@ -17,7 +17,7 @@ from pe_cli.data.cells import MISSING
 from pe_cli.data.dataset import field_dtype
 from pe_cli.data.feed import Feed, check_feed
 from pe_cli.data.fitted import FittedColumn
-from pe_cli.data.prepare import Wanted
+from pe_cli.data.wanted import Wanted
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import Answer, answers
 from pe_cli.session.job import Job
@@ -48,13 +48,13 @@ class Exporting:
         """Return what the model alone does not do, a phrase each."""
         found = []
         for name in self.feeds:
-            section, want = self.job.run.feeds.get(name), self.job.sources.get(name)
+            section, want = self.job.run.feeds.get(name), self.job.data.sources.get(name)
             said = []
             if section is not None:
                 plain = Feed("")
                 given = {key: getattr(section, key) for key in ("scale", "shift", "one_hot", "reshape", "dtype")}
                 said += [f"{key} {value}" for key, value in given.items() if value != getattr(plain, key)]
-            columns = [self.job.fitted.columns[n] for n in (want.names if want else ()) if n in self.job.fitted.columns]
+            columns = [self.job.data.fitted.columns[n] for n in (want.names if want else ()) if n in self.job.data.fitted.columns]
             said += [f"{column.type} {column.name}" for column in columns]
             if said:
                 found.append(f"{name} ({', '.join(said)})")
@@ -72,18 +72,19 @@ class Exporting:
         Raises:
             PeError: the data has to be looked into, and is not there; or a feed does not fit it.
         """
-        if not self.job.prepared.given:
+        if not self.job.data.prepared.given:
             self._with_hint(self._fit)
-        valued = [name for name in self.feeds if name not in self.job.sources]
-        constants = {name: value for name, value in (self.job.constants() if valued else {}).items() if name in valued}
-        fed = {name: self._fed(name) for name in self.feeds if name in self.job.sources}
+        valued = [name for name in self.feeds if name not in self.job.data.sources]
+        constants = {name: value for name, value in (self.job.data.constants() if valued else {}).items() if name in valued}
+        fed = {name: self._fed(name) for name in self.feeds if name in self.job.data.sources}
         outputs = self._outputs()
         return Around(fed, outputs, constants, self._missing(), self._facts(fed, outputs, checkpoint))
 
     def _fit(self) -> None:
         """Let columns learn, where the values come without what they have learned."""
-        if "train" in self.job.run.data and (self.job.prepared.wishes.columns or is_table(self.job.prepared.opened("train"))):
-            self.job.prepared.fit()
+        prepared = self.job.data.prepared
+        if "train" in self.job.run.data and (prepared.wishes.columns or is_table(prepared.sources.opened("train"))):
+            prepared.fit()
 
     @staticmethod
     def _with_hint(read: Callable[[], Any]) -> Any:
@@ -97,8 +98,8 @@ class Exporting:
 
     def _fed(self, name: str) -> Fed:
         """Return how a feed is made."""
-        want, target = self.job.sources[name], self._types[name]
-        feed = self.job.feed(name)
+        want, target = self.job.data.sources[name], self._types[name]
+        feed = self.job.data.feed(name)
         lanes = [lane for column in want.names for lane in self._lanes(column, name, want)]
         dtypes = [lane.kind.dtype for lane in lanes]
         joined = dtypes[0] if len(set(dtypes)) == 1 else "float64" if "float64" in dtypes else "float32"
@@ -110,13 +111,13 @@ class Exporting:
 
     def _lanes(self, column: str, feed: str, want: Wanted) -> tuple[Lane, ...]:
         """Return what a column of a feed is made of."""
-        found = self.job.fitted.columns.get(column)
-        plain = len(want.names) == 1 and replace(self.job.feed(feed), from_="") == Feed("")
+        found = self.job.data.fitted.columns.get(column)
+        plain = len(want.names) == 1 and replace(self.job.data.feed(feed), from_="") == Feed("")
         target = self._types[feed]
         if found is None:
             return (Lane(Source(column, self._field_type(column), "as in the file")),)
         # a number by itself that fills a feed of more is an array in every sample
-        wide = found.type == "number" and len(want.names) == 1 and target.size != 1 and self.job.feed(feed).one_hot is None
+        wide = found.type == "number" and len(want.names) == 1 and target.size != 1 and self.job.data.feed(feed).one_hot is None
         array = self._field_type(found.sources[0]) if wide else None
         lanes = found.lanes(array)
         if lanes is not None:
@@ -143,7 +144,7 @@ class Exporting:
     def _field_type(self, name: str) -> TensorType:
         """Return the type of a sample of a field that holds arrays; the data is opened for that."""
         use = next((use for use in ("train", "eval", "test", "predict") if use in self.job.run.data), None)
-        opened = None if use is None else self._with_hint(lambda: self.job.prepared.opened(use))
+        opened = None if use is None else self._with_hint(lambda: self.job.data.prepared.sources.opened(use))
         if opened is not None and not is_table(opened) and name in opened.fields:
             kind: TensorType = opened.fields[name]
             return kind
@@ -176,7 +177,7 @@ class Exporting:
             if answer is not None and answer.column is not None and not answer.classes:
                 units = self._units(answer.column, self.job.built.eval.global_block().var(target).dtype)
             found.append(Told(target, target, units))
-            if answer is not None and answer.classes:
+            if answer is not None and answer.classes and answer.separator is None:
                 found.append(Told(f"{target}_label", target, self._label(answer)))
         return tuple(found)
 
@@ -200,10 +201,11 @@ class Exporting:
             for source in (lane.source for made in fed.values() for lane in made.lanes)
         }  # fmt: skip
         classes = {one.name.removesuffix("_label"): list(step.words) for one in outputs for step in one.steps if isinstance(step, Names)}
-        read = {name for feed in fed for name in self.job.sources[feed].names}
+        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.separator is not None}
+        read = {name for feed in fed for name in self.job.data.sources[feed].names}
         columns = {
             name: {"type": column.type, "options": dict(column.options)}
-            for name, column in self.job.fitted.columns.items()
+            for name, column in self.job.data.fitted.columns.items()
             if name in read or column.target
         }
         facts: dict[str, Any] = {"pe.version": __version__, "pe.checkpoint": checkpoint}
@@ -219,15 +221,15 @@ class Exporting:
         return {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for key, value in facts.items()}
 
     def _tokenizer(self, name: str) -> object:
-        column = self.job.fitted.columns.get(name)
+        column = self.job.data.fitted.columns.get(name)
         return None if column is None else column.kind.tokenizer(column.checked, column.state)
 
     def beside(self, around: Around) -> bytes | None:
         """Return the file beside the model: what columns have learned, where an input is not the cell as it is; else None."""
         if all(lane.source.raw for fed in around.feeds.values() for lane in fed.lanes):
             return None
-        names = {name for feed in around.feeds for name in self.job.sources[feed].names}
-        columns = {name: column for name, column in self.job.fitted.columns.items() if name in names}
+        names = {name for feed in around.feeds for name in self.job.data.sources[feed].names}
+        columns = {name: column for name, column in self.job.data.fitted.columns.items() if name in names}
         value = {key.removeprefix("pe."): _parsed(text) for key, text in around.facts.items()}
         value["columns"] = {
             name: {"type": column.type, "options": dict(column.options), "state": column.state} for name, column in columns.items()

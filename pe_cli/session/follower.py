@@ -56,7 +56,7 @@ class Follower(Keeper):
         self.folder = RunFolder(Path(str(told["folder"])))
         if told["step"] is not None:
             found = read(self.folder, int(told["step"]))
-            self._job.release(found.progress.released)
+            self._job.release(found.progress.released, kept=False)
             self._job.values.restore(found.arrays, partial=bool(told["partial"]))
             self.at, self.averages = found.progress, found.averages
             self._saved = self._now()

@@ -110,7 +110,7 @@ class Generator:
                 hint="declare its shape in the model: [128], or whatever data.source.blocks is",
             )
         source = TensorType((self.length,), "int64")
-        how = job.feed(feed)
+        how = job.data.feed(feed)
         self._feed = feed
         self._conversion: Conversion = check_feed(feed, how, {how.from_: source}, TensorType(kind.shape[1:], kind.dtype))
         size = self.tokenizer.size
@@ -189,9 +189,9 @@ class Generator:
 
 def _tokens_feed(job: Job) -> tuple[str, FittedColumn]:
     """Return the feed that takes the tokens, and the column that they are of."""
-    fitted = job.fitted.columns
+    fitted = job.data.fitted.columns
     found: list[tuple[str, FittedColumn]] = []
-    for feed, source in job.sources.items():
+    for feed, source in job.data.sources.items():
         column = fitted.get(source.names[0]) if len(source.names) == 1 else None
         if column is not None and column.type in TYPES and "tokens" in column.state:
             found.append((feed, column))

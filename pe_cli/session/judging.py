@@ -36,8 +36,8 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged |
     program = prune(job.built.eval, [scores])
     executor = job.executor(program)
     variables, seen = program.global_block().vars, Scores()
-    for feed in job.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0):
-        made = executor.run({n: a for n, a in feed.items() if n in variables}, [scores]).merged(scores, "concat").astype(np.float64)
+    for i, feed in enumerate(job.data.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0)):
+        made = executor.run({n: a for n, a in feed.items() if n in variables}, [scores], i).merged(scores, "concat").astype(np.float64)
         seen.add(_probabilities(made) if logits else made, feed[label])
     width = max(2, variables[scores].shape[-1])
     return judge(seen, names or class_names(job, split, label, width), split)

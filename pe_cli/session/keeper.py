@@ -125,9 +125,9 @@ class Keeper:
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
         if resume is not None:
-            for text in changed(self.folder, self._job.prepared.read):
+            for text in changed(self.folder, self._job.data.prepared.sources.read):
                 self.tell(f"data: {text}")
-        self._inputs.begin(self._job.prepared.read)
+        self._inputs.begin(self._job.data.prepared.sources.read)
 
     def _restore(self, resume: Resume) -> None:
         self.folder.clean()
@@ -138,7 +138,7 @@ class Keeper:
             self.tell(f"{damaged}; the checkpoints say how far the run is")
         found = restore(resume)
         if found.arrays:
-            self._job.release(found.progress.released)
+            self._job.release(found.progress.released, kept=False)
             self._job.values.restore(found.arrays, partial=resume.allow_changes)
         self.at, self.averages = found.progress, found.averages
         if found.arrays:
@@ -158,7 +158,7 @@ class Keeper:
         """
         self._saver.wait()
         self.outputs.close()
-        self._inputs.finish(self._job.prepared.read, self._job.kernels())
+        self._inputs.finish(self._job.data.prepared.sources.read, self._job.kernels())
         self.folder.clean()
         self._status(state)
 
@@ -293,7 +293,7 @@ class Keeper:
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""
         if self._learned is None:
-            fitted = self._job.fitted
+            fitted = self._job.data.fitted
             self._learned = fitted.to_files() if fitted.columns or fitted.split else {}
         return self._learned
 

@@ -7,7 +7,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -103,10 +103,13 @@ class Live(Observer):
         """Whether the next step should be looked at: one at the start, and one whenever a page has been opened."""
         return self._wanted and self._ripe <= 0
 
-    def planned(self, found: Planned) -> None:
+    def planned(self, found: Sequence[Planned]) -> None:
         """Take memory, which stays as it is, and the timeline of a step."""
+        from pe_cli.session.planned import step_timeline
+
         self._wanted, self._ripe = False, WARM
-        self._facts = replace(self._facts, memory=self._facts.memory or found.memory(), timeline=found.timeline(self._model))
+        memory = self._facts.memory or tuple(device for one in found for device in one.memory())
+        self._facts = replace(self._facts, memory=memory, timeline=step_timeline(found, self._model))
         self.looks += 1
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:

@@ -71,8 +71,8 @@ class Observer:
         """Whether `planned` should be told of the next step; asked before every one."""
         return False
 
-    def planned(self, found: Planned) -> None:
-        """Say how a step was run."""
+    def planned(self, found: Sequence[Planned]) -> None:
+        """Say how a step was run: the last update of every phase, in order."""
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Say which metrics were written."""
@@ -119,7 +119,7 @@ class Observers(Observer):
         """Whether one of them wants it."""
         return any(member.wants_plan() for member in self.members)
 
-    def planned(self, found: Planned) -> None:
+    def planned(self, found: Sequence[Planned]) -> None:
         """Pass on to who wants it."""
         for member in self.members:
             if member.wants_plan():

@@ -1,9 +1,9 @@
-"""What a plan that ran tells a page: its memory, and when the kernels of a step ran."""
+"""What the plans of a step that ran tell a page: their memory, and when the kernels of the step ran."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pe_cli.devices.protocol import Timeline
@@ -13,12 +13,12 @@ from pe_cli.execute.profile import Profile
 from pe_cli.execute.trace import trace
 from pe_cli.execute.usage import Usage, usage
 from pe_cli.io.view.facts import MemoryFacts, MemoryRow
-from pe_cli.io.view.timeline import timeline
+from pe_cli.io.view.timeline import one_after_another, timeline
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A step that was run.
+    """A step that was run, or an update of one of its phases.
 
     Args:
         executor: that ran it.
@@ -36,20 +36,28 @@ class Planned:
 
     def memory(self) -> tuple[MemoryFacts, ...]:
         """Return the memory of every device."""
-        return memory_of(self.executor, self.plan)
+        return memory_of(self.executor, self.plan, self.phase)
 
     def timeline(self, name: str) -> Mapping[str, Any] | None:
         """Return the step as a page draws it, under a model's name; None where nobody looked."""
         if self.line is None:
             return None
-        found = timeline(trace(Profile(self.plan, (self.line,), ()), f"{name}: {self.phase}" if self.phase else name))
+        found = timeline(trace(Profile(self.plan, (self.line,), ()), name))
         # a trace counts the steps in it
-        return {**found, "names": [f"step {self.step + 1}" if n == "step 0" else n for n in found["names"]]}
+        called = f"{self.phase}: step {self.step + 1}" if self.phase else f"step {self.step + 1}"
+        return {**found, "names": [called if n == "step 0" else n for n in found["names"]]}
 
 
-def memory_of(executor: Executor, plan: Plan) -> tuple[MemoryFacts, ...]:
-    """Return the memory of every device of a plan, as a page shows it."""
-    return tuple(_device(found) for found in usage(executor, plan))
+def step_timeline(found: Sequence[Planned], name: str) -> Mapping[str, Any] | None:
+    """Return a step of several phases as a page draws it: one after the other, under a model's name; None where nobody looked."""
+    lines = [line for one in found if (line := one.timeline(name)) is not None]
+    return one_after_another(lines) if lines else None
+
+
+def memory_of(executor: Executor, plan: Plan, phase: str = "") -> tuple[MemoryFacts, ...]:
+    """Return the memory of every device of a plan, as a page shows it; that of a phase with its name."""
+    found = (_device(found) for found in usage(executor, plan))
+    return tuple(replace(one, place=f"{phase} on {one.place}") if phase else one for one in found)
 
 
 def _device(found: Usage) -> MemoryFacts:

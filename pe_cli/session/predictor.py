@@ -54,11 +54,11 @@ class Predictor:
         self._types = {
             v.name: TensorType(v.shape[1:], v.dtype)
             for v in job.built.eval.list_vars()
-            if v.is_data and v.name in read and v.name in job.sources
+            if v.is_data and v.name in read and v.name in job.data.sources
         }
         self._hows = {v: "concat" if job.built.eval.global_block().var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
-        self._wanted = [job.sources[name] for name in self._types]
-        fitted = job.fitted.columns
+        self._wanted = [job.data.sources[name] for name in self._types]
+        fitted = job.data.fitted.columns
         names = list(dict.fromkeys(name for want in self._wanted for name in want.names))
         absent = [name for name in names if name not in fitted]
         if absent:
@@ -132,9 +132,9 @@ class Predictor:
     def _run(self, given: ListTable) -> list[dict[str, Any]]:
         job = self._job
         table, rows = self._samples(given)
-        prepared = Prepared({}, job.run.preparation, job.run.path.parent, job.prepared.uses, job.fitted)
+        prepared = Prepared({}, job.run.preparation, job.run.path.parent, job.data.prepared.uses, job.data.fitted)
         fields = prepared.encoded(table, self._wanted, "request")
-        feeds = {name: job.feed(name) for name in self._types}
+        feeds = {name: job.data.feed(name) for name in self._types}
         dataset = FieldDataset(fields, rows, prepared.classes(fields))
         loader = Loader(dataset, feeds, self._types, max(1, len(dataset)), prefetch=0, levels=declared_levels(job.built.eval))
         feed = loader.first()

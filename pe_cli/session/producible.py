@@ -68,7 +68,7 @@ def _classes(job: Job) -> Iterator[tuple[str, Operator, str]]:
 
 def _fed(job: Job, name: str, targets: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
     """Return what a feed is fed of a target; None where that is no number per sample."""
-    source, section = job.sources.get(name), job.run.feeds.get(name)
+    source, section = job.data.sources.get(name), job.run.feeds.get(name)
     values = targets.get(source.field) if source is not None and len(source.names) == 1 else None
     if values is None or section is None:
         return values

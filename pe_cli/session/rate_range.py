@@ -148,7 +148,7 @@ def _diverged(smoothed: float, before: Sequence[float]) -> bool:
 def _batches(job: Job, stepper: Stepper) -> Iterator[Batch]:
     """Give the batches that training has, epoch after epoch."""
     assert job.run.train is not None
-    loader = job.loader("train", job.program, job.step_size, drop_last=job.run.train.drop_last)
+    loader = job.data.loader("train", job.program, job.step_size, drop_last=job.run.train.drop_last)
     epoch, given = 0, 0
     while epoch == 0 or given:
         given = 0

@@ -94,7 +94,7 @@ def _compute(job: Job, phase: Phase, steps: Iterable[int]) -> list[float]:
     run_startup(prune(job.built.startup, kept), scope, job.run.executor.seed)
     if not program.global_block().ops:
         return [float(scope.get(name)[0])] * len([*steps])
-    executor = Executor(program, scope, constants=job.constants())
+    executor = Executor(program, scope, constants=job.data.constants())
     times, counter = job.run.exec_strategy.num_iteration_per_run * phase.repeat, counter_name(program)
     values = []
     for step in steps:

@@ -16,7 +16,7 @@ def open_data(job: Job) -> float:
     """Open the data that is timed, and return the seconds that it took."""
     begin = time.perf_counter()
     programs = job.built.programs or (job.built.eval,)
-    job.loader("train" if job.built.phases else "eval", programs, job.step_size)
+    job.data.loader("train" if job.built.phases else "eval", programs, job.step_size)
     return time.perf_counter() - begin
 
 
@@ -35,7 +35,7 @@ def measure_reading(timed: Timed, fed_ms: float, steps: int, seconds: float) -> 
     """
 
     def batches() -> Iterator[Any]:
-        loader = timed.loader(drop_last=len(timed.job.dataset(timed.split)) >= timed.size)
+        loader = timed.loader(drop_last=len(timed.job.data.dataset(timed.split)) >= timed.size)
         return itertools.chain.from_iterable(map(loader.epoch, itertools.count()))
 
     samples, begin = 0, time.perf_counter()

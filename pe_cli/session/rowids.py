@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.data.cells import Cells, Table
-from pe_cli.data.prepare import TableDataset
+from pe_cli.data.samples import TableDataset
 from pe_cli.session.job import Job
 
 #: Gives the ids of some samples: from the first, until before the last.
@@ -28,7 +28,7 @@ def row_ids(job: Job, use: str, wanted: str | None) -> dict[str, Ids]:
     Raises:
         PeError: DATA; there is no such column.
     """
-    dataset = job.dataset(use)
+    dataset = job.data.dataset(use)
     if not isinstance(dataset, TableDataset):
         if wanted is not None:
             raise PeError(f"--id {wanted}: the data has fields, not columns", hint="leave --id out")
@@ -50,19 +50,19 @@ def _texts(job: Job, use: str, cells: Cells) -> Ids:
 
 def _rows(job: Job, use: str, first: int, last: int) -> np.ndarray[Any, Any]:
     """Return the rows of the table that some samples are; those without a usable picture are none."""
-    found = job.sample_rows(use)
+    found = job.data.sample_rows(use)
     indices = np.arange(first, last, dtype=np.int64)
     return indices if found is None else found[indices]
 
 
 def superfluous(job: Job, use: str) -> list[str]:
     """Return the columns that the model does not read, and is not taught."""
-    dataset = job.dataset(use)
-    return _unread(job, dataset.table) if isinstance(dataset, TableDataset) and job.prepared.given else []
+    dataset = job.data.dataset(use)
+    return _unread(job, dataset.table) if isinstance(dataset, TableDataset) and job.data.prepared.given else []
 
 
 def _unread(job: Job, table: Table) -> list[str]:
-    fitted = job.fitted.columns
+    fitted = job.data.fitted.columns
     read = {source for column in fitted.values() for source in column.sources} | set(fitted)
     return [name for name in table.names if name not in read]
 

@@ -120,7 +120,7 @@ class TrainerTeam(PeerTeam):
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
         self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, remedy=wait)
         self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
-        super().__init__(self._hub)
+        super().__init__(self._hub, None)
         self._waits = run.distributed is not None and run.distributed.sync is True
         self._done = 0
 

@@ -1,4 +1,4 @@
-"""What a process has of a batch that several share: the rows of its devices, in every part where gradients are accumulated."""
+"""What a process has of a batch that several share: the rows of its devices, in every batch of a step and every part of it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,28 @@ def part_sizes(samples: int, parts: int) -> list[int]:
     return [n for n in split_sizes(samples, parts) if n]
 
 
-def share_of(team: Team, devices: int, parts: int = 1, multiple: int = 1) -> Share | None:
+def cut_sizes(samples: int, parts: Sequence[int]) -> list[int]:
+    """Return the samples of the pieces that a batch is cut into: first into `parts[0]` parts, each of them into `parts[1]`, and so on."""
+    sizes = [samples]
+    for count in parts:
+        sizes = [n for size in sizes for n in part_sizes(size, count)]
+    return sizes
+
+
+def share_of(team: Team, devices: int, parts: Sequence[int] = (), multiple: int = 1) -> Share | None:
     """Return what says which samples of a batch are this process's; None where it is given all of them.
 
     Args:
         team: the processes.
         devices: of each.
-        parts: that a batch is cut into.
+        parts: that a batch is cut into, as for `cut_sizes`.
         multiple: what is beyond a multiple of so many samples is left out.
     """
     if not team.shares:
         return None
 
     def share(samples: int) -> Sequence[slice]:
-        sizes = part_sizes(samples - samples % multiple, parts)
+        sizes = cut_sizes(samples - samples % multiple, parts)
         found = []
         for begin, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
             ends = list(accumulate(split_sizes(size, devices * team.size), initial=begin))

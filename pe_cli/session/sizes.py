@@ -8,7 +8,7 @@ from pe_cli.config.sections.feed import FeedSection
 from pe_cli.core.errors import PeError, PeErrors, Span
 from pe_cli.data.feed import INTEGERS
 from pe_cli.data.fitted import FittedColumn
-from pe_cli.data.prepare import Wanted
+from pe_cli.data.wanted import Wanted
 from pe_cli.ops.define.traits import Compares, SameNumbers, Table
 from pe_cli.program.ir import Block, Operator, Program
 

@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.loader import Share
 from pe_cli.devices.protocol import Timeline
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.merge import merge
 from pe_cli.execute.result import StepResult, joined_parts
 from pe_cli.graph.compile import Stages
 from pe_cli.graph.sequences import declared_levels
@@ -47,13 +48,19 @@ class Stepper:
 
     def share(self) -> Share | None:
         """Return what says which samples of a batch are this process's; None where it is given all of them."""
-        drops = self._job.run.executor.uneven_batch == "drop"
-        return share_of(self._job.team, len(self._job.places), self._job.shares, self._shares if drops else 1)
+        job = self._job
+        assert job.run.train, "there is a training program"
+        parts = job.built.batches, job.run.train.accumulate
+        return share_of(job.team, len(job.places), parts, self._shares if job.run.executor.uneven_batch == "drop" else 1)
 
     @property
     def _shares(self) -> int:
         """Parts that a batch is cut into, over all devices."""
         return len(self._job.places) * self._job.team.size * self._job.shares
+
+    def fits(self, samples: int) -> bool:
+        """Whether a batch of so many samples is trained on: uneven_batch may leave out one that has too few for all devices."""
+        return self._job.run.executor.uneven_batch != "drop" or samples >= self._shares
 
     def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:
         """Apply uneven_batch, and return the batch with its samples; None leaves it out.
@@ -109,20 +116,33 @@ class Stepper:
         """
         show = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
+        found = self._updated(feed, fetches, step, samples, means, step if show else None)
+        if show:
+            self._job.observer.planned([runner.shown for runner in self._runners if runner.shown])
+        return found
+
+    def _updated(
+        self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None, means: Sequence[str], shown: int | None
+    ) -> StepResult:
+        """Do the updates of all phases; see `run`. shown: the step's number, where how it went is kept."""
         if self._updates == 1:
-            return self._runners[0].run(feed, fetches, step, step if show else None, samples, means)
-        samples = self.samples(feed)
+            return self._runners[0].run(feed, fetches, step, shown, samples, means)
+        team = self._job.team
+        samples = samples if team.shares and samples is not None else self.samples(feed)
         sizes = part_sizes(samples, self._job.built.batches)
-        cuts = [(end - n, end) for end, n in zip(accumulate(sizes), sizes, strict=True)]
+        own = [self._runners[0].held(n) for n in sizes]
+        cuts = [(n, end - rows, end) for n, rows, end in zip(sizes, own, accumulate(own), strict=True)]
         done: list[tuple[Sequence[str], StepResult]] = []
         for runner in self._runners:
             wanted = [name for name in fetches if self._job.built.phase_of(name) is runner.phase]
             known = runner.known(feed)
             mine = cuts[-runner.phase.repeat :]
-            for i, (begin, end) in enumerate(mine):
-                part = known if end - begin == samples else runner.part(known, begin, end)
-                looked = show and runner is self._runners[0] and i == len(mine) - 1
-                done.append((wanted, runner.run(part, wanted, step * self._updates + len(done), step if looked else None)))
+            averaged = [name for name in means if name in wanted]
+            for i, (size, begin, end) in enumerate(mine):
+                part = known if len(sizes) == 1 else runner.part(known, begin, end)
+                looked = shown if i == len(mine) - 1 else None
+                found = runner.run(part, wanted, step * self._updates + len(done), looked, size, averaged)
+                done.append((wanted, found.reduced([name for name in averaged if name not in found.means])))
         return _joined(done, fetches, samples)
 
     def stages(self, fetches: Sequence[str]) -> dict[str, Stages]:
@@ -137,13 +157,20 @@ class Stepper:
 
 
 def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[str], samples: int) -> StepResult:
-    """Return what several updates gave as one: names that were fetched, and values of them."""
-    values = [value for _, found in done for value in found.values]
+    """Return what several updates gave as one: names that were fetched, and values of them; of a mean of several numbers the last."""
+    values = [value for _, found in done for value in found.values or [{}] * len(found.sizes)]
     sizes = [size for _, found in done for size in found.sizes]
-    shares = {
-        name: [n for names, found in done for n in (found.shares[name] if name in names else [0] * len(found.sizes))] for name in fetches
-    }
-    return StepResult(values, sizes, shares, whole=samples)
+    shares: dict[str, list[int]] = {name: [] for name in fetches}
+    means: dict[str, tuple[Array, int]] = {}
+    for name in fetches:
+        for wanted, found in done:
+            shares[name] += found.shares[name] if name in wanted and name not in found.means else [0] * len(found.sizes)
+        known = [found.means[name] for _, found in done if name in found.means]
+        if known:
+            weights = [n for _, n in known]
+            mean = merge([v for v, _ in known], weights, "mean")
+            means[name] = (np.asarray(mean), sum(weights)) if known[0][0].size == 1 else known[-1]
+    return StepResult(values, sizes, shares, whole=samples, means=means)
 
 
 class _Runner:
@@ -155,7 +182,10 @@ class _Runner:
 
     Attributes:
         last: executor of what an update ends with.
+        shown: how the last update went that was looked at.
     """
+
+    shown: Planned | None = None
 
     def __init__(self, job: Job, phase: Phase) -> None:
         assert job.run.train, "there is a training program"
@@ -203,7 +233,7 @@ class _Runner:
             feed: the batch, or this process's share of it.
             fetches: names of variables.
             number: of the update among those of all phases, from 0.
-            shown: number of the step, where the observer is told how it went.
+            shown: number of the step, where how it went is kept.
             samples: of the batch, where the feed is a share of it.
             means: see `Stepper.run`.
         """
@@ -213,7 +243,7 @@ class _Runner:
             return team.stepped(self._alone(feed, fetches, number, shown, shared), means)
         samples = samples or self.samples(feed)
         sizes = part_sizes(samples, self._count)
-        own = sizes if shared is None else [s.stop - s.start for s in self._own(samples)]
+        own = [self._rows(s) for s in sizes]
         kind = self.phase.program.global_block().var(SHARE).type
         found: list[StepResult] = []
         for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
@@ -230,10 +260,14 @@ class _Runner:
             self._show(replace(found[-1], plan=plan), None, shown)
         return joined_parts(found)
 
-    def _own(self, samples: int) -> Sequence[slice]:
-        share = share_of(self._job.team, len(self._job.places), self._count)
-        assert share is not None
-        return share(samples)
+    def held(self, samples: int) -> int:
+        """Return how many samples of a batch this process has; they are spread over the parts that gradients are accumulated of."""
+        return sum(self._rows(n) for n in part_sizes(samples, self._count))
+
+    def _rows(self, samples: int) -> int:
+        """Return how many samples of a part this process has."""
+        share = share_of(self._job.team, len(self._job.places))
+        return samples if share is None else sum(s.stop - s.start for s in share(samples))
 
     def _alone(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None) -> StepResult:
         """Do what this process does of an update; where it is shown, with the times of its kernels where it is one plan run once."""
@@ -249,7 +283,7 @@ class _Runner:
 
     def _show(self, found: StepResult, line: Timeline | None, step: int) -> None:
         assert found.plan is not None, "a step of one plan"
-        self._job.observer.planned(Planned(self.last, found.plan, line, step, self.phase.name))
+        self.shown = Planned(self.last, found.plan, line, step, self.phase.name)
 
     def drop_unused(self) -> None:
         """Forget temporaries that have not been used lately."""

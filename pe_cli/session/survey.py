@@ -20,7 +20,7 @@ from pe_cli.data.cells import Table
 from pe_cli.data.column import discover
 from pe_cli.data.dataset import sequence_fields
 from pe_cli.data.fields import FieldDataset, is_picture
-from pe_cli.data.prepare import TableDataset, select
+from pe_cli.data.samples import TableDataset, select
 from pe_cli.data.survey import MOST_CLASSES, Part, column_facts, cut, field_facts
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.warned import class_counts, data_warnings
@@ -58,7 +58,7 @@ def survey(job: Job, rows: int = 10) -> tuple[Survey, PeError | None]:
             code=ExitCode.DATA,
         )
     notes: list[str] = []
-    job.prepared.tell(notes.append)
+    job.data.prepared.tell(notes.append)
     found = _Looked(job)
     error = found.fitted()
     made = Survey(job.run.name, tuple(found.columns()), tuple(found.parts(error)))
@@ -77,15 +77,15 @@ class _Looked:
     """The data of a job, with its tables."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.prepared = job, job.prepared
+        self.job, self.prepared = job, job.data.prepared
         self.uses = [use for use in _USES if use in job.run.data]
         self.tables: dict[str, Table] = {}
         for use in self.uses:
-            opened = self.prepared.opened(use)
+            opened = self.prepared.sources.opened(use)
             if is_table(opened):
                 self.tables[use] = opened
             elif self.prepared.wishes.columns:
-                self.tables[use] = self.prepared.table(use)
+                self.tables[use] = self.prepared.sources.table(use)
 
     def fitted(self) -> PeError | None:
         """Let the columns learn; return what is wrong with them."""
@@ -93,7 +93,7 @@ class _Looked:
             if "train" in self.tables:
                 self.prepared.fit()
             for use in self.uses:
-                select(self.job.dataset(use), self._fed(use))
+                select(self.job.data.dataset(use), self._fed(use))
         except PeError as error:
             return error
         return None
@@ -103,7 +103,7 @@ class _Looked:
         return (
             []
             if use == "predict"
-            else [want for feed, want in self.job.sources.items() if feed in self.job.built.feeds]
+            else [want for feed, want in self.job.data.sources.items() if feed in self.job.built.feeds]
         )
 
     # --- columns ------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class _Looked:
             yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)
 
     def _rows(self, use: str) -> Any:
-        return self.prepared.rows(use)
+        return self.prepared.sources.rows(use)
 
     def _start(self, name: str, kind: str, options: Any, column: FittedColumn | None) -> ColumnFacts:
         table = self.tables["train"]
@@ -151,7 +151,7 @@ class _Looked:
             how = "by the reader"
         else:
             how = "inferred" if kind else "as it is" if isinstance(table, DatasetTable) else "unknown"
-        feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
+        feeds = tuple(feed for feed, want in self.job.data.sources.items() if name in want.names)
         within = [outer.name for outer in self.prepared.fitted.columns.values() if name in [inner.name for inner in outer.inner]]
         how = how if feeds else f"{how}, in {', '.join(within)}" if within else f"{how}, unused"
         said = dict(options.model_dump(mode="json", exclude_unset=True)) if options is not None else {}
@@ -169,9 +169,9 @@ class _Looked:
         """Return the type of a column's field, where it is a field of its own."""
         if not feeds:
             return ""
-        dataset = self.job.dataset("train")
+        dataset = self.job.data.dataset("train")
         assert isinstance(dataset, TableDataset)
-        want = self.job.sources[feeds[0]]
+        want = self.job.data.sources[feeds[0]]
         try:
             found = dataset.only([want])
         except PeError:
@@ -182,10 +182,10 @@ class _Looked:
 
     def _fields(self) -> Iterator[ColumnFacts]:
         """Yield the fields of a data set of arrays."""
-        dataset = self.job.dataset("train")
+        dataset = self.job.data.dataset("train")
         taught = {name for name, use in self.prepared.uses.items() if use.target}
         for name in dataset.fields:
-            feeds = tuple(feed for feed, want in self.job.sources.items() if name in want.names)
+            feeds = tuple(feed for feed, want in self.job.data.sources.items() if name in want.names)
             yield field_facts(
                 ColumnFacts(name, "array", "as it is" if feeds else "unused", feeds, name in taught), dataset
             )
@@ -201,7 +201,7 @@ class _Looked:
                 table = self.tables.get(use)
                 rows = self._rows(use)
                 count = (
-                    len(rows) if rows is not None else len(table) if table is not None else len(self.job.dataset(use))
+                    len(rows) if rows is not None else len(table) if table is not None else len(self.job.data.dataset(use))
                 )
                 yield PartFacts(use, f"{spec.reader} {where}", count)
                 continue
@@ -212,16 +212,16 @@ class _Looked:
                 )
                 for name, (names, counts) in counted.items()
             }
-            yield PartFacts(use, f"{spec.reader} {where}", len(self.job.dataset(use)), shown)
+            yield PartFacts(use, f"{spec.reader} {where}", len(self.job.data.dataset(use)), shown)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def rows(self, count: int) -> Iterator[RowFacts]:
         """Yield the first training rows, raw and as feeds."""
         job = self.job
-        loader = job.loader("train", job.built.programs or (job.built.eval,), max(1, count), shuffle=False)
+        loader = job.data.loader("train", job.built.programs or (job.built.eval,), max(1, count), shuffle=False)
         batch = loader.first()
-        dataset = select(job.dataset("train"), self._fed("train"))
+        dataset = select(job.data.dataset("train"), self._fed("train"))
         where = _table_rows(dataset, count)
         table = self._table_of(dataset)
         for i in range(min(count, len(dataset))):
@@ -240,7 +240,7 @@ class _Looked:
         if table is None:
             return {}
         learned, found = self.prepared.fitted.columns, {}
-        for name in dict.fromkeys(name for want in self.job.sources.values() for name in want.names):
+        for name in dict.fromkeys(name for want in self.job.data.sources.values() for name in want.names):
             sources = [source for source in learned[name].sources if source in table.names] if name in learned else []
             for source in sources:
                 found[name if len(sources) == 1 else source] = cut(table.cells(source).text(row), CELL)
@@ -249,7 +249,7 @@ class _Looked:
     def _shown(self, feed: str, batch: Mapping[str, NDArray[Any]], i: int, dataset: Dataset) -> str:
         """Return one sample of a feed as text."""
         values, offsets = batch[feed], batch.get(offsets_name(feed, 0))
-        want = self.job.sources.get(feed)
+        want = self.job.data.sources.get(feed)
         names = (
             self.prepared.classes(want.names).get(want.names[0], ())
             if want is not None and len(want.names) == 1
@@ -266,7 +266,7 @@ class _Looked:
 
     def _words(self, feed: str, ids: NDArray[Any]) -> str:
         """Return the tokens of ids; empty where they are none."""
-        want = self.job.sources.get(feed)
+        want = self.job.data.sources.get(feed)
         if want is None or len(want.names) != 1 or ids.dtype.name in FLOATS:
             return ""
         columns = self.prepared.fitted.columns
@@ -368,8 +368,8 @@ def contact(job: Job, use: str) -> tuple[bytes, str]:
     """
     from pe_cli.data.sheet import contact_sheet
 
-    fed = [want for feed, want in job.sources.items() if feed in job.built.feeds]
-    dataset = select(job.dataset(use), fed)
+    fed = [want for feed, want in job.data.sources.items() if feed in job.built.feeds]
+    dataset = select(job.data.dataset(use), fed)
     name = _picture(dataset)
     if name is None:
         return b"", ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import ModelSpec, RunSpec
 from pe_cli.core.types import TensorType
-from pe_cli.data.prepare import ColumnUse, Wanted
+from pe_cli.data.wanted import ColumnUse, Wanted
 from pe_cli.layers.define.registry import discover, find
 
 

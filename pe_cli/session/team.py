@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.protocol import Communicator, PeerError, Summing
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
@@ -43,12 +43,14 @@ class Team:
 
     Attributes:
         peers: the other processes; None for none.
+        sums: the same, where they sum gradients among themselves.
         rank: of this process.
         size: processes.
         shares: whether each process is given its share of a batch alone, and not the batch.
     """
 
     peers: Communicator | None = None
+    sums: Summing | None = None
     rank, size = 0, 1
     shares = False
 
@@ -172,12 +174,14 @@ class PeerTeam(Team):
 
     Args:
         peers: all of them; each runs the same config.
+        sums: the same, where they sum gradients among themselves; None where servers do.
     """
 
     shares = True
 
-    def __init__(self, peers: Communicator) -> None:
+    def __init__(self, peers: Communicator, sums: Summing | None) -> None:
         self.peers: Communicator = peers
+        self.sums = sums
         self.rank, self.size = peers.rank, peers.size
         self._stop = SharedStop()
         self._late: Callable[[], bool] = lambda: False
@@ -365,4 +369,4 @@ def open_team(run: RunSpec) -> Team:
     from pe_cli.collectives.mpi import MpiPeers
 
     peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
-    return PeerTeam(peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")
+    return PeerTeam(peers, peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")

@@ -52,7 +52,7 @@ class Timed:
 
     def loader(self, **facts: Any) -> Loader:
         """Return the batches that it takes; facts are arguments of `Job.loader`."""
-        return self.job.loader(self.split, self.programs, self.size, **facts)
+        return self.job.data.loader(self.split, self.programs, self.size, **facts)
 
 
 def timed_step(job: Job) -> Timed:

@@ -23,6 +23,7 @@ from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.ir import Block
 from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
+from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
@@ -92,7 +93,7 @@ class Trainer:
         limits: Limits | None = None,
         witness: RunFolder | None = None,
     ) -> None:
-        self.job = job
+        self.job, self.evaluator = job, Evaluator(job)
         self.witness = witness
         self.run = job.run
         self.smoke = smoke
@@ -101,7 +102,7 @@ class Trainer:
         assert self.run.train
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
-            job.refit(learned)
+            job.data.refit(learned)
         self.section = self.run.train
         self._take_programs()
         self.stop = job.team.stop(limits)
@@ -246,16 +247,16 @@ class Trainer:
         """Return the files and folders that the run reads."""
         for use in ("train", "eval"):
             if use in self.run.data:
-                self.job.dataset(use)
-        return self.job.prepared.read
+                self.job.data.dataset(use)
+        return self.job.data.prepared.sources.read
 
     def _loader(self) -> Loader:
         team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper
-        if team.size > 1 and split is not None and len(self.job.fed("train")) < team.size:
-            text = f"data.train has {len(self.job.fed('train'))} rows for {team.size} processes that train: some would never have any"
+        if team.size > 1 and split is not None and len(self.job.data.fed("train")) < team.size:
+            text = f"data.train has {len(self.job.data.fed('train'))} rows for {team.size} processes that train: some would never have any"
             raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)
         programs, size = self.job.programs, self.job.step_size
-        return self.job.loader("train", programs, size, drop_last=self.section.drop_last, share=stepper.share())
+        return self.job.data.loader("train", programs, size, drop_last=self.section.drop_last, share=stepper.share())
 
     def _goes_on(self) -> bool:
         """Whether there is anything left to do."""
@@ -277,7 +278,7 @@ class Trainer:
 
     def _steps(self, loader: Loader) -> None:
         """Do what is left of the epoch."""
-        spec = None if self.job.made_up("train") else self.run.data.get("train")
+        spec = None if self.job.data.made_up("train") else self.run.data.get("train")
         self._reading = loader, spec
         for feed in loader.epoch(self.at.epoch, self.at.batch):
             fitting = self.stepper.fit(feed, loader.size_of(self.at.batch))
@@ -293,13 +294,24 @@ class Trainer:
                 return
 
     def _step(self, feed: Mapping[str, Array], samples: int) -> None:
-        due = [n for n in self.arrays if self._due(self.run.fetches[n].every, self.at.step + 1)] if self.arrays else []
+        due = [n for n in self.arrays if self._fetched_now(self.run.fetches[n].every)] if self.arrays else []
         wanted = self._wanted(due) if due else self._always
         try:
             self._count(self.stepper.run(feed, wanted, self.at.step, samples, self._means), due)
         except PeError as error:
             self._explain(error, feed)
             raise
+
+    def _fetched_now(self, every: Period) -> bool:
+        """Whether a fetch goes to its file with the step that begins; one by epochs does with an epoch's last step, and the run's."""
+        limit, loader = self.section.steps, self._reading[0]
+        if every.unit == "step" or self.smoke:
+            return self._due(every, self.at.step + 1)
+        if self.at.step + 1 == limit:
+            return True
+        if any(self.stepper.fits(loader.size_of(batch)) for batch in range(self.at.batch, len(loader))[:2]):
+            return False
+        return (self.at.epoch + 1) % every.count == 0 or self.at.epoch + 1 == self.section.epochs
 
     def _explain(self, error: PeError, feed: Mapping[str, Array]) -> None:
         """Let an error of a step name the row of the data that it comes from."""
@@ -442,7 +454,7 @@ class Trainer:
             return {}
         if self.at.evaluated == self.at.step:
             return {}
-        found = self.job.evaluate("eval", limit=1 if self.smoke else None, stop=lambda: self.stop.now)
+        found = self.evaluator.evaluate("eval", limit=1 if self.smoke else None, stop=lambda: self.stop.now)
         if found is not None:
             self.at.evaluated = self.at.step
         return found
@@ -466,9 +478,9 @@ class Trainer:
         """Note how much data there is, and what is wrong with it though it can be trained on; refuse metrics that are too large."""
         for use in ("train", "eval"):
             if use in self.run.data:
-                self.keeper.log(f"data.{use}: {len(self.job.fed(use)):,} samples")
+                self.keeper.log(f"data.{use}: {len(self.job.data.fed(use)):,} samples")
         if "eval" in self.run.data and not self.smoke:
-            self.job.collector("eval")
+            self.evaluator.collector("eval")
         for text in (*doubts(self.job.built.eval, self.run.model, self.job.built.read), *data_warnings(self.job)):
             self.keeper.tell(text)
 

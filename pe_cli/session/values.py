@@ -13,9 +13,11 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
+from pe_cli.graph.owners import Rows
 from pe_cli.graph.replicate import UPDATES
 from pe_cli.io.pieces import Pieces
 from pe_cli.program.ir import Role
+from pe_cli.session.owners import Divided
 from pe_cli.session.team import Team
 
 Array = np.ndarray[Any, Any]
@@ -30,11 +32,13 @@ class Values:
         built: the programs.
         scope: of all devices.
         team: processes that train together.
+        rows: variables that they divide, with the rows of each.
     """
 
-    def __init__(self, built: Built, scope: Scope, team: Team | None = None) -> None:
+    def __init__(self, built: Built, scope: Scope, team: Team | None = None, rows: Mapping[str, Rows] | None = None) -> None:
         self.built, self.scope = built, scope
         self._team = team or Team()
+        self._divided = Divided(rows or {}, scope, self._team)
         self._sums = {name for phase in built.phases if phase.parts for name in phase.parts.sums}
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
@@ -60,14 +64,14 @@ class Values:
                 f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
             )
         for name in known:
-            self.scope.set(name, arrays[name])
+            self.put(name, arrays[name])
         if not partial:
             self._set_copies(arrays)
         return len(known)
 
     def state(self) -> dict[str, Array]:
         """Return a copy of every variable that training goes on from; of those that differ between devices, all copies."""
-        found = {name: self.scope.get(name) for name in self.scope if name not in self._sums}
+        found = {name: self._get(name) for name in self.scope if name not in self._sums}
         apart, devices = self._apart(), len(self.scope.places)
         if apart:
             mine = {
@@ -89,14 +93,26 @@ class Values:
         del root
         return self.state(), None
 
+    def _get(self, name: str) -> Array:
+        """Return a variable's value; of what processes divide, all of them ask."""
+        return self._divided.whole(name) if name in self._divided else self.scope.get(name)
+
+    def divided(self) -> dict[str, Array]:
+        """Return the values of all that processes divide; all of them ask."""
+        return {name: self._get(name) for name in self.scope if name in self._divided}
+
+    def put(self, name: str, value: Array) -> None:
+        """Write a variable's value, of what processes divide this one's rows of it."""
+        self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
+
     def _number(self, device: int) -> int:
         """Return the number of one of this process's devices among those of all."""
         return self._team.rank * len(self.scope.places) + device
 
     def digest(self) -> str:
-        """Return what tells whether two processes have the same values, of those that do not differ between devices."""
+        """Return what tells whether two processes have the same values, of those that do not differ between devices or processes."""
         mixed = hashlib.sha256()
-        for name in sorted(set(self.scope) - set(self._apart()) - self._sums):
+        for name in sorted(n for n in set(self.scope) - set(self._apart()) - self._sums if n not in self._divided):
             mixed.update(name.encode() + np.array(self.scope.get(name), order="C").tobytes())
         return mixed.hexdigest()
 
@@ -121,7 +137,7 @@ class Values:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
-            self.scope.set(name, arrays[name])
+            self.put(name, arrays[name])
         self._set_copies(arrays)
 
     def _set_copies(self, arrays: Mapping[str, Array]) -> None:
@@ -149,7 +165,7 @@ class Values:
     def averaged(self) -> Iterator[None]:
         """Use the moving averages as parameters inside, where there are any."""
         average = self.built.average
-        values = average.values(self.scope.get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        values = average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
             self.scope.set(name, value)

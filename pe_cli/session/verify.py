@@ -72,7 +72,7 @@ def verify(folder: RunFolder, first: int | None = None, last: int | None = None,
     seen = witness.seen
     if difference is None and not (seen.numbers or seen.variables or seen.fetched):
         raise PeError(f"{folder.path}: nothing was recorded in steps {begin} to {trainer.at.step}", hint="name more steps")
-    other = [*changed(folder, job.prepared.read), *elsewhere(environment_of(folder), recorded(job))]
+    other = [*changed(folder, job.data.prepared.sources.read), *elsewhere(environment_of(folder), recorded(job))]
     return Verdict(begin, trainer.at.step, seen, difference, other)
 
 

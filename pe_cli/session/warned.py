@@ -46,12 +46,12 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
     Raises:
         PeError: the data cannot be read, or has classes that the model has no place for.
     """
-    if "train" not in job.run.data or job.made_up("train"):
+    if "train" not in job.run.data or job.data.made_up("train"):
         return []
     train = _Part.of(job, "train", thorough)
     found = [*_ids(job), *_constant(job, train), *_beyond(job, train)]
     for use in MEASURED:
-        if use in job.run.data and not job.made_up(use):
+        if use in job.run.data and not job.data.made_up(use):
             part = _Part.of(job, use, thorough)
             found += _beyond(job, part) if use == "eval" else []
             found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
@@ -79,10 +79,10 @@ class _Part:
     @staticmethod
     def of(job: Job, use: str, thorough: bool = True) -> _Part:
         """Open a part."""
-        fed = [want for name, want in job.sources.items() if name in job.built.feeds]
+        fed = [want for name, want in job.data.sources.items() if name in job.built.feeds]
         taught = labels(job.run.model)
-        fields = tuple(dict.fromkeys(want.field for name, want in job.sources.items() if name in taught))
-        dataset = job.fed(use)
+        fields = tuple(dict.fromkeys(want.field for name, want in job.data.sources.items() if name in taught))
+        dataset = job.data.fed(use)
         together = getattr(_table(job, use), "contiguous", False)
         compared = () if together else tuple(dict.fromkeys(want.field for want in fed if want.field in dataset.fields))
         return _Part(use, dataset, fields, compared, thorough)
@@ -135,8 +135,8 @@ def _beyond(job: Job, part: _Part) -> list[str]:
 def _ids(job: Job) -> list[str]:
     """Warn of categories with another value in every row."""
     found = []
-    for name, column in job.prepared.fitted.columns.items():
-        if column.type == "category" and name in job.prepared.uses and not column.checked.model_dump().get("classes"):
+    for name, column in job.data.prepared.fitted.columns.items():
+        if column.type == "category" and name in job.data.prepared.uses and not column.checked.model_dump().get("classes"):
             rare, rows = int(column.state["rare"]), int(sum(column.state["counts"])) + int(column.state["rare"])
             found.append(of.id_like(name, len(column.state["classes"]), rare, rows))
     return [text for text in found if text]
@@ -156,7 +156,7 @@ def _said(job: Job, name: str, value: Any, names: tuple[str, ...]) -> str:
     """Return a target's value as the file has it."""
     if names and 0 <= int(value) < len(names):
         return f"'{names[int(value)]}'"
-    column = job.prepared.fitted.columns.get(name)
+    column = job.data.prepared.fitted.columns.get(name)
     if column is not None:
         value = np.ravel(column.decode(np.array([[value]])))[0]
     return f"{float(value):.6g}"
@@ -208,7 +208,7 @@ def _duplicates(train: _Part, part: _Part) -> list[str]:
 
 def _table(job: Job, use: str) -> object:
     try:
-        return job.prepared.opened(use)
+        return job.data.prepared.sources.opened(use)
     except PeError:
         return None
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from pe_cli.cli.main import run as run_command_line
+from tests.cuda.ptx.device import needs_compiler
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 FALSE = shutil.which("false") or "/bin/false"
@@ -285,3 +286,29 @@ def test_the_operations_of_a_row_are_those_of_its_products(script: Any) -> None:
     forward = 2 * 64 * (784 * 256 + 256 * 256 + 256 * 10)
     assert run.operations("mlp", 64) == 3 * forward - 2 * 64 * 784 * 256, "the feed needs no gradient"
     assert run.operations("chain", 1) == 0
+
+
+# --- a GPU ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rehearsal_for_a_gpu_writes_its_json_after_each_stage_and_goes_on_after_one_that_fails(script, tmp_path, monkeypatch):
+    needs_compiler()
+    gpu = script("gpu")
+    out, seen = tmp_path / "gpu.json", []
+
+    def fails(how: Any, left: float) -> Any:
+        seen.append(json.loads(out.read_text())["stages"])
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setitem(gpu.STAGES, "losses", fails)
+    with gpu.fake_device():
+        found = gpu.run(gpu.REHEARSAL, out, 60.0, ["versions", "ceilings", "losses", "counters"])
+    assert list(seen[0]) == ["versions", "ceilings"]
+    assert set(seen[0]["ceilings"]["found"]) == {"copy_GB_s", "launch_us", "upload_GB_s", "product_TFLOP_s"}
+    assert found["stages"]["losses"]["error"][0] == "RuntimeError: no such luck\n"
+    assert json.loads(out.read_text())["stages"]["counters"]["found"][0].startswith("--csv --metrics")
+
+
+def test_what_does_not_fit_the_time_on_a_gpu_is_left_out(script, tmp_path):
+    found = script("gpu").run(script("gpu").REHEARSAL, tmp_path / "gpu.json", 1.0, ["ceilings"])
+    assert found["stages"]["ceilings"]["skipped"] == "1 s were left"

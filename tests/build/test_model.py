@@ -329,6 +329,35 @@ def test_a_mistake_in_a_block_says_where_the_block_is_used(errors: Errors) -> No
     ]
 
 
+INNER = """\
+feeds: {x: {shape: [8]}}
+blocks:
+  two: {args: {input: ~}, layers: {h: {type: fc, input: input, size: 2}, out: {type: fc, size: 3}}}
+  use: {args: {input: ~, said: ~}, layers: {both: {type: concat, input: [input, said], axis: 1}, copy: {type: relu, x: "${said}"}}}
+  all: {args: {input: ~}, layers: {a: {block: two, input: input, repeat: 2}, b: {block: use, input: a, said: SAID}}}
+layers: {first: {block: all, input: x}, second: {block: all, input: first}}
+"""
+
+
+def test_an_argument_may_name_a_layer_of_another_block(built: Model) -> None:
+    """From where it is written: `a/1/h` is that of the same use of the block around it."""
+    block = built(INNER.replace("SAID", "a/1/h")).eval.global_block()
+    read = {op.outputs["Out"][0]: op.inputs["X"] for op in block.ops if op.type in ("concat", "relu")}
+    assert read == {
+        f"{use}/b/{layer}": inputs
+        for use in ("first", "second")
+        for layer, inputs in (("both", [f"{use}/a/1/out", f"{use}/a/1/h"]), ("copy", [f"{use}/a/1/h"]))
+    }
+
+
+@pytest.mark.parametrize(("said", "hint"), [("a/1/hh", "did you mean 'a/1/h'?"), ("inputt", "did you mean 'input'?")])
+def test_an_argument_that_names_nothing_is_told_with_what_it_names(errors: Errors, said: str, hint: str) -> None:
+    found = errors(INNER.replace("SAID", said))
+    assert f"there is no variable '{said}', which 'said' stands for" in found[0]
+    assert "there is no variable 'said'" not in "".join(found)
+    assert hint in found[0]
+
+
 VALUES = st.recursive(
     st.sampled_from(["1", "0", "-1", "2.5", "x", "label", "relu", "~", "true", "Xavier", "h0"]),
     lambda inner: st.one_of(

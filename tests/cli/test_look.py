@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -197,19 +198,32 @@ def test_parts_of_a_graph_are_drawn(pe: Pe, config: Path, tmp_path: Path, stage:
     assert set(part.nodes) < set(whole.nodes)
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graph_writes_svg(pe: Pe, config: Path, tmp_path: Path) -> None:
-    assert pe("graph", config, "--svg", tmp_path / "g.svg").code == 0
-    assert "<svg" in (tmp_path / "g.svg").read_text()
-
-
-def test_a_missing_renderer_still_leaves_the_dot(pe: Pe, config: Path, tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def without_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setitem(__import__("sys").modules, "pygraphviz", None)
-    said = pe("graph", config, "--dot", tmp_path / "g.dot", "--svg", tmp_path / "g.svg")
-    assert said.code == 2
-    assert "needs a renderer" in said.err
-    assert (tmp_path / "g.dot").is_file()
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+
+
+@pytest.mark.usefixtures("without_graphviz")
+@pytest.mark.parametrize("stage", ["program", "ssa", "fused", "multi_device", "executed", "plan"])
+def test_every_stage_is_drawn_without_graphviz(pe: Pe, config: Path, tmp_path: Path, stage: str) -> None:
+    """Every box of the Graphviz text is in the picture, with its title; devices have frames, and what joins them lies between."""
+    said = pe("graph", config, "--stage", stage, "--devices", 2, "--dot", tmp_path / "g.dot", "--svg", tmp_path / "g.svg")
+    assert said.code == 0, said.err
+    root = ElementTree.parse(tmp_path / "g.svg").getroot()
+    by_class: dict[str, list[ElementTree.Element]] = {}
+    for element in root.iter():
+        for name in element.get("class", "").split():
+            by_class.setdefault(name, []).append(element)
+    dot = parse_dot((tmp_path / "g.dot").read_text())
+    shown = sorted("".join(text.itertext()) for text in by_class["first"])
+    assert len(shown) == len(dot.nodes), "a box for each, and those of the legend"
+    frames = by_class.get("frame", [])
+    assert len(frames) == (2 if stage in {"multi_device", "executed", "plan"} else 0)
+    if stage == "multi_device":
+        left, right = sorted((float(f.get("x", "")), float(f.get("width", ""))) for f in frames)
+        (joins,) = (found for g in by_class["joins"] if g.findtext("{*}title") != "joins devices" for found in g.findall("{*}rect")[:1])
+        assert left[0] + left[1] < float(joins.get("x", "")) < right[0]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = [dict(one) for one in known]
     monkeypatch.setattr(plugins, "_LOADED", set())
     yield folder
+    before[1] |= {name: found for name, found in readers.READERS.items() if name in readers._modules()}  # read for the first time
     for one, was in zip(known, before, strict=True):
         one.clear()
         one.update(was)  # type: ignore[arg-type]
@@ -97,6 +98,28 @@ def test_a_doubled_layer_is_twice_what_it_is_made_of(pe: Pe, given: Path) -> Non
     text = pe("graph", given, "--stage", "program").out
     assert "scale" in text
     assert "mul" in text
+
+
+def test_schemas_and_the_catalogue_know_what_a_config_names(pe: Pe, given: Path) -> None:
+    """Whatever else is wrong with the config; each kind is there with its options, and without the config nothing is imported."""
+    before = pe("schema"), pe("schema", "--model"), pe("ops", "doubled")
+    given.write_text(given.read_text() + "nonsense: 1\n")
+    run, model = (json.loads(pe("schema", *more, "--config", given).out) for more in ((), ("--model",)))
+    forms = {form["properties"]["type"]["const"]: form for form in run["properties"]["metrics"]["additionalProperties"]["anyOf"]}
+    assert forms["worst"]["required"] == ["type", "a", "b"]
+    assert "raw_floats" in run["$defs"]["DataSection"]["properties"]["reader"]["enum"]
+    lines, _ = run["$defs"]["OutputSection"]["properties"]["observers"]["properties"]["lines"]["anyOf"]
+    assert (list(lines["properties"]), lines["required"]) == (["file"], ["file"])
+    doubled = next(form for form in model["$defs"]["layer"]["anyOf"] if form["properties"].get("type") == {"const": "doubled"})
+    assert doubled["required"] == ["type", "size"]
+    pages = {name: pe("ops", name, "--config", given).out for name in ("doubled", "raw_floats", "worst", "lines")}
+    assert "doubled(input, size)" in pages["doubled"]
+    assert "| width | required | numbers of a row before y |" in pages["raw_floats"]
+    assert "Largest difference of two variables over all rows." in pages["worst"]
+    assert "Write a line for everything that happens." in pages["lines"]
+    schema, of_model, said = before
+    assert not any(f'"{name}"' in text for name in ("raw_floats", "worst", "lines", "doubled") for text in (schema.out, of_model.out))
+    assert "the installed package 'acme-pe' has it: --config FILE with plugins: [acme-pe] in it" in said.err
 
 
 def test_what_no_file_names_is_not_imported(pe: Pe, given: Path) -> None:

@@ -42,7 +42,7 @@ class Network:
 
 
 class Simulated:
-    """A `Communicator` of a process that is a thread."""
+    """A `Summing` of a process that is a thread."""
 
     doing = advice = ""
 
@@ -50,6 +50,9 @@ class Simulated:
         self.rank, self.size, self._network = rank, network.size, network
         self._lane = Lane(self, lambda: None, SECONDS)
         self.reserve, self.begin = self._lane.reserve, self._lane.begin
+        self.reserve_parts, self.begin_scatter, self.begin_gather = (
+            self._lane.reserve_parts, self._lane.begin_scatter, self._lane.begin_gather
+        )  # fmt: skip
 
     def _send(self, peer: int, message: bytes, block: bool = False) -> None:
         self._network.messages[self.rank] += 1

@@ -36,14 +36,8 @@ def test_the_timeout_is_a_time(run_errors: Errors, value: str) -> None:
 
 
 def test_what_cannot_be_done_yet_is_told_with_its_place(run_errors: Errors) -> None:
-    found = run_errors(
-        "model: model.yaml\nexecutor: {processes: mpi, place: cuda}\n"
-        "build_strategy: {reduce_strategy: Reduce}\n"
-    )
-    assert [text.splitlines()[0] for text in found] == [
-        "run.yaml:2:35: error: place: cuda: not with several processes yet",
-        "run.yaml:3:35: error: reduce_strategy: Reduce: not with several processes yet",
-    ]
+    found = run_errors("model: model.yaml\nexecutor: {processes: mpi, place: cuda}\nbuild_strategy: {reduce_strategy: Reduce}\n")
+    assert [text.splitlines()[0] for text in found] == ["run.yaml:2:35: error: place: cuda: not with several processes yet"]
     text = """\
         run.yaml:2:35: error: place: cuda: not with several processes yet
               executor: {processes: mpi, place: cuda}
@@ -52,9 +46,26 @@ def test_what_cannot_be_done_yet_is_told_with_its_place(run_errors: Errors) -> N
     assert found[0] == dedent(text)
 
 
-def test_asynchronous_training_is_one_process(run_errors: Errors) -> None:
-    found = run_errors("model: model.yaml\nexecutor: {processes: mpi, type: async}\n")
-    assert any("error: type: async: not with several processes yet" in text for text in found)
+def test_asynchronous_training_of_several_processes_is_that_of_servers(run_errors: Errors) -> None:
+    async_here = "executor: {processes: mpi, type: async}\n"
+    found = "\n".join(run_errors(f"model: model.yaml\n{async_here}"))
+    assert "run.yaml:2:34: error: type: async is for the threads of one process, which share the memory of the parameters" in found
+    assert "leave type out, and set distributed: {mode: parameter_server, servers: 1, sync: async}" in found
+    servers = "distributed: {mode: parameter_server, servers: 1, sync: async}\n"
+    found = "\n".join(run_errors(f"model: model.yaml\nexecutor: {{type: async}}\n{servers}"))
+    assert "leave type out; with distributed.sync: async trainers wait for nobody" in found
+
+
+def test_owners_of_rows_may_have_what_owners_of_parameters_may_not(folder: Callable[..., None]) -> None:
+    folder(run="model: model.yaml\nexecutor: {processes: mpi}\n")
+    found = load_run("run.yaml", ("build_strategy={reduce_strategy: Reduce, fuse_all_optimizer_ops: true, fuse_all_reduce_ops: true}",))
+    assert found.build_strategy.reduce_strategy == "Reduce"
+
+
+def test_owners_are_for_processes_that_sum_among_themselves(run_errors: Errors) -> None:
+    served = "distributed: {mode: parameter_server, servers: 1}\nbuild_strategy: {reduce_strategy: Reduce}\n"
+    found = "\n".join(run_errors(f"model: model.yaml\n{served}"))
+    assert "run.yaml:3:35: error: reduce_strategy: Reduce: not with parameter servers" in found
 
 
 SERVED = "model: model.yaml\ndistributed: {mode: parameter_server, servers: 2}\n"

@@ -344,6 +344,15 @@ HEAD = "model: model.yaml\n"
             id="no batch size",
         ),
         pytest.param(
+            HEAD + "train: {loss: y, epochs: 1, batchsize: 8, optimizer: {}}\n",
+            """\
+            run.yaml:2:29: error: train has no key 'batchsize'
+                  train: {loss: y, epochs: 1, batchsize: 8, optimizer: {}}
+                                              ^^^^^^^^^
+            hint: did you mean 'batch_size'?""",
+            id="a misspelt batch size is not missing too",
+        ),
+        pytest.param(
             HEAD + "train: {loss: y, batch_size: 1, optimizer: {}}\n",
             """\
             run.yaml:2:1: error: train needs epochs or steps

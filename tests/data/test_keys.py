@@ -87,8 +87,8 @@ def test_pictures_are_equal_where_their_files_are(tmp_path):
     text = (tmp_path / ".run.yaml").read_text().replace("model.yaml", ".model.yaml")
     (tmp_path / ".run.yaml").write_text(text)
     job = Job.open(tmp_path / ".run.yaml")
-    from pe_cli.data.prepare import select
+    from pe_cli.data.samples import select
 
-    keys = keys_of(select(job.dataset("train"), [job.sources["image"]]), ["image"])
+    keys = keys_of(select(job.data.dataset("train"), [job.data.sources["image"]]), ["image"])
     assert len(keys) == 4
     assert len(np.unique(keys)) == 3

@@ -63,6 +63,9 @@ assert len(discover()) == {len(discover())}
             id="a misspelt option is named",
         ),
         pytest.param(
+            "table", {"file": "a.csv"}, "reader 'table' has no option 'file'", "did you mean 'files'?", id="misspelt, and not missing too"
+        ),
+        pytest.param(
             "npz", {}, "reader 'npz' needs the option 'file'", "add file: ...", id="a missing option is named"
         ),
         pytest.param(
@@ -75,6 +78,7 @@ assert len(discover()) == {len(discover())}
 def test_bad_options(read, kind, options, message, hint):
     with pytest.raises(PeError, match=message) as caught:
         read(kind, **options)
+    assert not isinstance(caught.value, PeErrors)
     assert caught.value.code is ExitCode.USAGE
     assert str(caught.value.at) == "run.yaml:3:5"
     assert hint is None or hint in caught.value.hint

@@ -3,7 +3,6 @@
 - A fenced block `console` holds commands (`$ pe ...`) and what they print. Nothing below a command: nothing is compared.
 - `<!-- file: NAME -->` before a fenced block: it is saved as NAME, as the page tells the reader to.
 - `<!-- starts: repository -->`: the page starts in a checkout, not in an empty folder.
-- `<!-- needs: graphviz -->` before a block: it is left out where no renderer is installed.
 - `<!-- measured -->` before a block: what it shows was measured, and no number is compared.
 
 What is shown may leave lines out (a line `...`) and parts of lines (`...` in it). Times, sizes and rates are not compared,
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"(?:<!-- (?P<word>file|needs|measured)(?:: (?P<name>\S+))? -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
+_BLOCK = re.compile(r"(?:<!-- (?P<word>file|measured)(?:: (?P<name>\S+))? -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
 _VOLATILE = (
     (re.compile(r"-\d{8}-\d{6}(-\d+)?"), "-TIME"),
@@ -49,7 +48,6 @@ class Step:
     file: str
     text: str
     commands: tuple[Command, ...]
-    needs: str = ""
 
 
 def steps(page: Path) -> list[Step]:
@@ -59,8 +57,7 @@ def steps(page: Path) -> list[Step]:
         if block["word"] == "file":
             found.append(Step(block["name"], block["text"], ()))
         elif block["kind"] == "console":
-            needs = block["name"] if block["word"] == "needs" else ""
-            found.append(Step("", "", commands(block["text"], block["word"] == "measured"), needs))
+            found.append(Step("", "", commands(block["text"], block["word"] == "measured")))
     return found
 
 
@@ -99,17 +96,11 @@ def run_page(page: Path, folder: Path, pe: str) -> int:
             target = folder / step.file
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(step.text, encoding="utf-8")
-        elif step.needs != "graphviz" or _draws():
+        else:
             for command in step.commands:
                 _type(command, folder, tools)
                 typed += 1
     return typed
-
-
-def _draws() -> bool:
-    from importlib.util import find_spec
-
-    return bool(shutil.which("dot") or find_spec("pygraphviz"))
 
 
 def _type(command: Command, folder: Path, tools: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_run_evaluates_in_the_memory_that_it_trains_in(tmp_path):
     job.initialise()
     train, evaluation = job.executor(job.built.train), job.executor(job.built.eval)
     beside = job.executor(job.built.train, alone=False)
-    feed = next(iter(job.loader("train", job.built.train, 64).epoch(0)))
+    feed = next(iter(job.data.loader("train", job.built.train, 64).epoch(0)))
     loss = job.built.fetches["loss"]
     for executor in (train, evaluation, beside):
         executor.run(feed, [loss])

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
@@ -215,11 +214,6 @@ def test_buckets_begin_one_by_one_and_each_is_waited_for_where_it_is_read():
     halved = describe(replicate(classifier(), [Place("cpu", 0)], replace(build, fp16_allreduce=True), processes=2))
     assert halved.count(" halved\n") == len(waits)
     assert describe(parse_graph(halved, graph.program)) == halved
-
-
-def test_what_processes_cannot_do_yet_is_refused():
-    with pytest.raises(PeError, match="not with several processes yet"):
-        replicate(classifier(), [Place("cpu", 0)], BuildStrategy(reduce_strategy="Reduce"), processes=2)
 
 
 @pytest.mark.parametrize("rule", ["SGD", "Adam"])

@@ -97,18 +97,26 @@ def uses_a_helper(out: Ptr):
     out[0] = calls_three()
 
 
-def test_a_helper_of_a_helper_may_have_another_text(monkeypatch: pytest.MonkeyPatch):
-    out = np.zeros(1, np.float32)
-    build(uses_a_helper, "float32", "float32").bound(threads(1)[0])(out)
-    assert out[0] == 4
-
+def test_a_helper_of_a_helper_may_have_another_text():
     @replaces(three)
     def five():
         return 5.0
 
-    build.cache_clear()
+    out = np.zeros(1, np.float32)
     build(uses_a_helper, "float32", "float32").bound(threads(1)[0])(out)
     assert out[0] == 6
+
+
+def test_a_helper_is_one_function_for_all_kernels():
+    @cuda_kernel
+    def uses_it_too(out: Ptr):
+        out[0] = calls_three() + calls_three()
+
+    first, second = build(uses_a_helper, "float32", "float32"), build(uses_it_too, "float32", "float32")
+    assert first.helpers == second.helpers
+    compiled: dict[object, object] = {}
+    one, two = first.bound(threads(1)[0], made=compiled), second.bound(threads(1)[0], made=compiled)
+    assert one.__globals__["calls_three"] is two.__globals__["calls_three"]
 
 
 def test_another_text_must_have_the_same_parameters():

@@ -13,8 +13,7 @@ from tests.ops.support import as_lists, build, execute, run_op, sample_arrays
 
 OPS = discover()
 #: What no second gradient is there for, and the test of it is another one's.
-REFUSED = {"pool2d": lambda a: a.get("pooling_type", "max") == "max", "pool3d": lambda a: a.get("pooling_type", "max") == "max",
-           "sigmoid_cross_entropy_with_logits": lambda a: a.get("normalize", False)}  # fmt: skip
+REFUSED = {"sigmoid_cross_entropy_with_logits": lambda a: a.get("normalize", False)}
 CASES = [
     pytest.param(name, sample, id=f"{name}: {sample.name}")
     for name in sorted(SECOND)

@@ -105,7 +105,7 @@ def ftrl(power):
         before, after = s["m"] ** -power, (s["m"] + g**2) ** -power
         s["v"] = s["v"] + g - (after - before) / RATE * p
         s["m"] = s["m"] + g**2
-        moved = (0.5 * np.sign(s["v"]) - s["v"]) / (after / RATE + (2 if power == -0.5 else 1) * 0.2)
+        moved = (0.5 * np.sign(s["v"]) - s["v"]) / (after / RATE + 2 * 0.2)
         return np.where(np.abs(s["v"]) <= 0.5, 0.0, moved)
 
     return step

@@ -21,7 +21,7 @@ def errors(other: dict, code: ExitCode = ExitCode.USAGE) -> list[PeError | None]
 
     def process(peers):
         try:
-            agree(PeerTeam(peers).texts, FACTS | other if peers.rank == 1 else FACTS, code)
+            agree(PeerTeam(peers, peers).texts, FACTS | other if peers.rank == 1 else FACTS, code)
         except PeError as error:
             return error
         return None

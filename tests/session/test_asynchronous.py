@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError, PeErrors
 from pe_cli.session.asynchronous import AsyncTrainer
+from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.job import Job
 from pe_cli.session.train import Result
 from pe_cli.session.trainers import trainer_of
@@ -81,7 +82,7 @@ def test_numbers_are_recorded_and_evaluation_works_afterwards():
     lines = [json.loads(line) for line in (result.folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["split"] == "train"] == [5, 10, 15, 20, 25, 30]
     assert [line["epoch"] for line in lines if line["split"] == "eval"] == [1, 2]
-    assert job.evaluate("eval")["loss"] == pytest.approx(result.metrics["eval/loss"])
+    assert Evaluator(job).evaluate("eval")["loss"] == pytest.approx(result.metrics["eval/loss"])
 
 
 def test_files_of_the_executor_go_before_those_of_the_data():

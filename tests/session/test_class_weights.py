@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.cli.main import run as run_command_line
 from pe_cli.io.checkpoint import load_arrays
+from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.job import Job
 
 MODEL = """\
@@ -137,7 +138,7 @@ def test_evaluation_is_not_weighted(tmp_path, rng, data):
     job.initialise()
     plain = Job.open(written(tmp_path, "eval: {reader: table, files: rows.csv}"))
     plain.initialise()
-    assert job.evaluate("eval") == plain.evaluate("eval")
+    assert Evaluator(job).evaluate("eval") == Evaluator(plain).evaluate("eval")
     assert not any("CLASS_WEIGHTS" in v.name for v in job.built.eval.list_vars())
 
 
@@ -151,7 +152,7 @@ def test_evaluation_is_not_weighted(tmp_path, rng, data):
 def test_rows_are_drawn_as_the_config_says(tmp_path, data, wish, shares):
     job = Job.open(written(tmp_path, wish))
     job.initialise()
-    loader = job.loader("train", job.program, 12)
+    loader = job.data.loader("train", job.program, 12)
     seen = np.concatenate([batch["kind"].ravel() for epoch in range(40) for batch in loader.epoch(epoch)])
     assert len(seen) == 40 * ROWS
     np.testing.assert_allclose(np.bincount(seen, minlength=3) / len(seen), shares, atol=0.04)

@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.program.ir import Program
 from pe_cli.session.confusion import Confusion, classifier, confusion
+from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.job import Job
 
 CONFIGS = Path(pe_cli.__file__).parents[1] / "configs"
@@ -56,7 +57,7 @@ def test_counts_and_report_are_those_of_scikit_learn(iris):
     job, _ = open_trained(iris, (), None)
     found = confusion(job, "eval")
     scores, label = classifier(job.built.eval)
-    batches = list(job.predict("eval", [scores, label]))
+    batches = list(Evaluator(job).predict("eval", [scores, label]))
     truth = np.concatenate([b[label].reshape(-1) for b in batches])
     taken = np.concatenate([b[scores].argmax(axis=1) for b in batches])
     assert found.counts.tolist() == metrics.confusion_matrix(truth, taken).tolist()

@@ -194,7 +194,7 @@ def steps(live: Live, count: int) -> list[bool]:
     for step in range(count):
         wanted.append(live.wants_plan())
         if wanted[-1]:
-            live.planned(Seen(step))  # type: ignore[arg-type]
+            live.planned([Seen(step)])  # type: ignore[arg-type]
         live.stepped(step + 1, 0, 0.5, 8)
     return wanted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from pe_cli.io.view.facts import Facts
 from pe_cli.session.job import Job
+from pe_cli.session.live import Live
 from pe_cli.session.observer import Observer
 from pe_cli.session.planned import Planned
 from pe_cli.session.train import Trainer
@@ -73,7 +76,11 @@ SIZES = {"critic/hidden": (2, 6), "critic/score": (6, 1), "generator/hidden": (3
 
 @pytest.fixture
 def gan(bench: Bench) -> Bench:
-    """A GAN with first values and 116 samples: four steps of 24 an epoch, and one of 20."""
+    return of_points(bench)
+
+
+def of_points(bench: Bench) -> Bench:
+    """Write a GAN with first values and 116 samples: four steps of 24 an epoch, and one of 20."""
     rng = np.random.default_rng(4)
     np.savez(bench.base / "data.npz", real=rng.standard_normal((116, 2)).astype(np.float32) + 1, noise=rng.random((116, 3), np.float32))
     values = {}
@@ -331,24 +338,39 @@ class Watcher(Observer):
     """Looks at every step."""
 
     def __init__(self) -> None:
-        self.seen: list[Planned] = []
+        self.seen: list[Sequence[Planned]] = []
 
     def wants_plan(self) -> bool:
         return True
 
-    def planned(self, found: Planned) -> None:
+    def planned(self, found: Sequence[Planned]) -> None:
         self.seen.append(found)
 
 
-def test_a_live_page_shows_the_first_phase(gan: Bench) -> None:
+def test_a_live_page_and_the_report_show_every_phase(gan: Bench) -> None:
+    """The timeline of a step has the last update of each phase, one after the other; memory is told of each."""
     watcher = Watcher()
     job = Job.open(gan.base / "run.yaml", ["train.steps=2", f"output.dir={gan.base / 'live'}"], watcher)
     job.initialise()
     Trainer(job).train()
-    assert [found.phase for found in watcher.seen] == ["critic", "critic"]
-    shown = watcher.seen[1].timeline("tiny_gan")
-    assert shown is not None
-    assert "step 2" in shown["names"]
+    assert [[one.phase for one in found] for found in watcher.seen] == [["critic", "generator"]] * 2
+    live = Live(print, Facts())
+    live.planned(watcher.seen[1])
+    live.close()
+    look = json.loads(live.look())
+    assert ["critic on cpu:0" in look["memory"], "generator on cpu:0" in look["memory"]] == [True, True]
+    names, (lane, *_) = look["timeline"]["names"], look["timeline"]["lanes"]
+    whole = [event for name in ("critic: step 2", "generator: step 2") for event in lane["events"] if event[2] == names.index(name)]
+    (first, long, *_), (second, *_) = whole
+    assert second >= first + long
+    (folder,) = (gan.base / "live").iterdir()
+    page = gan.base / "page.html"
+    assert gan.run("report", folder, "--out", page) == 0, gan.err
+    text = page.read_text()
+    assert text.count('<div class="graph"') == 2
+    assert 0 < text.index("<h4>phase critic</h4>") < text.index("<h4>phase generator</h4>")
+    assert "critic on cpu:0" in text
+    assert "generator on cpu:0" in text
 
 
 def test_noise_is_drawn_anew_for_every_update_and_the_same_on_any_devices(gan: Bench) -> None:
@@ -369,6 +391,10 @@ def test_noise_is_drawn_anew_for_every_update_and_the_same_on_any_devices(gan: B
     assert gan.run("predict", once, "--split", "train", "--fetch", "noise", "--out", out) == 0, gan.err
     with np.load(out) as drawn:
         assert len(np.unique(drawn["noise"])) == drawn["noise"].size, "batches draw other noise"
+    assert gan.run("predict", once, "--split", "train", "--raw", "--fetch", "misses", "--out", out) == 0, gan.err
+    assert gan.run("eval", once, "--split", "train", "--json") == 0, gan.err
+    with np.load(out) as found:
+        np.testing.assert_allclose(json.loads(gan.out)["d_loss"], found["misses"].mean(), rtol=1e-5, err_msg="so they do when measured")
 
 
 def test_the_dcgan_that_ships_goes_on_bit_for_bit(bench: Bench) -> None:

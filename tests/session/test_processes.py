@@ -104,6 +104,16 @@ def test_a_run_of_two_processes_goes_on_in_one(bench: Bench) -> None:
     assert bench.seen(folder) == bench.seen(bench.train("one", "-o", "executor.devices=2"))
 
 
+def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_for_bit(bench: Bench) -> None:
+    """Moments and averages are divided, and in checkpoints whole, so that the numbers of processes may be others."""
+    average, two = ("-o", "train.ema.decay=0.9"), ("-o", "executor.devices=2")
+    folder = bench.train("pieces", *average, *two, "--max-steps", 4, code=ExitCode.STOPPED)
+    reduce = ("-o", "executor.devices=1", "-o", "build_strategy.reduce_strategy=Reduce")
+    train(bench, "pieces", "--resume", *average, *reduce, "--max-steps", 7, code=ExitCode.STOPPED)
+    assert bench.run("train", "--resume", folder, "--quiet", "-o", "executor.processes=1", *two) == 0, bench.err
+    assert bench.seen(folder) == bench.seen(bench.train("one", *average, *two))
+
+
 def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench) -> None:
     """Lengths differ, so that what the others have is not known from the number of texts."""
     line = [Path(__file__).parents[2] / "configs" / "topics.yaml", "--quiet", "--max-steps", "3", "-o"]

@@ -215,9 +215,10 @@ def test_tpe_goes_on_to_the_same_draws_after_a_kill(pe: Pe, config: Path) -> Non
     command = [sys.executable, "-m", "pe_cli", "sweep", str(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | ENVIRONMENT) as process:
         until = time.monotonic() + 120
-        while time.monotonic() < until and not list((config.parent / "runs").glob("sweep-*/trial-2-*")):
+        while time.monotonic() < until and process.poll() is None and not list((config.parent / "runs").glob("sweep-*/trial-2-*")):
             time.sleep(0.01)
         process.kill()
+        assert process.returncode is None, process.communicate()
     killed = folder_of(config)
     assert len(read_sweep(killed).trials) == 2
     assert pe("sweep", config, "--resume", "--quiet").code == 0

@@ -45,7 +45,7 @@ def opened(folder: Path, colors: int, words: int, classes: int, config: str = CO
     (folder / "model.yaml").write_text(model.format(colors=colors, words=words, classes=classes))
     (folder / "run.yaml").write_text(config)
     job = Job.open(folder / "run.yaml")
-    job.loader("train", job.program, 4)
+    job.data.loader("train", job.program, 4)
     return job
 
 

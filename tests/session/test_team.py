@@ -34,7 +34,7 @@ def test_numbers_cost_a_message_a_level_and_are_those_of_as_many_devices(size: i
     network = Network(size)
 
     def process(peers):
-        team = PeerTeam(peers)
+        team = PeerTeam(peers, peers)
         team.watch_time(lambda: peers.rank == 0)
         ran = executor_on(1, peers).run(batch(samples, 0), ["loss"])
         peers.gather(b"")
@@ -55,7 +55,7 @@ def test_numbers_cost_a_message_a_level_and_are_those_of_as_many_devices(size: i
 def test_arrays_are_told_to_all_in_the_order_of_devices() -> None:
     def process(peers):
         ran = executor_on(2, peers).run(batch(7, 0), ["loss", "p"])
-        return PeerTeam(peers).joined(ran, ["loss"]).merged("p", "concat")
+        return PeerTeam(peers, peers).joined(ran, ["loss"]).merged("p", "concat")
 
     alone = executor_on(4).run(batch(7, 0), ["p"]).merged("p", "concat")
     for found in Network(2).run(process):
@@ -63,6 +63,6 @@ def test_arrays_are_told_to_all_in_the_order_of_devices() -> None:
 
 
 def test_samples_of_all_are_one_array() -> None:
-    found = Network(3).run(lambda peers: PeerTeam(peers).whole({"y": np.full((peers.rank, 2), peers.rank)}))
+    found = Network(3).run(lambda peers: PeerTeam(peers, peers).whole({"y": np.full((peers.rank, 2), peers.rank)}))
     for arrays in found:
         assert arrays["y"].tolist() == [[1, 1], [2, 2], [2, 2]]

@@ -69,9 +69,9 @@ def test_rows_that_are_there_twice_are_counted(tmp_path):
     found = warned(tmp_path, rows + rows, SPLIT.replace("HOW", ", order: random"))
     job = Job.open(tmp_path / "run.yaml")
     train, other = (
-        {(row % 40) for row in part.tolist()} for part in (job.prepared.parts()[use] for use in ("train", "eval"))
+        {(row % 40) for row in part.tolist()} for part in (job.data.prepared.sources.parts()[use] for use in ("train", "eval"))
     )
-    count = sum(row % 40 in train for row in job.prepared.parts()["eval"].tolist())
+    count = sum(row % 40 in train for row in job.data.prepared.sources.parts()["eval"].tolist())
     assert other & train
     assert found[0].startswith(f"{count} of 20 rows of data.eval (")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import Communicator, PeerError, Pending
+from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
@@ -75,7 +75,7 @@ class Hub:
 
 
 class HubPeers:
-    """A `Communicator` of trainers over their servers.
+    """A `Communicator` of trainers over their servers, which add gradients up: it is not `Summing`.
 
     Args:
         servers: connections.
@@ -134,14 +134,6 @@ class HubPeers:
         """Return the sum of a small array over all trainers; see `Communicator`."""
         told = [np.frombuffer(message, values.dtype) for message in self.gather(values.tobytes())]
         return np.asarray(fold(self.size, dict(enumerate(told))))
-
-    def reserve(self, nbytes: int) -> None:
-        """Refuse: servers add gradients up."""
-        raise NotImplementedError("trainers with servers do not sum gradients among themselves")
-
-    def begin(self, values: Array, most: int, halved: bool = False) -> Pending:
-        """Refuse: servers add gradients up."""
-        raise NotImplementedError("trainers with servers do not sum gradients among themselves")
 
     def fail(self, error: PeError) -> None:
         """Tell servers why this process ends, which tell the other trainers."""

@@ -63,7 +63,7 @@ class ExecutorSection(Section):
     )
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     devices: Devices = Field(
-        default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process"
+        default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process; one on CUDA"
     )
     processes: Processes = Field(
         default=1,

@@ -34,5 +34,6 @@ class FetchSection(Section):
         description="how the devices' values are joined; mean for scalars and concat for the rest when absent",
     )
     to: FetchedFile | None = Field(
-        default=None, description="file in the run's fetches folder: .npz, .csv or .jsonl; metrics.jsonl when absent"
+        default=None,
+        description="file in the run's fetches folder: .npz, .csv or .jsonl; NAME.npz when absent; numbers go to metrics.jsonl instead",
     )

@@ -30,13 +30,14 @@ class BuildSection(Section):
     )  # fmt: skip
     reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
         default="AllReduce",
-        description="AllReduce: every device updates its copy; Reduce: each parameter has one owner",
+        description="AllReduce: every device updates its copy; Reduce: each parameter has one owner; of several processes each has rows "
+        "of every parameter, and the optimizer's state of those",
     )
     gradient_scale_strategy: Literal["CoeffNumDevice", "One", "Customized"] = Field(
         default="CoeffNumDevice", description="the loss's gradient on each device: its share of the batch, 1, or a feed"
     )
     fuse_all_optimizer_ops: StrictBool = Field(
-        default=True, description="one op updates all parameters of a kind; not with Reduce; fluid's default is false"
+        default=True, description="one op updates all parameters of a kind; not with Reduce in one process; fluid's default is false"
     )
     fuse_broadcast_ops: StrictBool | None = Field(
         default=None, description="join the broadcasts of Reduce; no graph has any, and true is a mistake"

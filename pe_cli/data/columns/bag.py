@@ -113,6 +113,14 @@ class Bag(ColumnTypeOf[BagOptions]):
         """Return the names of all indices."""
         return names_of(state)
 
+    def separator(self, options: BagOptions) -> str | None:
+        """Return the text between the classes of a cell."""
+        return options.separator
+
+    def counts(self, options: BagOptions) -> bool:
+        """Whether it says how often each class is in a cell."""
+        return options.encode == "counts"
+
     def lanes(self, name: str, options: BagOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps, from cells that are split; see `ColumnType.lanes`."""
         source = options.of or name

@@ -1,6 +1,7 @@
 """dead_code: ops that nobody can tell from no op are left out.
 
-What can be told: what is fetched, persistable variables, and errors. An op that checks its data (labels in range) stays for that.
+What can be told: what is fetched, persistable variables, and errors. An op that checks its data (labels in range) stays for that, and one
+that takes this process's rows of a gradient, of which other processes take theirs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from pe_cli.ops.define.registry import forward_name
-from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.define.traits import OwnRows, ReportsData
 from pe_cli.program.ir import Operator, Program
 
 NAME = "dead_code"
@@ -22,7 +23,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     alive: list[bool] = []
     for op in reversed(block.ops):
         outs = set(op.output_names())
-        alive.append(not outs or bool(outs & needed) or op.definition.has(ReportsData))
+        alive.append(not outs or bool(outs & needed) or op.definition.has(ReportsData) or op.definition.has(OwnRows))
         if alive[-1]:
             needed |= _needs(op)
     alive.reverse()

@@ -52,12 +52,26 @@ class LayerFacts:
 
 
 @dataclass(frozen=True)
+class GraphFacts:
+    """A picture of what a step does.
+
+    Args:
+        svg: the element.
+        note: about it.
+        title: over it; empty where there is only one.
+    """
+
+    svg: str
+    note: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What is known of a run's step.
 
     Args:
-        graph: SVG element; empty where it could not be drawn.
-        graph_note: about it, or why there is none.
+        graphs: of a step's phases, in order.
         memory: of every device.
         layers: of the model.
         timeline: as `timeline` makes it, None without a trace.
@@ -66,8 +80,7 @@ class Facts:
         data: what the columns of its data have learned; None of a run whose data has no columns.
     """
 
-    graph: str = ""
-    graph_note: str = ""
+    graphs: tuple[GraphFacts, ...] = ()
     memory: tuple[MemoryFacts, ...] = ()
     layers: tuple[LayerFacts, ...] = ()
     timeline: Mapping[str, Any] | None = None

@@ -1,10 +1,10 @@
-"""A layout of graphs in layers, for where Graphviz is not installed: from top to bottom along the arrows."""
+"""A layout of graphs in layers, from top to bottom along the arrows, in a time that grows with the number of boxes alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 #: Rounds of ordering and of straightening.
 ROUNDS = 8
@@ -12,6 +12,10 @@ ROUNDS = 8
 ACROSS, DOWN = 18.0, 46.0
 #: Width of an arrow that passes a layer: negative, so that arrows may come closer to each other than boxes.
 PASSING = -10.0
+#: Room between columns.
+BESIDE = 60.0
+#: Places that all arrows together may have in the layers that they pass, about a second's work; the longest arrows go straight then.
+PLACES = 20_000
 
 
 @dataclass(frozen=True)
@@ -25,14 +29,16 @@ class Spot:
 
 
 def place(
-    sizes: Mapping[str, tuple[float, float]], arrows: Sequence[tuple[str, str]]
+    sizes: Mapping[str, tuple[float, float]], arrows: Sequence[tuple[str, str]], columns: Mapping[str, int] | None = None
 ) -> tuple[dict[str, Spot], dict[tuple[str, str], list[Spot]]]:
     """Return where boxes lie, each below all that point to it, and where arrows pass the layers between their ends.
 
     Args:
         sizes: box -> width and height.
         arrows: (from, to); those that would close a circle don't count, and go straight.
+        columns: box -> the column that it lies in, from 0 at the left, where not all lie in one.
     """
+    columns = columns or {}
     before, after = _neighbours(sizes, arrows)
     rank = _ranks(sizes, before)
     layers: list[list[str]] = [[] for _ in range(max(rank.values(), default=-1) + 1)]
@@ -40,8 +46,16 @@ def place(
         layers[rank[key]].append(key)
     ways = _pass(rank, layers, before, after)
     widths = {key: sizes[key][0] if key in sizes else PASSING for layer in layers for key in layer}
-    _order(layers, before, after)
-    x = _straighten(layers, widths, before, after)
+    x: dict[str, float] = {}
+    right = 0.0
+    for column in sorted({columns.get(key, 0) for key in sizes}):
+        own = [[k for k in layer if columns.get(k.partition("\0")[0], 0) == column] for layer in layers]
+        inside = {k for layer in own for k in layer}
+        links = [{k: [n for n in found[k] if n in inside] for k in inside} for found in (before, after)]
+        _order(own, *links)
+        placed = _straighten(own, widths, *links)
+        x |= {k: right + at for k, at in placed.items()}
+        right += max((at + widths[k] / 2 for k, at in placed.items()), default=0.0) + BESIDE
     spots: dict[str, Spot] = {}
     top = 0.0
     for layer in layers:
@@ -59,12 +73,14 @@ Links = dict[str, list[str]]
 def _pass(
     rank: Mapping[str, int], layers: list[list[str]], before: Links, after: Links
 ) -> dict[tuple[str, str], list[str]]:
-    """Put a place into every layer that an arrow passes; return arrow -> its places."""
+    """Put a place into every layer that an arrow passes; return arrow -> its places. Where there were too many, the longest have none."""
     ways: dict[tuple[str, str], list[str]] = {}
+    lengths = sorted(rank[b] - rank[a] - 1 for a, found in after.items() for b in found)
+    too_long = next((n for n, whole in zip(lengths, accumulate(lengths), strict=True) if whole > PLACES), None)
     for a in list(after):
         for i, b in enumerate(after[a]):
             way = [f"{a}\0{b}\0{r}" for r in range(rank[a] + 1, rank[b])]
-            if not way:
+            if not way or (too_long is not None and len(way) >= too_long):
                 continue
             ways[a, b] = way
             for r, key in enumerate(way, rank[a] + 1):
@@ -153,6 +169,10 @@ def _straighten(
         for layer in layers if turn % 2 == 0 else reversed(layers):
             links = before if turn % 2 == 0 else after
             x |= _packed(layer, widths, {k: _mean([x[n] for n in links[k]], x[k]) for k in layer})
+    lone = {k for k in x if not before[k] and not after[k]}
+    middle = _mean([x[k] for k in x if k not in lone], 0.0)
+    for layer in layers if lone else ():
+        x |= _packed(layer, widths, {k: middle if k in lone else x[k] for k in layer})
     left = min((x[k] - widths[k] / 2 for k in x), default=0.0)
     return {k: value - left for k, value in x.items()}
 

@@ -116,16 +116,15 @@ def _each(title: str, runs: Sequence[Run], found: Sequence[str]) -> list[str]:
 
 
 def _graph(facts: Facts) -> str:
-    note = f"<p class=note>{text(facts.graph_note)}</p>" if facts.graph_note else ""
-    if not facts.graph:
-        return note
     buttons = "".join(
         f'<button type="button" data-zoom="{z}" aria-label="{name}">{sign}</button>'
         for z, name, sign in (("in", "larger", "+"), ("out", "smaller", "&minus;"), ("fit", "whole graph", "fit"))
     )
-    return (
-        f'<div class="tools">{buttons}<span>drag to move; Ctrl and wheel, or two fingers, to zoom</span></div>'
-        f'<div class="graph" tabindex="0">{facts.graph}</div>{note}'
+    tools = f'<div class="tools">{buttons}<span>drag to move; Ctrl and wheel, or two fingers, to zoom</span></div>'
+    return "".join(
+        f'{f"<h4>{text(graph.title)}</h4>" if graph.title else ""}{tools}<div class="graph" tabindex="0">{graph.svg}</div>'
+        f"<p class=note>{text(graph.note)}</p>"
+        for graph in facts.graphs
     )
 
 

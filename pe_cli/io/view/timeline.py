@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,26 @@ def timeline(trace: object) -> dict[str, Any]:
         device, thread = texts.get(("process_name", pid, 0), f"{pid}"), texts.get(("thread_name", pid, tid), "")
         made.append({"name": f"{device} {thread}".strip()[:60], "events": lanes[pid, tid]})
     return {"names": list(names), "roles": list(roles), "lanes": made}
+
+
+def one_after_another(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return several timelines as one, each behind the end of the one before it, in the same lanes.
+
+    Args:
+        parts: as `timeline` returns them.
+    """
+    names: dict[str, int] = {}
+    roles: dict[str, int] = {}
+    lanes: dict[str, list[list[float]]] = {}
+    begin = 0.0
+    for part in parts:
+        for lane in part["lanes"]:
+            mine = lanes.setdefault(lane["name"], [])
+            for start, length, name, role in lane["events"]:
+                named = names.setdefault(part["names"][name], len(names))
+                mine.append([round(begin + start, 3), length, named, roles.setdefault(part["roles"][role], len(roles))])
+        begin = max((event[0] + event[1] for events in lanes.values() for event in events), default=begin)
+    return {"names": list(names), "roles": list(roles), "lanes": [{"name": name, "events": events} for name, events in lanes.items()]}
 
 
 def _name(event: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.ops.detection.box_coder import check_priors
 from pe_cli.program.ir import Variable
 
 _TENTHS = (0.1, 0.1, 0.2, 0.2)
@@ -205,6 +206,7 @@ def box_coder(
     Source:
         fluid.layers.box_coder.
     """
+    check_priors(prior_box.type, target_box.type, code_type, axis)
     inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var, "TargetBox": target_box}
     attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis, "variance": variance or []}
     return LayerHelper("box_coder", name).one("box_coder", inputs, attrs, "OutputBox")

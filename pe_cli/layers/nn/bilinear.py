@@ -122,7 +122,11 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
 
 def positions(steps: int, width: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Return [steps, width]: sines in the first half of the width, cosines in the second."""
-    half = width // 2
-    rates = 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])
-    angles = np.arange(steps)[:, None] / rates
+    angles = np.arange(steps)[:, None] / rates_of(width)
     return np.concatenate([np.sin(angles), np.cos(angles)], 1)
+
+
+def rates_of(width: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return [width / 2]: how many steps a wave needs for one radian, the shortest first."""
+    half = width // 2
+    return 10000.0 ** (np.arange(half) / (half - 1)) if half > 1 else np.array([10000.0])

@@ -264,16 +264,17 @@ class OpDef:
         self.grad_maker = fn
         return fn
 
-    def sequences(self, host_slots: str = "") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    def sequences(self, host_slots: str = "", *, begins: bool = False) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
         """Register what the op does with sequences: `fn(LodRequest)`, for the op and its gradient.
 
         Args:
             host_slots: optional input slots that the rule fills; an op that has them already is left alone.
+            begins: its output may have sequences where no input has.
         """
 
         def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
             assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
-            self.give(Sequenced(fn, tuple(host_slots.split())))
+            self.give(Sequenced(fn, tuple(host_slots.split()), begins))
             return fn
 
         return keep

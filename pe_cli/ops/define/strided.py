@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient, replaces
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import transpose_part
 from pe_cli.ops.define.areas import thread_parts
@@ -142,11 +143,25 @@ def _blocks(axes: Sequence[tuple[int, int, int]]) -> tuple[Numbers, int, int]:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
+@replaces(place_of)
+def _place_of(block, rank, geometry, which):
+    at = 0
+    rest = block
+    for k in range(rank):
+        size = geometry[3 * k]
+        whole = quotient(rest, size)
+        at += (rest - whole * size) * geometry[3 * k + which]
+        rest = whole
+    return at
+
+
 @on_cuda(copy_rows)
 def copy_rows_cuda(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int):
     """One thread per element."""
     for e in range(blocks * rows * n):
-        b, r, i = e // (rows * n), e // n % rows, e % n
+        row = quotient(e, n)
+        b = quotient(row, rows)
+        r, i = row - b * rows, e - row * n
         out[place_of(b, rank, geometry, 2) + r * yr + i] = x[place_of(b, rank, geometry, 1) + r * xr + i]
 
 
@@ -156,7 +171,9 @@ def copy_strided_cuda(
 ):
     """One thread per element."""
     for e in range(blocks * rows * n):
-        b, r, i = e // (rows * n), e // n % rows, e % n
+        row = quotient(e, n)
+        b = quotient(row, rows)
+        r, i = row - b * rows, e - row * n
         out[place_of(b, rank, geometry, 2) + r * yr + i * ys] = x[place_of(b, rank, geometry, 1) + r * xr + i * xs]
 
 
@@ -166,5 +183,7 @@ def copy_transposed_cuda(
 ):
     """One thread per element, neighbours in the target."""
     for e in range(blocks * rows * n):
-        b, j, i = e // (rows * n), e // rows % n, e % rows
+        row = quotient(e, rows)
+        b = quotient(row, n)
+        j, i = row - b * n, e - row * rows
         out[place_of(b, rank, geometry, 2) + j * yr + i] = x[place_of(b, rank, geometry, 1) + i * xr + j]

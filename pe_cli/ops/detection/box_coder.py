@@ -99,7 +99,7 @@ def box_coder(
         OutputBox: [targets, priors, 4] codes, or type of TargetBox: boxes.
 
     Raises:
-        PeError: types that do not fit, or both kinds of variances.
+        PeError: types that do not fit, or both kinds of variances; for a step, another number of priors than boxes along the axis.
 
     Source:
         fluid.layers.box_coder; Girshick et al. 2014, appendix C.
@@ -112,15 +112,25 @@ def box_coder(
         raise PeError(f"box_coder needs PriorBoxVar of PriorBox's shape, or the attribute, got {var} and {variance}")
     if variance and len(variance) != 4:
         raise PeError(f"box_coder needs four variances, got {variance}")
-    if not encode and -1 not in (prior.shape[0], target.shape[1 - axis]) and prior.shape[0] != target.shape[1 - axis]:
-        raise PeError(f"box_coder: TargetBox {target} needs {target.shape[1 - axis]} priors for axis {axis}, got {prior}")
     return prior.with_shape(target.shape[0], prior.shape[0], 4) if encode else target
+
+
+def check_priors(prior: TensorType, target: TensorType, code_type: str, axis: int) -> None:
+    """Check that there is a prior for every box along the axis that they stand for.
+
+    Raises:
+        PeError: there are more, or fewer.
+    """
+    sizes = prior.shape[0], target.shape[1 - axis] if len(target.shape) == 3 else -1
+    if code_type == "decode_center_size" and -1 not in sizes and sizes[0] != sizes[1]:
+        raise PeError(f"box_coder: TargetBox {target} needs {sizes[1]} priors for axis {axis}, got {prior}")
 
 
 @box_coder.lower("cpu")
 def box_coder_cpu(o: Lowering) -> None:
     """One pass."""
     prior, target, out = o.input("PriorBox"), o.input("TargetBox"), o.output("OutputBox")
+    check_priors(prior.type, target.type, o.attrs["code_type"], o.attrs["axis"])
     per = o.has("PriorBoxVar")
     var = o.input("PriorBoxVar") if per else prior
     one = 0.0 if o.attrs["box_normalized"] else 1.0

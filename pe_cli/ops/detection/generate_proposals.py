@@ -86,7 +86,7 @@ def generate_proposals(
         raise PeError(f"generate_proposals needs four tensors of rank 4 and one element type, got {given}")
     if -1 not in (deltas.shape[1], scores.shape[1]) and deltas.shape[1] != 4 * scores.shape[1]:
         raise PeError(f"generate_proposals needs BboxDeltas [images, {4 * scores.shape[1]}, height, width], got {deltas}")
-    if anchors.shape != variances.shape or anchors.shape[3] != 4:
+    if anchors.shape[3] != 4 or variances.shape[3] != 4:
         raise PeError(f"generate_proposals needs Anchors and Variances [height, width, anchors, 4], got {anchors} and {variances}")
     check_infos("generate_proposals", info, scores.dtype)
     return scores.with_shape(-1, 4), scores.with_shape(-1, 1), TensorType((scores.shape[0],), "int64")
@@ -132,11 +132,13 @@ def generate_proposals_host(run: HostRun) -> dict[str, list[object]]:
     """Image by image.
 
     Raises:
-        PeError: inputs for different numbers of images or anchors (exit code 3).
+        PeError: inputs for different numbers of images, anchors or variances (exit code 3).
     """
     scores, deltas, info = run.one("Scores"), run.one("BboxDeltas"), run.one("ImInfo")
     anchors, variances = run.one("Anchors").reshape(-1, 4), run.one("Variances").reshape(-1, 4)
     images_of(run)
+    if anchors.shape != variances.shape:
+        raise PeError(f"generate_proposals needs as many Variances as Anchors, got {len(variances)} and {len(anchors)}")
     if len({len(scores), len(deltas), len(info)}) > 1 or scores[0].size != len(anchors) or deltas[0].size != anchors.size:
         sizes = ", ".join(f"{slot} {list(run.one(slot).shape)}" for slot in ("Scores", "BboxDeltas", "ImInfo", "Anchors"))
         raise PeError(f"generate_proposals: {sizes}: not of the same images and anchors")

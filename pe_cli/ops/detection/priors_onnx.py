@@ -58,3 +58,48 @@ def density_prior_box_onnx(o: Writer) -> None:
 def anchor_generator_onnx(o: Writer) -> None:
     """Constants."""
     _constants(o, _anchors(dict(o.attrs)), "Anchors", steps=o.attrs["stride"], per=(1.0, 1.0), shift=1.0, clip=False)
+
+
+# --- box_coder --------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("box_coder")
+def box_coder_onnx(o: Writer) -> None:
+    """Centres and sides, two numbers each."""
+    one = o.const(0.0 if o.attrs["box_normalized"] else 1.0, "PriorBox")
+    half = o.const(0.5, "PriorBox")
+    prior, target = o.x("PriorBox"), o.x("TargetBox")
+    decode = o.attrs["code_type"] == "decode_center_size"
+    rows = decode and o.attrs["axis"] == 1
+
+    def pair(of: str, first: int) -> str:
+        return o.node("Slice", [of, o.const([first]), o.const([first + 2]), o.const([-1])])
+
+    def by_prior(of: str) -> str:
+        return o.node("Unsqueeze", [of, o.const([1])]) if rows else of
+
+    def two(kind: str, a: str, b: str) -> str:
+        return o.node(kind, [a, b])
+
+    if o.has("PriorBoxVar"):
+        var = o.x("PriorBoxVar")
+        scales = [by_prior(pair(var, 0)), by_prior(pair(var, 2))]
+    else:
+        numbers = o.attrs["variance"] or [1.0] * 4
+        scales = [o.const(numbers[:2], "PriorBox"), o.const(numbers[2:], "PriorBox")]
+    low, high = pair(prior, 0), pair(prior, 2)
+    sides = two("Add", two("Sub", high, low), one)
+    centres = two("Add", low, two("Mul", sides, half))
+    sides, centres = by_prior(sides), by_prior(centres)
+    first, last = pair(target, 0), pair(target, 2)
+    if decode:
+        middle = two("Add", two("Mul", two("Mul", scales[0], first), sides), centres)
+        reach = two("Mul", two("Mul", o.node("Exp", [two("Mul", scales[1], last)]), sides), half)
+        found = [two("Sub", middle, reach), two("Sub", two("Add", middle, reach), one)]
+    else:
+        whole = o.node("Unsqueeze", [two("Add", two("Sub", last, first), one), o.const([1])])
+        middle = o.node("Unsqueeze", [two("Mul", two("Add", first, last), half), o.const([1])])
+        away = two("Div", two("Div", two("Sub", middle, centres), sides), scales[0])
+        larger = two("Div", o.node("Log", [o.node("Abs", [two("Div", whole, sides)])]), scales[1])
+        found = [away, larger]
+    o.node("Concat", found, to="OutputBox", axis=-1)

@@ -28,7 +28,7 @@ def kept_share(label, n, ignored, normalize):
     kept = 0
     for i in range(n):
         kept += label[i] != ignored
-    return T(1.0 / max(kept, 1))
+    return T(1) / T(max(kept, 1))
 
 
 @kernel

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.far import is_large
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.axes import around
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -207,13 +205,6 @@ def softmax_with_cross_entropy_grad_cpu(o: Lowering) -> None:
         o.call(softmax_loss_strided_back, p, label, label if soft else p, g, dx, outer, n, inner, int(soft), ignored)
     if rest:
         o.call(add_to, rest, dx, product(dx.shape))
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-deal(softmax_loss, softmax_loss_back, softmax_loss_strided, softmax_loss_strided_back, add_to)
-also_on_cuda(softmax_with_cross_entropy)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.far import FAR, fence_past, store_run
 from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
@@ -107,15 +108,22 @@ def loop(
     fence_past()
 """
 
-#: CUDA has one thread per element; a call in place is nothing special there.
+#: CUDA has one thread per element; a call in place is nothing special there. Two equal shapes need no look at the geometry.
 _BINARY_CUDA = """
 from __future__ import annotations
 def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
+    flat = rank == 0 and rows == 1
     for e in range(blocks * rows * n):
-        b, r, i = e // (rows * n), e // n % rows, e % n
-        p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
-        q = place_of(b, rank, geometry, 2) + r * yr + (0 if mode == 1 else i)
-        out[e] = f(x[p], y[q])
+        if flat:
+            out[e] = f(x[0 if mode == 2 else e], y[0 if mode == 1 else e])
+        else:
+            row = quotient(e, n)
+            i = e - row * n
+            b = quotient(row, rows)
+            r = row - b * rows
+            p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
+            q = place_of(b, rank, geometry, 2) + r * yr + (0 if mode == 1 else i)
+            out[e] = f(x[p], y[q])
 """
 
 _BACK_CUDA = """
@@ -136,7 +144,7 @@ def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
     space |= {"store_run": store_run, "fence_past": fence_past}
     exec(_code(text), space)  # our own text: nothing in it comes from outside
     made = make_kernel(space["loop"], name, each=f)
-    space = dict(space)
+    space = {**space, "quotient": quotient}
     exec(_code(cuda_text), space)
     on_cuda(made, text=cuda_text)(space["loop"])
     return made

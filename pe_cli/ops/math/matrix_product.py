@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
-from pe_cli.kernels.cuda import cuda, on_cuda
 from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
 from pe_cli.kernels.vecmath import fma
@@ -251,62 +250,3 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
             )
         out.append(next(iter(known or sizes), 1))
     return tuple(out)
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-#: A block computes a square of the product, tile by tile of the factors; a tile's rows are one longer, so that its columns lie in
-#: different banks of shared memory.
-TILE: Any = 16
-LINE: Any = 17
-
-
-@on_cuda(products)
-def no_products(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
-    table: PtrI64, count: Int, scratch: Ptr,
-):  # fmt: skip
-    """Without a product C is zero."""
-    for i in range(size if count == 0 else 0):
-        c[i] = T(0)
-
-
-@on_cuda(products, block=(TILE, TILE, 1), threads=("m", "n", "count"))
-def products_cuda(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
-    table: PtrI64, count: Int, scratch: Ptr,
-):  # fmt: skip
-    """One thread per element of C; of the products that are added up in one place, the first block does all, in order."""
-    left = cuda.shared.array((TILE, LINE), T)
-    right = cuda.shared.array((TILE, LINE), T)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    top, side = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
-    for z in range(cuda.blockIdx.z, count, cuda.gridDim.z):
-        if table[4 * z + 3] == 1:
-            continue
-        total = T(0)
-        last = count if size < count * m * n else z + 1
-        for q in range(z, last):
-            if table[4 * q + 2] != table[4 * z + 2]:
-                continue
-            at_a, at_b = table[4 * q], table[4 * q + 1]
-            for begin in range(0, k, TILE):
-                # Neighbours in x read neighbours in memory, whichever way a factor lies.
-                row, inner = (top + tx, begin + ty) if ta else (top + ty, begin + tx)
-                value = T(0)
-                if row < m and inner < k:
-                    value = a[at_a + (inner * lda + row if ta else row * lda + inner)]
-                left[row - top, inner - begin] = value
-                column, inner = (side + ty, begin + tx) if tb else (side + tx, begin + ty)
-                value = T(0)
-                if column < n and inner < k:
-                    value = b[at_b + (column * ldb + inner if tb else inner * ldb + column)]
-                right[inner - begin, column - side] = value
-                cuda.syncthreads()
-                for i in range(TILE):
-                    total += left[ty, i] * right[i, tx]
-                cuda.syncthreads()
-        if top + ty < m and side + tx < n:
-            at = table[4 * z + 2] + (top + ty) * ldc + side + tx
-            c[at] = c[at] + total if table[4 * z + 3] == 2 else T(alpha) * total

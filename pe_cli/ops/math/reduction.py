@@ -267,37 +267,3 @@ def spread(o: Lowering, x: Buffer, out: Buffer, x_shape: Sequence[int], shape: S
     """Append the call that repeats x along axes of size 1 of x_shape until it has the other shape, of the same rank."""
     steps = [0 if size == 1 else step for size, step in zip(x_shape, row_major(x_shape), strict=True)]
     copy_box(o, x, out, shape, steps, row_major(shape))
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-@on_cuda(sum_inner)
-def sum_inner_cuda(
-    x: Ptr, out: Ptr, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int, n: Int, factor: Real
-):
-    """One thread a result."""
-    for k in range(count):
-        at = place_of(k, kept_rank, kept, 1)
-        total = 0.0
-        for q in range(groups):
-            begin = at + place_of(q, outer_rank, outer, 1)
-            for i in range(n):
-                total += x[begin + i]
-        out[k] = T(total * factor)
-
-
-@on_cuda(sum_rows)
-def sum_rows_cuda(
-    x: Ptr, out: Ptr, total: PtrF64, kept: PtrI64, kept_rank: Int, count: Int, outer: PtrI64, outer_rank: Int, groups: Int,
-    rows: Int, step: Int, n: Int, factor: Real,
-):  # fmt: skip
-    """One thread a result, which needs no scratch."""
-    for e in range(count * n):
-        at = place_of(e // n, kept_rank, kept, 1) + e % n
-        result = 0.0
-        for q in range(groups):
-            begin = at + place_of(q, outer_rank, outer, 1)
-            for r in range(rows):
-                result += x[begin + r * step]
-        out[e] = T(result * factor)

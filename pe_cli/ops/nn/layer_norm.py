@@ -6,12 +6,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.kernels.moments import piece_rows, run_moments
 from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.ops.define.axes import same_sizes
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -277,33 +275,6 @@ def _given(o: Lowering) -> tuple[Any, ...]:
 def _sums(o: Lowering, n: int, dtype: str) -> tuple[Buffer, ...]:
     """Return where the sums over rows go, and room for them meanwhile."""
     return *(_output(o, slot, n, dtype) for slot in ("Scale@GRAD", "Bias@GRAD")), o.scratch(2 * n, "float64"), o.scratch(2 * n, dtype)
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-deal(normalise_rows, normalise_rows_back)
-
-
-@on_cuda(position_sums)
-def position_sums_cuda(
-    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int,
-    epsilon: Real,
-):  # fmt: skip
-    """One thread a position, which needs no scratch."""
-    for i in range(n):
-        a = 0.0
-        b = 0.0
-        for r in range(rows):
-            at = r * n + i
-            a += g[at]
-            b += g[at] * ((x[at] - mean[r]) * T(1.0 / (variance[r] + epsilon) ** 0.5))
-        dbias[i] = T(a)
-        dscale[i] = T(b)
-
-
-layer_norm.grad_op.lower("cuda")(layer_norm_grad_apart)  # type: ignore[union-attr]
-also_on_cuda(layer_norm)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, kernel
@@ -115,5 +116,70 @@ def max_pool3d_with_index_grad_cpu(o: Lowering) -> None:
         o.call(largest_places_back, dy, o.input("Mask"), dx, volumes, dx.size // volumes, dy.size // volumes)
 
 
-deal(largest_places, largest_places_back)
-also_on_cuda(max_pool3d_with_index)
+# --- what stands at given places: the gradient of the gradient of a pool of the largest values ---------------------------
+
+
+@kernel
+def values_there(x: Ptr, where: PtrI32, y: Ptr, n: Int, inside: Int, places: Int):
+    """y = the elements of n volumes at places in them."""
+    for v in range(n):
+        for o in range(v * places, (v + 1) * places):
+            y[o] = x[v * inside + where[o]]
+
+
+def _places(rng):
+    return rng.integers(0, 24, (2, 3, 2, 1, 2)).astype("int32")
+
+
+@op(
+    "values_at_places",
+    inputs="X Mask",
+    differentiable="X",
+    samples=[
+        Sample({"X": (2, 3, 2, 3, 4), "Mask": _places}, name="volumes"),
+        Sample({"X": (0, 3, 2, 3, 4), "Mask": lambda rng: _places(rng)[:0]}, name="an empty batch"),
+    ],
+)
+def values_at_places(x: TensorType, mask: TensorType) -> TensorType:
+    """Take elements of volumes by their places.
+
+    Out[i, c, o] = X[i, c, Mask[i, c, o]], with the volume as one axis
+
+    Args:
+        X: [batch, channels, depth, height, width] float32 or float64.
+        Mask: int32 [batch, channels, ...], places as `max_pool3d_with_index` tells them.
+
+    Returns:
+        Out: element type of X, shape of Mask.
+
+    Raises:
+        PeError: ranks that do not fit, or places that are not int32.
+
+    Source:
+        What the gradient of a pool of the largest values does, the other way round.
+    """
+    if len(x.shape) != 5 or len(mask.shape) != 5 or mask.dtype != "int32":
+        raise PeError(f"values_at_places needs volumes of rank 5 and int32 places of rank 5, got {x} and {mask}")
+    return x.with_shape(*mask.shape)
+
+
+@values_at_places.lower("cpu")
+def values_at_places_cpu(o: Lowering) -> None:
+    """Volume by volume."""
+    x, y = o.input("X"), o.output("Out")
+    if y.size:
+        volumes = x.shape[0] * x.shape[1]
+        o.call(values_there, x, o.input("Mask"), y, volumes, x.size // volumes, y.size // volumes)
+
+
+@values_at_places.grad(uses="Mask X").lower("cpu")
+def values_at_places_grad_cpu(o: Lowering) -> None:
+    """Every place gets the sum of the gradients of what was taken there."""
+    dy, dx = o.input("Out@GRAD"), o.output("X@GRAD")
+    if dx.size:
+        volumes = dx.shape[0] * dx.shape[1]
+        o.call(largest_places_back, dy, o.input("Mask"), dx, volumes, dx.size // volumes, dy.size // volumes)
+
+
+deal(largest_places, largest_places_back, values_there)
+also_on_cuda(max_pool3d_with_index, values_at_places)

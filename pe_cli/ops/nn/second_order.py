@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pe_cli.core.errors import PeError
+from pe_cli.ops.define.registry import OpDesc
 from pe_cli.ops.define.second import Again, bilinear, linear, second
 
 bilinear("conv2d", "Input", "Filter", "Output")
@@ -24,17 +24,47 @@ def _dropout(r: Again) -> None:
     r.given.append((r.input("Out@GRAD"), r.back("dropout_grad", inputs, "X@GRAD", r.of("X@GRAD"), r.attrs)))
 
 
+def _places_of_largest(r: Again, x: str, attrs: Mapping[str, Any]) -> str:
+    largest, mask = r.unique("again"), r.unique("again")
+    r.append(OpDesc("max_pool3d_with_index", {"X": [x]}, {"Out": [largest], "Mask": [mask]}, dict(attrs)))
+    return mask
+
+
 @second("pool2d", "pool3d")
 def _pool(r: Again) -> None:
-    """Averages are linear; which element is the largest is known to the pooling op alone.
-
-    Raises:
-        PeError: the largest element is taken.
-    """
+    """Averages are linear; of the largest, the gradient's gradient is taken from where each of them is."""
     kind = r.op.type.removesuffix("_grad")
-    if r.attrs["pooling_type"] != "avg":
-        raise PeError(f"the gradient of '{kind}' of type max has no gradient of its own", hint="use type avg, or strides of a convolution")
-    r.given.append((r.input("Out@GRAD"), r.one(kind, {"X": r.grad("X@GRAD")}, r.attrs)))
+    x, v, g = r.input("X"), r.grad("X@GRAD"), r.input("Out@GRAD")
+    if r.attrs["pooling_type"] == "avg":
+        r.given.append((g, r.one(kind, {"X": v}, r.attrs)))
+        return
+    attrs = {name: r.attrs[name] for name in ("ksize", "strides", "paddings", "global_pooling", "ceil_mode")}
+    if kind == "pool3d":
+        mask = _places_of_largest(r, x, {**attrs, "adaptive": r.attrs["adaptive"]})
+        r.given.append((g, r.one("values_at_places", {"X": v, "Mask": mask})))
+        return
+    deep = {"ksize": [1, *attrs["ksize"]], "strides": [1, *attrs["strides"]], "paddings": [0, *attrs["paddings"]]}
+    last = r.attrs["data_format"] == "NHWC"
+
+    def volume(of: str) -> str:
+        first = r.one("transpose", {"X": of}, {"axis": [0, 3, 1, 2]}) if last else of
+        return r.one("unsqueeze", {"X": first}, {"axes": [2]})
+
+    mask = _places_of_largest(r, volume(x), {**attrs, **deep})
+    found = r.one("squeeze", {"X": r.one("values_at_places", {"X": volume(v), "Mask": mask})}, {"axes": [2]})
+    r.given.append((g, r.one("transpose", {"X": found}, {"axis": [0, 2, 3, 1]}) if last else found))
+
+
+@second("max_pool3d_with_index")
+def _largest(r: Again) -> None:
+    """The places are constants."""
+    r.given.append((r.input("Out@GRAD"), r.one("values_at_places", {"X": r.grad("X@GRAD"), "Mask": r.input("Mask")})))
+
+
+linear("values_at_places", inputs="Mask")
+linear("depth_windows")
+linear("unfold", out="Y")
+linear("trilinear_interp")
 
 
 # --- softmax --------------------------------------------------------------------------------------------------------------

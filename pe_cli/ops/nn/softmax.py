@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
 from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.axes import around, axis_with_elements
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -297,60 +294,6 @@ def log_softmax_grad_cpu(o: Lowering) -> None:
         o.call(log_softmax_back, out, g, dx, outer, n)
     else:
         o.call(softmax_back_across, out, g, dx, o.scratch(inner, out.dtype), outer, n, inner, 1)
-
-
-# --- CUDA -------------------------------------------------------------------------------------------------------------
-
-
-@replaces(larger)
-def _larger(a, b):
-    return a if a > b or a != a else b
-
-
-@replaces(row_exp)
-def _row_exp(x, out, at, n, m, ahead):
-    total = 0.0
-    for j in range(at, at + n):
-        out[j] = exp(x[j] - m)
-        total += out[j]
-    return total
-
-
-deal(softmax_rows, log_softmax_rows, softmax_back, log_softmax_back)
-
-
-@on_cuda(softmax_across)
-def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
-    """One thread per column, which needs no scratch."""
-    for r in range(outer * inner):
-        at = r // inner * n * inner + r % inner
-        m = T(-math.inf)
-        for k in range(n):
-            m = larger(m, x[at + k * inner])
-        s = T(0)
-        for k in range(n):
-            s += exp(x[at + k * inner] - m)
-        level = log(s)
-        for k in range(n):
-            d = x[at + k * inner] - m
-            out[at + k * inner] = d - level if logarithm else exp(d) / s
-
-
-@on_cuda(softmax_back_across)
-def softmax_back_across_cuda(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: Int, inner: Int, logarithm: Int):
-    """One thread per column, which needs no scratch."""
-    for r in range(outer * inner):
-        at = r // inner * n * inner + r % inner
-        s = T(0)
-        for k in range(n):
-            i = at + k * inner
-            s += g[i] if logarithm else out[i] * g[i]
-        for k in range(n):
-            i = at + k * inner
-            dx[i] = g[i] - exp(out[i]) * s if logarithm else out[i] * (g[i] - s)
-
-
-also_on_cuda(softmax, log_softmax)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def _as_offsets(offsets: Indices) -> Indices:
         "target_lod": Attr([], "offsets of the new level, where there is no Y"),
         "append": Attr(False, "keep X's levels and put the new one inside them"),
     },
-    samples=[Sample({"X": (4, 2)}, name="a matrix"), Sample({"X": (1,)}, name="one element")],
+    samples=[Sample({"X": (4, 2)}, {"target_lod": [0, 1, 4]}, "a matrix"), Sample({"X": (1,)}, {"target_lod": [0, 1]}, "one element")],
 )
 def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], append: bool) -> TensorType:
     """Group the rows of a tensor into other sequences.
@@ -163,7 +163,7 @@ def lod_reset(x: TensorType, y: TensorType | None, *, target_lod: list[int], app
     return x
 
 
-@lod_reset.sequences()
+@lod_reset.sequences(begins=True)
 def lod_reset_lod(s: LodRequest) -> None:
     """The levels of Y, or the one given.
 
@@ -171,7 +171,8 @@ def lod_reset_lod(s: LodRequest) -> None:
         PeError: neither Y nor target_lod is given.
     """
     if s.inputs.get("Y"):
-        levels = s.lod("Y") or (s.derive(_as_offsets, s.host("Y")),)
+        found = s.lod("Y")[-1:] if s.attrs["append"] else s.lod("Y")
+        levels = found or (s.derive(_as_offsets, s.host("Y")),)
     elif s.attrs["target_lod"]:
         levels = (s.derive(_as_offsets, s.derive(constant, values=s.attrs["target_lod"])),)
     else:

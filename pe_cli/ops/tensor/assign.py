@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
+from pe_cli.core.types import FLOATS, TensorType, check_dtype
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -93,22 +93,27 @@ def assign_value(*, shape: list[int], dtype: str, values: list[float]) -> Tensor
         Out: of that shape and element type.
 
     Raises:
-        PeError: a negative size, an unknown dtype, or another number of values.
+        PeError: a negative size or an unknown dtype; for a step, another number of values.
 
     Source:
         fluid.layers.assign with an array.
     """
     if any(s < 0 for s in shape):
         raise PeError(f"assign_value needs sizes of at least 0, got shape {shape}")
-    if len(values) != product(shape):
-        raise PeError(f"assign_value got {len(values)} values for shape {shape}, which has {product(shape)} elements")
     return TensorType(tuple(shape), check_dtype(dtype))
 
 
 @assign_value.lower("cpu")
 def assign_value_cpu(o: Lowering) -> None:
-    """One loop over the values, which lie beside the tape."""
+    """One loop over the values, which lie beside the tape.
+
+    Raises:
+        PeError: there are not as many values as elements.
+    """
     out, values = o.output("Out"), o.attrs["values"]
+    if len(values) != out.size:
+        shape = list(out.shape)
+        raise PeError(f"assign_value got {len(values)} values for '{out.name}' of shape {shape}, which has {out.size} elements")
     if out.dtype in FLOATS:
         # The bits of float64 numbers, carried in int64 words.
         o.call(

@@ -12,6 +12,7 @@ from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.traits import FedSizes
 from pe_cli.ops.tensor.assign import write_integers
 
 #: Copies added one after the other before sums of sums are taken: keeps float32 digits.
@@ -42,7 +43,9 @@ def add_copies(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
 
 @op(
     "expand",
-    inputs="X",
+    inputs="X ExpandTimes?",
+    differentiable="X",
+    traits=[FedSizes({"ExpandTimes": "expand_times"})],
     attrs={"expand_times": Attr([], "copies along each axis, at least 1")},
     samples=[
         Sample({"X": (2, 3)}, {"expand_times": [2, 1]}, "rows again"),
@@ -53,11 +56,12 @@ def add_copies(x: Ptr, out: Ptr, outer: Int, count: Int, chunk: Int, n: Int):
         Sample({"X": (0, 3)}, {"expand_times": [2, 2]}, "empty batch"),
     ],
 )
-def expand(x: TensorType, *, expand_times: list[int]) -> TensorType:
+def expand(x: TensorType, fed: TensorType | None = None, *, expand_times: list[int]) -> TensorType:
     """Repeat a tensor along its axes.
 
     Args:
         X: any.
+        ExpandTimes: [axes] integers, instead of the attribute: only known in the step.
         expand_times: copies along each axis.
 
     Returns:
@@ -69,6 +73,8 @@ def expand(x: TensorType, *, expand_times: list[int]) -> TensorType:
     Source:
         fluid.layers.expand.
     """
+    if fed is not None:
+        return x.with_shape(*([-1] * len(x.shape)))
     if len(expand_times) != len(x.shape) or any(t < 1 for t in expand_times):
         raise PeError(f"expand of {x} needs {len(x.shape)} times of at least 1, got {expand_times}")
     return x.with_shape(*(-1 if s == -1 else s * t for s, t in zip(x.shape, expand_times, strict=True)))
@@ -84,7 +90,7 @@ def expand_cpu(o: Lowering) -> None:
     copy_box(o, x, out, box, source, row_major(box))
 
 
-@expand.grad().lower("cpu")
+@expand.grad(uses="ExpandTimes", traits=[FedSizes({"ExpandTimes": "expand_times"})]).lower("cpu")
 def expand_grad_cpu(o: Lowering) -> None:
     """Add the copies up, one axis after the other, from the last."""
     gradient, out = o.input("Out@GRAD"), o.output("X@GRAD")

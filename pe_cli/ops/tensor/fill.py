@@ -178,3 +178,17 @@ def fill_constant_onnx(o: Writer) -> None:
 def fill_like_onnx(o: Writer) -> None:
     """A constant of X's shape."""
     o.node("Expand", [o.const(o.attrs["value"], "X"), o.node("Shape", [o.x()])], to="Out")
+
+
+def sizes_like(o: Writer) -> str:
+    """Return the sizes of a result that takes that of one axis from Input."""
+    shape, at = o.attrs["shape"], o.attrs["output_dim_idx"]
+    taken = o.node("Gather", [o.node("Shape", [o.x("Input")]), o.const([o.attrs["input_dim_idx"]])])
+    parts = [o.const(part) for part in (shape[:at], shape[at + 1 :]) if part]
+    return o.node("Concat", [*parts[: int(at > 0)], taken, *parts[int(at > 0) :]], axis=0)
+
+
+@in_onnx("fill_constant_batch_size_like")
+def fill_constant_batch_size_like_onnx(o: Writer) -> None:
+    """A constant of as many rows."""
+    o.node("Expand", [o.const(o.attrs["value"], dtype=o.attrs["dtype"]), sizes_like(o)], to="Out")

@@ -42,6 +42,16 @@ def add_rows(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int
                 out[row * n + k] += gradient[i * n + k]
 
 
+@kernel
+def set_rows(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int):
+    """out[index[i]] = gradient[i], in order of i."""
+    for i in range(count):
+        row = index[i]
+        if 0 <= row < rows:
+            for k in range(n):
+                out[row * n + k] = gradient[i * n + k]
+
+
 def _three(rng):
     return rng.integers(0, 4, 3)
 
@@ -63,7 +73,7 @@ def _zero(rng):
     traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",
-    attrs={"overwrite": Attr(False, "of fluid's gradient; here rows taken twice always get the sum")},
+    attrs={"overwrite": Attr(False, "the gradient of a row that is taken several times is that of the last time, instead of the sum")},
     samples=[
         Sample({"X": (4, 3), "Index": _three}, name="three rows"),
         Sample({"X": (2, 2, 3), "Index": _column}, name="a column of int32 that takes rows again and again"),
@@ -115,10 +125,11 @@ def gather_cpu(o: Lowering) -> None:
 
 @gather.grad(uses="Index").lower("cpu")
 def gather_grad_cpu(o: Lowering) -> None:
-    """Zeros, then every row is added where it came from."""
+    """Zeros, then every row is added, or written with overwrite, where it came from."""
     index, out = o.input("Index"), o.output("X@GRAD")
     o.call(fill, out, out.size, 0.0)
-    o.call(add_rows, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
+    move = set_rows if o.attrs["overwrite"] else add_rows
+    o.call(move, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
@@ -135,6 +146,16 @@ def add_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n
             row = index[i]
             if row >= 0 and row < rows:
                 out[row * n + k] += gradient[i * n + k]
+
+
+@on_cuda(set_rows)
+def set_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int):
+    """One thread per column, which goes through the indices in order."""
+    for k in range(n):
+        for i in range(count):
+            row = index[i]
+            if row >= 0 and row < rows:
+                out[row * n + k] = gradient[i * n + k]
 
 
 also_on_cuda(gather)

@@ -11,6 +11,7 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import FedSizes
 
 
 @helper
@@ -48,7 +49,9 @@ _MODES = ("constant", "reflect", "edge")
 
 @op(
     "pad2d",
-    inputs="X",
+    inputs="X Paddings?",
+    traits=[FedSizes({"Paddings": "paddings"})],
+    differentiable="X",
     attrs={
         "paddings": Attr([0, 0, 0, 0], "rows above and below, columns to the left and right"),
         "mode": Attr("constant", "what stands there", _MODES),
@@ -60,11 +63,12 @@ _MODES = ("constant", "reflect", "edge")
         Sample({"X": (2, 2, 3, 4)}, {"paddings": [4, 1, 0, 5], "mode": "edge"}, "the edge again"),
     ],
 )
-def pad2d(x: TensorType, *, paddings: list[int], mode: str, pad_value: float) -> TensorType:
+def pad2d(x: TensorType, fed: TensorType | None = None, *, paddings: list[int], mode: str, pad_value: float) -> TensorType:
     """Continue images beyond their edges.
 
     Args:
         X: [batch, channels, height, width] float32 or float64.
+        Paddings: [4] int32 or int64: a step's paddings, instead of the attribute.
 
     Returns:
         Out: [batch, channels, height + above + below, width + left + right].
@@ -81,6 +85,8 @@ def pad2d(x: TensorType, *, paddings: list[int], mode: str, pad_value: float) ->
     limits = [s for s in x.shape[2:] for _ in range(2)]
     if mode == "reflect" and any(p >= s >= 0 for p, s in zip(paddings, limits, strict=True)):
         raise PeError(f"pad2d: images of {x} have nothing to mirror in {paddings}", hint="less padding than pixels")
+    if fed is not None:
+        return x.with_shape(*x.shape[:2], -1, -1)
     sizes = [-1 if s < 0 else s + a + b for s, a, b in zip(x.shape[2:], paddings[::2], paddings[1::2], strict=True)]
     return x.with_shape(*x.shape[:2], *sizes)
 
@@ -98,7 +104,7 @@ def pad2d_cpu(o: Lowering) -> None:
     _continued(o, x, y, x.shape, y.shape, back=False)
 
 
-@pad2d.grad().lower("cpu")
+@pad2d.grad(uses="Paddings", traits=[FedSizes({"Paddings": "paddings"})]).lower("cpu")
 def pad2d_grad_cpu(o: Lowering) -> None:
     """Row by row, in order: they share pixels."""
     dx, g = o.output("X@GRAD"), o.input("Out@GRAD")

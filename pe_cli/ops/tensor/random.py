@@ -9,9 +9,10 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
 from pe_cli.kernels.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, Random
-from pe_cli.ops.tensor.fill import like_batch
+from pe_cli.ops.tensor.fill import like_batch, sizes_like
 
 
 @kernel
@@ -58,6 +59,7 @@ def _samples(**attrs: float) -> list[Sample]:
 
 @op(
     "uniform_random",
+    inputs="ShapeTensor?",
     attrs={
         "shape": _SHAPE,
         "dtype": _DTYPE,
@@ -66,14 +68,18 @@ def _samples(**attrs: float) -> list[Sample]:
         "seed": _SEED,
     },
     samples=_samples(min=2.0, max=3.0),
-    traits=[Random()],
+    differentiable="",
+    traits=[Random(), FedSizes({"ShapeTensor": "shape"})],
 )
-def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed: int) -> TensorType:
+def uniform_random(
+    sizes: TensorType | None = None, *, shape: list[int], dtype: str, min: float, max: float, seed: int
+) -> TensorType:
     """Draw numbers that are equally likely everywhere in [min, max).
 
     Element i is a pure function of the seed, the step and i; float32 gets 24 random bits, float64 53.
 
     Args:
+        ShapeTensor: [axes] integers, instead of the attribute: only known in the step.
         shape: sizes.
         dtype: float32 or float64.
         min: lower end.
@@ -91,6 +97,8 @@ def uniform_random(*, shape: list[int], dtype: str, min: float, max: float, seed
     """
     if max < min:
         raise PeError(f"uniform_random needs min <= max, got min {min} and max {max}", hint="swap them")
+    if sizes is not None and -1 in shape:
+        return TensorType(tuple(shape), check_dtype(dtype))
     return _made("uniform_random", shape, dtype)
 
 
@@ -335,3 +343,24 @@ def gaussian_random_rows_cpu(o: Lowering) -> None:
 
 deal(draw_uniform, draw_normal, draw_truncated, draw_uniform_rows, draw_normal_rows)
 also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random, uniform_random_batch_size_like, gaussian_random_batch_size_like)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _drawn_like(o: Writer, kind: str, **limits: float) -> None:
+    like = o.node("Expand", [o.const(0.0, dtype=o.attrs["dtype"]), sizes_like(o)])
+    seed = {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
+    o.node(kind, [like], to="Out", **limits, **seed)
+
+
+@in_onnx("uniform_random_batch_size_like")
+def uniform_random_batch_size_like_onnx(o: Writer) -> None:
+    """Other draws from the same range."""
+    _drawn_like(o, "RandomUniformLike", low=o.attrs["min"], high=o.attrs["max"])
+
+
+@in_onnx("gaussian_random_batch_size_like")
+def gaussian_random_batch_size_like_onnx(o: Writer) -> None:
+    """Other draws of the same distribution."""
+    _drawn_like(o, "RandomNormalLike", mean=o.attrs["mean"], scale=o.attrs["std"])

@@ -17,7 +17,7 @@ from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS, copy_box, row_major
-from pe_cli.ops.define.traits import RowWise
+from pe_cli.ops.define.traits import FedSizes, RowWise
 
 
 def clamped(size: int, start: int, end: int) -> tuple[int, int]:
@@ -26,10 +26,14 @@ def clamped(size: int, start: int, end: int) -> tuple[int, int]:
     return first, max(0, last - first)
 
 
+_FED = FedSizes({"Starts": "starts", "Ends": "ends"})
+
+
 @op(
     "slice",
-    traits=[RowWise(lambda attrs, shapes: 0 not in attrs["axes"])],
-    inputs="Input",
+    traits=[RowWise(lambda attrs, shapes: 0 not in attrs["axes"]), _FED],
+    inputs="Input Starts? Ends?",
+    differentiable="Input",
     attrs={
         "axes": Attr([], "which axes are cut"),
         "starts": Attr([], "first index of each; negative from the end"),
@@ -45,13 +49,22 @@ def clamped(size: int, start: int, end: int) -> tuple[int, int]:
         Sample({"Input": (0, 4)}, {"axes": [1], "starts": [1], "ends": [3]}, "empty batch"),
     ],
 )
-def slice_op(x: TensorType, *, axes: list[int], starts: list[int], ends: list[int]) -> TensorType:
+def slice_op(
+    x: TensorType,
+    fed_starts: TensorType | None = None,
+    fed_ends: TensorType | None = None,
+    *,
+    axes: list[int],
+    starts: list[int],
+    ends: list[int],
+) -> TensorType:
     """Cut a box out of a tensor.
 
     Out = Input[starts[0]:ends[0], ...] along the given axes, as Python slices.
 
     Args:
         Input: any.
+        Starts, Ends: [axes that are cut] integers, instead of the attributes: only known in the step.
         axes: which axes are cut.
         starts: first index of each.
         ends: index after the last of each.
@@ -65,6 +78,9 @@ def slice_op(x: TensorType, *, axes: list[int], starts: list[int], ends: list[in
     Source:
         fluid.layers.slice.
     """
+    if fed_starts is not None or fed_ends is not None:
+        cut = {normal_axis("slice", a, len(x.shape)) for a in axes}
+        return x.with_shape(*(-1 if i in cut else s for i, s in enumerate(x.shape)))
     if not len(axes) == len(starts) == len(ends):
         raise PeError(f"slice needs as many starts and ends as axes, got axes {axes}, starts {starts}, ends {ends}")
     where = [normal_axis("slice", a, len(x.shape)) for a in axes]
@@ -93,7 +109,7 @@ def slice_cpu(o: Lowering) -> None:
     copy_box(o, x, out, out.shape, steps, row_major(out.shape), x_start=_origin(o, x.shape, steps))
 
 
-@slice_op.grad().lower("cpu")
+@slice_op.grad(uses="Starts Ends", traits=[_FED]).lower("cpu")
 def slice_grad_cpu(o: Lowering) -> None:
     """Zeros around the gradient."""
     gradient, out = o.input("Out@GRAD"), o.output("Input@GRAD")

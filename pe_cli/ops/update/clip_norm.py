@@ -12,7 +12,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ByValue, InPlace, Pointwise, Scalar
+from pe_cli.ops.define.traits import ByValue, InPlace, Pointwise, RowsApart, Scalar
 from pe_cli.ops.math.mean import parts_of
 from pe_cli.ops.update.optimizer import sum_of_squares
 
@@ -195,7 +195,7 @@ def multiply_one(x: Ptr, factor: Ptr, out: Ptr, n: Int):
     "scale_by",
     inputs="X Scale",
     differentiable="",
-    traits=[ByValue(), InPlace({"Out": "X"})],
+    traits=[RowsApart(), ByValue(), InPlace({"Out": "X"})],
     samples=[
         Sample({"X": (3, 5), "Scale": (1,)}),
         Sample({"X": (1,), "Scale": (1,)}, name="one element"),

@@ -10,7 +10,7 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, helper, kerne
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, Pointwise, Scalar
+from pe_cli.ops.define.traits import InPlace, Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer import check_update
 
 _COEFFICIENT = Attr(0.0, "of the decay, no unit")
@@ -77,7 +77,7 @@ def _lower_decay(o: Lowering, add: Kernel) -> None:
     inputs="Grad Param Rows?",
     attrs={"coeff": _COEFFICIENT},
     differentiable="",
-    traits=[InPlace({"Out": "Grad"})],
+    traits=[RowsApart(), InPlace({"Out": "Grad"})],
     samples=_decay_samples(),
 )
 def l2_decay(gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float) -> TensorType:
@@ -118,7 +118,7 @@ l2_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"
     inputs="Grad Param Rows?",
     attrs={"coeff": _COEFFICIENT},
     differentiable="",
-    traits=[InPlace({"Out": "Grad"})],
+    traits=[RowsApart(), InPlace({"Out": "Grad"})],
     samples=_decay_samples(),
 )
 def l1_decay(gradient: TensorType, param: TensorType, rows: TensorType | None = None, *, coeff: float) -> TensorType:

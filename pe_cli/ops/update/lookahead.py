@@ -12,6 +12,7 @@ from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place
 
 _K = Attr(5, "steps of a round")
@@ -56,6 +57,7 @@ def _check(name: str, param: TensorType, slow: TensorType, step: TensorType, k: 
     outputs="SlowOut",
     attrs={"k": _K},
     differentiable="",
+    traits=[RowsApart()],
     samples=_samples(),
 )
 def lookahead_start(param: TensorType, slow: TensorType, step: TensorType, *, k: int) -> TensorType:
@@ -95,6 +97,7 @@ def lookahead_start_cpu(o: Lowering) -> None:
     outputs="ParamOut",
     attrs={"k": _K, "alpha": Attr(0.5, "part of the way that is gone, no unit")},
     differentiable="",
+    traits=[RowsApart()],
     samples=_samples(alpha=0.25),
 )
 def lookahead(param: TensorType, slow: TensorType, step: TensorType, *, k: int, alpha: float) -> TensorType:

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrU, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import in_place
 
 
@@ -30,6 +31,7 @@ def _decay(rng):
     inputs="X Average Decay",
     outputs="AverageOut",
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         Sample({"X": (3, 5), "Average": (3, 5), "Decay": _decay}, name="a matrix"),
         Sample({"X": (37,), "Average": (37,), "Decay": _decay}, name="an odd vector"),

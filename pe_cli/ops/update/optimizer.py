@@ -20,7 +20,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ByRows, Pointwise, Scalar
+from pe_cli.ops.define.traits import ByRows, Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.update.table_rows import by_places, momentum_by_places
 from pe_cli.ops.update.update_kernels import accelerate, descend
@@ -130,7 +130,7 @@ def sgd_step(p: Ptr, g: Ptr, rate: PtrU, n: Int):
     inputs="Param Grad LearningRate Rows?",
     outputs="ParamOut",
     differentiable="",
-    traits=[ByRows()],
+    traits=[RowsApart(), ByRows()],
     samples=[*state_samples([]), row_sample([])],
 )
 def sgd(param: TensorType, gradient: TensorType, rate: TensorType, rows: TensorType | None = None) -> TensorType:
@@ -200,6 +200,7 @@ def momentum_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nesterov
         "use_nesterov": Attr(False, "look one step ahead"),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["Velocity"]),
         *state_samples(["Velocity"], use_nesterov=True, mu=0.5)[:1],

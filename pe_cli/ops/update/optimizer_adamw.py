@@ -14,6 +14,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.lr_schedule import reals
 from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 from pe_cli.ops.update.optimizer_decayed import DECAY
@@ -49,6 +50,7 @@ def adamw_step(
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON, "weight_decay": DECAY},
     differentiable="",
+    traits=[RowsApart()],
     samples=[*state_samples(_ADAM_STATE), *state_samples(_ADAM_STATE, weight_decay=0.5)[:1]],
 )
 def adamw(
@@ -146,6 +148,7 @@ def nadam_move_on(count: Ptr, product: Ptr, numbers: PtrF64):
         "weight_decay": _NO_DECAY,
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["Moment1", "Moment2", "Count", "Product"]),
         *state_samples(["Moment1", "Moment2", "Count", "Product"], weight_decay=0.5, momentum_decay=0.5)[:1],
@@ -252,6 +255,7 @@ def count_on(count: Ptr):
     outputs="ParamOut Moment1Out Moment2Out CountOut",
     attrs={"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON, "weight_decay": _NO_DECAY},
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["Moment1", "Moment2", "Count"]),
         *state_samples(["Moment1", "Moment2", "Count"], weight_decay=0.5)[:1],

@@ -13,7 +13,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ByRows
+from pe_cli.ops.define.traits import ByRows, RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place, positive, rate, row_sample, state_samples
 from pe_cli.ops.update.optimizer_rows import adagrad_rows
 
@@ -39,7 +39,7 @@ def adagrad_step(p: Ptr, g: Ptr, s: Ptr, rate: PtrU, n: Int, keep: Real, gain: R
     outputs="ParamOut MomentOut",
     attrs={"epsilon": _EPSILON},
     differentiable="",
-    traits=[ByRows()],
+    traits=[RowsApart(), ByRows()],
     samples=[*state_samples(["Moment"]), row_sample(["Moment"])],
 )
 def adagrad(
@@ -95,6 +95,7 @@ def adagrad_cpu(o: Lowering) -> None:
     outputs="ParamOut MomentOut",
     attrs={"decay": Attr(0.95, "part of the moment that stays each step, no unit"), "epsilon": _EPSILON},
     differentiable="",
+    traits=[RowsApart()],
     samples=state_samples(["Moment"]),
 )
 def decayed_adagrad(
@@ -136,9 +137,9 @@ def decayed_adagrad_cpu(o: Lowering) -> None:
 # --- rmsprop ----------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@kernel(exact=True)
 def rmsprop_step(p: Ptr, g: Ptr, s: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, eps: Real, mu: Real):
-    """s = rho s + (1 - rho) g^2; v = mu v + rate * g / sqrt(s + eps); p -= v."""
+    """s = rho s + (1 - rho) g^2; v = mu v + rate * g / sqrt(s + eps); p -= v. Exact: else vectors would take a faster quotient."""
     one = T(1)
     step = T(rate[0])
     for i in range(n):
@@ -149,7 +150,7 @@ def rmsprop_step(p: Ptr, g: Ptr, s: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, 
         p[i] -= now
 
 
-@kernel
+@kernel(exact=True)
 def rmsprop_centered(p: Ptr, g: Ptr, s: Ptr, a: Ptr, v: Ptr, rate: PtrU, n: Int, rho: Real, eps: Real, mu: Real):
     """As `rmsprop_step`, with the variance s - a^2 in place of s, where a is the mean gradient."""
     one = T(1)
@@ -175,6 +176,7 @@ def rmsprop_centered(p: Ptr, g: Ptr, s: Ptr, a: Ptr, v: Ptr, rate: PtrU, n: Int,
         "centered": Attr(False, "divide by the deviation instead of the root of the mean square; needs MeanGrad"),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["MeanSquare", "Moment"], momentum=0.5),
         # Squares above 1 and means below 1: the variance stays positive.
@@ -264,6 +266,7 @@ def adadelta_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, n: Int, rho: Real, eps: Real):
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
     attrs={"rho": Attr(0.95, "part of the averages that stays each step, no unit"), "epsilon": _EPSILON},
     differentiable="",
+    traits=[RowsApart()],
     samples=state_samples(["AvgSquaredGrad", "AvgSquaredUpdate"], rates=False),
 )
 def adadelta(

@@ -16,7 +16,7 @@ from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
-from pe_cli.ops.define.traits import Pointwise, Scalar
+from pe_cli.ops.define.traits import Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer import check_update, in_place, momentum_step, state_samples
 from pe_cli.ops.update.update_kernels import accelerate, descend, shrink
 
@@ -46,6 +46,7 @@ def sgdw_step(p: Ptr, g: Ptr, rate: PtrU, n: Int, decay: Real):
     outputs="ParamOut",
     attrs={"weight_decay": DECAY},
     differentiable="",
+    traits=[RowsApart()],
     samples=[*state_samples([]), *state_samples([], weight_decay=0.5)[:1]],
 )
 def sgdw(param: TensorType, gradient: TensorType, rate: TensorType, *, weight_decay: float) -> TensorType:
@@ -118,6 +119,7 @@ def momentumw_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nestero
         "weight_decay": DECAY,
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[*state_samples(["Velocity"]), *state_samples(["Velocity"], use_nesterov=True, mu=0.5, weight_decay=0.5)[:1]],
 )
 def momentumw(
@@ -217,6 +219,7 @@ def lion_step(p: Ptr, g: Ptr, m: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, de
         "weight_decay": Attr(0.0, DECAY.doc),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[*state_samples(["Moment"]), *state_samples(["Moment"], weight_decay=0.5)[:1]],
 )
 def lion(

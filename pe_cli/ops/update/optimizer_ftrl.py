@@ -11,6 +11,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 
 
@@ -19,7 +20,7 @@ def ftrl_step(p: Ptr, g: Ptr, s: Ptr, z: Ptr, rate: PtrU, n: Int, l1: Real, l2: 
     """s grows by g^2, z by g - (s_new^-power - s^-power) / rate * p; p is the minimum of the regularized sum."""
     step = T(rate[0])
     limit = l1 + T(1e-10)
-    curve = (l2 + T(1e-10)) * (T(2) if power == T(-0.5) else T(1))
+    curve = T(2) * (l2 + T(1e-10))
     for i in range(n):
         old = s[i]
         now = old + g[i] * g[i]
@@ -45,6 +46,7 @@ def ftrl_step(p: Ptr, g: Ptr, s: Ptr, z: Ptr, rate: PtrU, n: Int, l1: Real, l2: 
         "lr_power": Attr(-0.5, "of the sum of squares in the rate, at most 0, no unit"),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(["SquaredAccumulator", "LinearAccumulator"], l1=0.1, l2=0.2),
         *state_samples(["SquaredAccumulator", "LinearAccumulator"], lr_power=-0.7)[:1],
@@ -64,8 +66,8 @@ def ftrl(
     """Follow the regularized leader.
 
     n = s + Grad^2; z += Grad - (n^-lr_power - s^-lr_power) / LearningRate * Param; s = n;
-    Param = 0 where |z| <= l1, else (l1 sign(z) - z) / (n^-lr_power / LearningRate + c), with c = 2 l2 where lr_power is -0.5 and l2
-    for any other, as in fluid. 1e-10 is added to l1 and l2.
+    Param = 0 where |z| <= l1, else (l1 sign(z) - z) / (n^-lr_power / LearningRate + c), with c = 2 l2. 1e-10 is
+    added to l1 and l2.
 
     Args:
         Param: any shape, float32 or float64.

@@ -11,6 +11,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
 from pe_cli.ops.update.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.update.table_rows import adam_by_places, by_places
@@ -36,6 +37,7 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
         "ahead": Attr(False, "with Rows: the powers move on before the step, as in PaddlePaddle 1.8, instead of after it"),
     },
     differentiable="",
+    traits=[RowsApart()],
     samples=[
         *state_samples(_ADAM_STATE),
         row_sample(_ADAM_STATE),
@@ -149,6 +151,7 @@ def adamax_step(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b
     outputs="ParamOut MomentOut InfNormOut Beta1PowOut",
     attrs={"beta1": _BETA1, "beta2": _BETA2, "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient")},
     differentiable="",
+    traits=[RowsApart()],
     samples=state_samples(["Moment", "InfNorm", "Beta1Pow"]),
 )
 def adamax(

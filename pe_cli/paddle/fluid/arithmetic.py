@@ -7,7 +7,9 @@ from typing import Any
 
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
 
@@ -29,21 +31,33 @@ def _combined(op: str, x: Variable, y: Variable) -> Variable:
         like = LayerHelper("fill_zeros").one("fill_like", {"X": y}, {"value": 0.0})
         x = LayerHelper("elementwise_add").one("elementwise_add", {"X": like, "Y": x}, {"axis": -1})
     if op == "elementwise_div" and x.dtype not in FLOATS:
-        return _towards_zero(x, y)
+        return towards_zero(x, y)
+    if op == "elementwise_pow" and x.dtype not in FLOATS:
+        return power(x, y)
     return helper.one(op, {"X": x, "Y": y}, {"axis": -1})
 
 
-def _towards_zero(x: Variable, y: Variable) -> Variable:
-    """Return the quotient of integers, cut towards 0 as the original's is."""
+def towards_zero(x: Variable, y: Variable, axis: int = -1) -> Variable:
+    """Return the quotient of integers, cut towards 0 as the original's is; axis: of x, where y begins."""
 
     def made(op: str, of: Variable) -> Variable:
         return LayerHelper(op).one(op, {"X": of}, {})
 
     def both(op: str, one: Variable, other: Variable) -> Variable:
-        return LayerHelper(op).one(op, {"X": one, "Y": other}, {"axis": -1})
+        return LayerHelper(op).one(op, {"X": one, "Y": other}, {"axis": axis})
 
     size = both("elementwise_floordiv", made("abs", x), made("abs", y))
     return both("elementwise_mul", both("elementwise_mul", size, made("sign", x)), made("sign", y))
+
+
+def power(x: Variable, y: Variable, axis: int = -1) -> Variable:
+    """Return powers of integers, cut towards 0; axis: of x, where y begins."""
+
+    def cast(v: Variable, dtype: str) -> Variable:
+        return LayerHelper("cast").one("cast", {"X": v}, {"in_dtype": v.dtype, "out_dtype": dtype})
+
+    both = {"X": cast(x, "float64"), "Y": cast(y, "float64")}
+    return cast(LayerHelper("elementwise_pow").one("elementwise_pow", both, {"axis": axis}), x.dtype)
 
 
 _COMMUTES = ("elementwise_add", "elementwise_mul", "equal", "not_equal")
@@ -124,20 +138,21 @@ class Arithmetic:
 
 
 def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
-    """Append the slice of `x[...]`: integers drop their axis, unless none is left."""
-    if len(index) > len(x.shape):
-        raise FluidValueError(f"'{x.name}' has {len(x.shape)} axes, the index has {len(index)}")
-    axes, starts, ends, dropped = [], [], [], []
+    """Append the slice of `x[...]`: integers, numbers or variables, drop their axis; where none is left, one element is [1]."""
+    index = _every_axis(x, index)
+    axes, starts, ends, steps, dropped = [], [], [], [], []
     for axis, part in enumerate(index):
         if isinstance(part, slice):
-            if part.step not in (None, 1):
-                raise FluidValueError(f"'{x.name}': steps of a slice must be 1, got {part.step}", hint="strided_slice")
-            if part.start is None and part.stop is None:
+            step = 1 if part.step is None else part.step
+            if part.start is None and part.stop is None and step == 1:
                 continue
-            begin, end = part.start or 0, LAST if part.stop is None else part.stop
-        elif isinstance(part, int):
-            begin, end = part, part + 1 or LAST
+            begin = part.start if part.start is not None else 0 if step > 0 else LAST
+            end = part.stop if part.stop is not None else LAST if step > 0 else -LAST
+            steps.append(step)
+        elif isinstance(part, (int, Variable)) and not isinstance(part, bool):
+            begin, end = part, _scaled(part, 1.0, 1.0) if isinstance(part, Variable) else part + 1 or LAST
             dropped.append(axis)
+            steps.append(1)
         else:
             raise FluidTypeError(f"'{x.name}' is indexed by integers and slices, got {part!r:.40}")
         axes.append(axis)
@@ -145,10 +160,25 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
         ends.append(end)
     if not axes:
         return x
-    out = LayerHelper("slice").one("slice", {"Input": x}, {"axes": axes, "starts": starts, "ends": ends})
-    if dropped and len(dropped) < len(x.shape):
-        out = LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped})
-    return out
+    starts, ends = sizes_of("slice", "starts", starts), sizes_of("slice", "ends", ends)
+    out = find("slice").fn(x, axes, starts, ends) if set(steps) == {1} else find("strided_slice").fn(x, axes, starts, ends, steps)
+    if len(dropped) == len(x.shape):
+        dropped = dropped[1:]
+    return LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped}) if dropped else out
+
+
+def _every_axis(x: Variable, index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an index with whole axes instead of `...`.
+
+    Raises:
+        FluidValueError: more parts than axes, or `...` twice.
+    """
+    dots = [i for i, part in enumerate(index) if part is Ellipsis]
+    if len(index) - len(dots) > len(x.shape) or len(dots) > 1:
+        raise FluidValueError(f"'{x.name}' has {len(x.shape)} axes, the index has {len(index)}")
+    for i in dots:
+        return (*index[:i], *[slice(None)] * (len(x.shape) - len(index) + 1), *index[i + 1 :])
+    return index
 
 
 #: An end beyond every axis.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.types import FLOATS
 from pe_cli.optim.average import MovingAverage, append_moving_average
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.layers.composed import call
@@ -61,7 +63,8 @@ class ExponentialMovingAverage(_Average):
 
     Args:
         decay: part that stays each step.
-        thres_steps: a counter; decay is then at most (1 + steps) / (10 + steps).
+        thres_steps: a counter, cast to float32; decay is then at most (1 + steps) / (10 + steps). An integer one has no effect, as in the
+            original, whose quotient of integers is 0; a warning says so.
         name: part of the variables' names.
     """
 
@@ -69,6 +72,11 @@ class ExponentialMovingAverage(_Average):
         super().__init__()
         self._decay, self._steps, self._name = decay, thres_steps, name or ""
         self._kept: MovingAverage | None = None
+        self._now: tuple[Any, Any] | None = None
+        if thres_steps is not None and thres_steps.dtype not in FLOATS:
+            what = "ExponentialMovingAverage: an integer thres_steps has no effect, as in the original: give cast(steps, 'float32')"
+            warnings.warn(what, stacklevel=2)
+            self._steps = None
 
     def update(self) -> None:
         """Append the ops that average the parameters; call it after `minimize`."""
@@ -76,6 +84,11 @@ class ExponentialMovingAverage(_Average):
         self._parameters = [p for p in program.global_block().parameters() if p.trainable]
         with program.role(Role.OPTIMIZE), program.name_scope("moving_average"):
             decay = self._rate()
+            if self._steps is not None:
+                one = call("fill_constant", [1], "float32", 1.0)
+                self._now = tuple(_keep(program, self._startup, f"ema{self._name}_{n}", one) for n in ("rate", "steps"))
+                call("assign", decay, self._now[0])
+                call("sums", [self._now[1], one], self._now[1])
         self._kept = append_moving_average(program, self._startup, self._parameters, decay, self._name)
 
     def _rate(self) -> Any:
@@ -92,7 +105,11 @@ class ExponentialMovingAverage(_Average):
     def _value(self, parameter: Parameter, scope: Scope) -> np.ndarray[Any, Any]:
         assert self._kept is not None, "there are parameters once `update` was called"
         found = self._kept.values(scope.read)
-        return found.get(parameter.name, scope.read(parameter.name))
+        if self._now is None or parameter.name not in found:
+            return found.get(parameter.name, scope.read(parameter.name))
+        rate, steps = (float(scope.read(v.name)[0]) for v in self._now)  # the original corrects by the decay of the last step alone
+        value = scope.read(self._kept.averages[parameter.name])
+        return np.asarray(value / value.dtype.type(1.0 - rate**steps), value.dtype)
 
 
 class ModelAverage(_Average):

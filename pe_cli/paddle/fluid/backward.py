@@ -26,15 +26,22 @@ def append_backward(
         loss: one number.
         parameter_list: parameters or names; default: all trainable ones.
         no_grad_set: variables or names that gradients do not flow through.
-        callbacks: without effect.
+        callbacks: functions of a block and a dict that are called for every gradient op; the dict has it as `__current_op_desc__`.
         checkpoints: without effect: activations are kept.
 
     Returns:
         (parameter, gradient) pairs; empty where every parameter is left out. What is fed, and has no stop_gradient, has its gradient as
         `<name>@GRAD`.
     """
-    stop = _names(no_grad_set) or set()
-    wanted = _names(parameter_list)
+    block, before = loss.block, len(loss.block.ops)
+    found = _appended(loss, _names(parameter_list), _names(no_grad_set) or set())
+    for op in block.ops[before:] if callbacks else ():
+        for each in callbacks:
+            each(block=block, context={"__current_op_desc__": op})
+    return found
+
+
+def _appended(loss: Variable, wanted: set[str] | None, stop: set[str]) -> list[tuple[Any, Variable]]:
     block = loss.block
     trained = [p.name for p in block.parameters() if p.trainable and (wanted is None or p.name in wanted)]
     chosen = [name for name in trained if name not in stop]

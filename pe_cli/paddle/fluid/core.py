@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import EnforceNotMet
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
 from pe_cli.paddle.fluid.places import (
@@ -18,21 +19,45 @@ get_cuda_device_count = cuda_device_count
 Tensor = LoDTensor
 
 
+class _Kind(str):
+    """A kind of variable. What has a shape and an element type is a tensor: it equals `LOD_TENSOR`."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self == "lod_tensor" if isinstance(other, TensorType) else str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
 class VarDesc:
     """Holds the element types and kinds of variables."""
 
     class VarType:
-        """Element types by the original's names: the core's texts."""
+        """Element types by the original's names, the core's texts, and kinds; variables of types that are no core's are refused."""
 
         BOOL = "bool"
         UINT8 = "uint8"
+        INT8 = "int8"
+        INT16 = "int16"
+        FP16 = "float16"
         INT32 = "int32"
         INT64 = "int64"
         FP32 = "float32"
         FP64 = "float64"
-        LOD_TENSOR = "lod_tensor"
-        LOD_TENSOR_ARRAY = "lod_tensor_array"
-        SELECTED_ROWS = "selected_rows"
+        LOD_TENSOR = _Kind("lod_tensor")
+        LOD_TENSOR_ARRAY = _Kind("lod_tensor_array")
+        SELECTED_ROWS = _Kind("selected_rows")
+        FEED_MINIBATCH = _Kind("feed_minibatch")
+        FETCH_LIST = _Kind("fetch_list")
+        STEP_SCOPES = _Kind("step_scopes")
+        LOD_RANK_TABLE = _Kind("lod_rank_table")
+        PLACE_LIST = _Kind("place_list")
+        READER = _Kind("reader")
+        RAW = _Kind("raw")
 
 
 __all__ = [

@@ -12,6 +12,8 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
+from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
+from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, forms, ir
 from pe_cli.program.ir import Role
@@ -324,8 +326,16 @@ __all__ = [
     "Variable",
     "as_dtype",
     "as_sizes",
+    "cpu_places",
+    "cuda_pinned_places",
+    "cuda_places",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
+    "get_flags",
+    "is_compiled_with_cuda",
     "name_scope",
     "program_guard",
+    "require_version",
+    "set_flags",
 ]  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.initializer import (
     MSRA,
-    Bilinear,
     Constant,
     Initializer,
     Normal,
@@ -13,7 +16,9 @@ from pe_cli.program.initializer import (
     TruncatedNormal,
     Xavier,
 )
+from pe_cli.program.initializer import Bilinear as _Bilinear
 from pe_cli.program.initializer import Uniform as _Uniform
+from pe_cli.program.ir import Variable
 
 
 class Uniform(_Uniform):
@@ -35,11 +40,34 @@ class Uniform(_Uniform):
             raise NotThereYet("Uniform: diag_num is not there yet", hint="use NumpyArray, which takes any values")
 
 
+class Bilinear(_Bilinear):
+    """The original's weights, which lean to one side: under Python 3 it takes a row's number with the part of the row that is done.
+
+    `Bilinear` of a config, and of `paddle.nn.initializer`, is the one that enlarges images evenly.
+    """
+
+    def row_numbers(self, size: int) -> Any:
+        """Return [size, size] numbers of rows that are not whole: that of the row, and column / size."""
+        rows, columns = np.mgrid[:size, :size]
+        return rows + columns / size
+
+
+class NumpyArrayInitializer(NumpyArray):
+    """The core's, whose number of values is looked at where the startup program runs, as the original does.
+
+    Args:
+        value: array or nested list of the variable's shape; at most 2**20 elements.
+    """
+
+    def attrs(self, variable: Variable) -> dict[str, Any]:
+        """Return the values in order."""
+        return self.values(variable)
+
+
 BilinearInitializer = Bilinear
 ConstantInitializer = Constant
 MSRAInitializer = MSRA
 NormalInitializer = Normal
-NumpyArrayInitializer = NumpyArray
 TruncatedNormalInitializer = TruncatedNormal
 UniformInitializer = Uniform
 XavierInitializer = Xavier

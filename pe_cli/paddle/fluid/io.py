@@ -59,6 +59,22 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
     return [v for v in program.list_vars() if v.persistable]
 
 
+def get_parameter_value(para: Any, executor: Any) -> Array:
+    """Return the value of a parameter; the executor is without effect: values are taken from the global scope.
+
+    Raises:
+        FluidTypeError: it is no parameter; a TypeError.
+    """
+    if not isinstance(para, Variable) or not is_parameter(para):
+        raise FluidTypeError(f"get_parameter_value needs a parameter, got {para!r:.60}")
+    return np.array(global_scope().root().read(para.name))
+
+
+def get_parameter_value_by_name(name: str, executor: Any, program: Any = None) -> Array:
+    """Return the value of the parameter of that name of a program, or of the default main program."""
+    return get_parameter_value((program or default_main_program()).global_block().var(name), executor)
+
+
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -307,7 +323,8 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Any 
 
 __all__ = [
     "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "default_collate_fn", "firstn",
-    "get_program_parameter", "get_program_persistable_vars", "load", "load_inference_model", "load_params", "load_persistables",
+    "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars",
+    "load", "load_inference_model", "load_params", "load_persistables",
     "load_program_state", "load_vars", "map_readers", "multiprocess_reader", "save", "save_inference_model", "save_params",
     "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip

@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.fluid import varied_betas
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
@@ -49,11 +51,29 @@ class _Adapter(Optimizer):
             from pe_cli.optim.regularizer import L2Decay
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
+        self._betas = {name: given.pop(name) for name in varied_betas.FIRST if isinstance(given.get(name), Variable)}
+        given |= {name: varied_betas.FIRST[name] for name in self._betas}
         super().__init__(**given)
 
     def attrs(self) -> Mapping[str, Any]:
-        """Return the update op's attributes; Adam corrects row-sparse steps as the original does."""
-        return {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
+        """Return the update op's attributes; Adam corrects row-sparse steps, and Ftrl takes l1 for l2, where the original does."""
+        attrs = {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
+        return {**attrs, "l2": attrs["l1"]} if self.op == "ftrl" and attrs["lr_power"] != -0.5 else attrs
+
+    def _update(self, parameter: Any, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
+        if not self._betas:
+            return super()._update(parameter, gradient, rate, startup)
+        if not isinstance(self, moments.Adam) or rate is None:
+            raise FluidTypeError(f"{type(self).__name__} takes its decays as numbers", hint="Adam takes variables, too")
+        block, like = parameter.block, parameter.dtype
+        numbers = {name: float(getattr(self, name)) for name in varied_betas.FIRST if name not in self._betas}
+        fixed = {
+            name: LayerHelper("adam").one("fill_constant", {}, {"shape": [1], "dtype": like, "value": value})
+            for name, value in numbers.items()
+        }
+        states = {s.slot: self._state(s, parameter, startup) for s in self.states_of(parameter)}
+        betas = {name: v if isinstance(v, Variable) else block.var(v) for name, v in {**self._betas, **fixed}.items()}
+        return varied_betas.step(parameter, gradient, rate, states, betas, self.epsilon)
 
     def decay_of(self, parameter: Any) -> float:
         """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""

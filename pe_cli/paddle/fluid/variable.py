@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +31,18 @@ def as_sizes(shape: Any) -> tuple[int, ...]:
     return tuple(-1 if s is None else int(s) for s in shape)
 
 
+class Slots(list[str]):
+    """Names of an operator's slots, as the original has them; called, the variables in all of them, as the core asks for them."""
+
+    def __init__(self, slots: Mapping[str, list[str]], variables: list[str]) -> None:
+        super().__init__(slots)
+        self._variables = variables
+
+    def __call__(self) -> list[str]:
+        """Return every variable, in slot order."""
+        return self._variables
+
+
 @dataclass(eq=False)
 class Variable(Arithmetic, ir.Variable):
     """A variable with operators.
@@ -46,6 +59,11 @@ class Variable(Arithmetic, ir.Variable):
     def stop(self) -> bool:
         """Whether gradients stop here."""
         return self.stop_gradient
+
+    @property
+    def op(self) -> ir.Operator | None:
+        """The operator that made it; None for what is fed or kept."""
+        return next((op for op in self.block.ops if self.name in op.output_names()), None)
 
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""
@@ -76,7 +94,13 @@ class Variable(Arithmetic, ir.Variable):
 
 @dataclass(eq=False, repr=False)
 class Parameter(Variable, ir.Parameter):
-    """A parameter with operators."""
+    """A parameter with operators.
+
+    Attributes:
+        is_distributed: whether parameter servers hold parts of it; they are told by their own arguments here.
+    """
+
+    is_distributed: ClassVar[bool] = False
 
     @property
     def optimize_attr(self) -> dict[str, float]:
@@ -86,6 +110,16 @@ class Parameter(Variable, ir.Parameter):
 
 class Operator(ir.Operator):
     """An operator with the original's accessors."""
+
+    @property
+    def input_names(self) -> Slots:
+        """Names of the input slots; called, every variable read."""
+        return Slots(self.inputs, super().input_names())
+
+    @property
+    def output_names(self) -> Slots:
+        """Names of the output slots; called, every variable written."""
+        return Slots(self.outputs, super().output_names())
 
     @property
     def input_arg_names(self) -> list[str]:
@@ -142,6 +176,10 @@ class Operator(ir.Operator):
     def desc(self) -> Operator:
         """The operator itself, which has the accessors that scripts ask a description for."""
         return self
+
+    def to_string(self, throw_on_error: bool = False) -> str:
+        """Return the operator as text."""
+        return str(self)
 
     def __str__(self) -> str:
         return print_op(self)

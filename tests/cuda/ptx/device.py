@@ -90,6 +90,11 @@ class PtxDriver:
             self._programs[built] = Program(self._change(built, text) if self._change else text)
         return self._programs[built]
 
+    def complaints(self) -> list[str]:
+        """Return what kernels that are loaded have and `kernels.tsv` does not allow."""
+        found = (complaints(built, ptx(built, CAPABILITY), cubin(built, CAPABILITY).usage) for built in self._programs)
+        return [said for each in found for said in each]
+
     def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
         """Load a kernel and return what runs it with these arguments."""
         program, words = self.program(built), packed(built, args)

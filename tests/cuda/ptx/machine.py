@@ -137,9 +137,8 @@ def run_grid(  # noqa: C901 - as above
     shared: PtrI64, shared_words: Int, places: PtrI64, kinds: PtrI64,
 ):  # fmt: skip
     """Run a grid until it is done or something fails; places: where each thread of the block stands, -1 at its end."""
-    epoch = 0
     for b in range(blocks):
-        block = block_order[b]
+        block, epoch = block_order[b], 0
         context[at.BLOCK] = block
         context[CTAID] = block % context[NCTAID]
         context[CTAID + 1] = block // context[NCTAID] % context[NCTAID + 1]
@@ -196,7 +195,6 @@ def run_grid(  # noqa: C901 - as above
                         return
                     places[t] &= -2
                 epoch += 1
-        epoch += 1
 
 
 @intrinsic("int64", "int64*")

@@ -1,6 +1,7 @@
 """What is known of every kernel's machine code, and what may not come in without a word: `kernels.tsv`.
 
-Usage: python -m tests.cuda.ptx.static, which writes the table anew from all samples of the catalogue; look at what it changes.
+Usage: python -m tests.cuda.ptx.static, which writes the table anew from all samples of the catalogue and all shipped configs; look at
+what it changes.
 
 A row is a kernel for its element types, compiled for sm_90: its instructions, and what it is allowed to have. `double` is arithmetic in
 float64 in a kernel of float32, which an H100 does at half of the speed and other cards at a sixty-fourth; `divides` a division of 64-bit
@@ -63,13 +64,16 @@ def complaints(built: Built, text: str, usage: Usage) -> list[str]:
 
 
 def main() -> None:
-    """Write the table of all kernels that the samples of the catalogue launch."""
+    """Write the table of all kernels that the samples of the catalogue and the shipped configs launch."""
+    import contextlib
     import sys
 
     import pytest
 
+    from pe_cli.core.errors import PeError
     from pe_cli.devices import cuda_driver
     from tests.cuda.ptx.device import PtxDriver
+    from tests.cuda.ptx.models import shipped, train
 
     class Recorder(PtxDriver):
         def launcher(self, built: Built, grid: Any, block: Any, args: Any) -> Any:
@@ -82,6 +86,9 @@ def main() -> None:
     root = Path(__file__).parents[3]
     quiet = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-summary", "--tb=no", "--show-capture=no"]
     pytest.main([*quiet, str(root / "tests/cuda/device")])
+    for config in shipped():
+        with contextlib.suppress(PeError, AssertionError):
+            train(config, "cuda")
     rows = []
     for built in sorted(found, key=row_of):
         usage = cubin(built, CAPABILITY).usage

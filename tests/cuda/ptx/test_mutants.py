@@ -107,7 +107,7 @@ def off_by_one(program: Program) -> list[str]:
 
 
 #: Shapes of operands that have more than one tile in every direction.
-TILES = {"X": (20, 40), "Y": (40, 18)}
+TILES = {"X": (66, 20), "Y": (20, 70)}
 
 
 def run_sample(monkeypatch: pytest.MonkeyPatch, driver: PtxDriver, name: str, *, gradient: bool) -> None:

@@ -176,10 +176,10 @@ def test_a_run_has_a_part_of_the_text_for_evaluation(tmp_path):
     (tmp_path / "a.txt").write_text("".join(lines))
     job = Job.open(tmp_path / "run.yaml")
     for use, part in (("train", "".join(lines[:6])), ("eval", "".join(lines[6:]))):
-        dataset = job.dataset(use)
+        dataset = job.data.dataset(use)
         assert len(dataset) == (len(part) - 1) // 6
         batch = dataset.take(np.arange(len(dataset)))
-        tokens = open_tokens(job.fitted.columns["tokens"].state["tokens"])
+        tokens = open_tokens(job.data.fitted.columns["tokens"].state["tokens"])
         assert tokens.decode(batch["tokens"].reshape(-1).tolist()) == part[: 6 * len(dataset)]
         assert tokens.decode(batch["next"].reshape(-1).tolist()) == part[1 : 6 * len(dataset) + 1]
-    assert set(job.fitted.columns["next"].state) == {"length"}
+    assert set(job.data.fitted.columns["next"].state) == {"length"}

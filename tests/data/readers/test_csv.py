@@ -11,8 +11,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data import open_reader
 from pe_cli.data.column import Context, discover
+from pe_cli.data.declared import check_columns
 from pe_cli.data.fields import FieldDataset
-from pe_cli.data.prepare import check_columns
 
 TABLE = "a,b,kind\n1,2.5,dog\n-3,4e1,cat\n5,6,dog\n"
 SHIPPED = Path(__file__).parents[3] / "configs/data"

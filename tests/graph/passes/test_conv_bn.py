@@ -130,7 +130,7 @@ def evaluated(case: str, then: str, fused: bool, dtype: str = "float32", threads
     block.create_var("x", TensorType((-1, *images[1:]), dtype), is_data=True, stop_gradient=True)
     block.create_parameter("w", TensorType(filters, dtype))
     for name in ("scale", "bias", "mean", "variance"):
-        block.create_var(name, TensorType(filters[:1], dtype), persistable=True, stop_gradient=True)
+        block.create_parameter(name, TensorType(filters[:1], dtype))
     last = {**attrs, "data_format": "NHWC"}
     if then == "a sum and relu":
         block.append_op("conv2d", {"Input": "x", "Filter": "w"}, {"Output": "z"}, last)
@@ -152,6 +152,9 @@ def evaluated(case: str, then: str, fused: bool, dtype: str = "float32", threads
     rng = np.random.default_rng(4)
     for var in sorted(scope):
         scope.set(var, rng.uniform(0.5, 1.5, scope.type(var).shape).astype(dtype))
+    for var in ("mean", "variance"):  # every device has its own
+        for d in range(1, devices):
+            scope.set(var, rng.uniform(0.5, 1.5, filters[:1]).astype(dtype), d)
     values = executor.run({"x": rng.standard_normal(images).astype(dtype)}, [name]).values
     kinds = {node.title for node in latest(executor).graph.nodes}  # type: ignore[union-attr]
     assert ("fused_conv2d_norm" in kinds) is fused

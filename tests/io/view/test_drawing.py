@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture
-from pe_cli.io.view import drawing
+from pe_cli.io.view import drawing, layers
 from pe_cli.io.view.drawing import graph_svg, own_svg, sanitized
 from pe_cli.io.view.layers import Spot, place
 from tests.io.runs import EVIL
@@ -41,6 +43,29 @@ def test_a_circle_is_drawn_all_the_same() -> None:
     spots, _ = place(dict.fromkeys("abc", (10, 10)), [("a", "b"), ("b", "c"), ("c", "a"), ("b", "b")])
     assert spots["a"].y < spots["b"].y < spots["c"].y
     assert place({}, []) == ({}, {})
+
+
+def test_columns_lie_beside_each_other_and_the_longest_arrows_go_straight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two chains forward and back of 40 boxes; arrows that pass 2, 4, ... layers have places for as many as there is room for."""
+    monkeypatch.setattr(layers, "PLACES", 60)
+    keys = [[f"{column}.{i}" for i in range(40)] for column in "ab"]
+    arrows = [pair for chain in keys for pair in pairwise(chain)]
+    arrows += [(chain[i], chain[39 - i]) for chain in keys for i in range(19)]
+    columns = {key: int(key[0] == "b") for chain in keys for key in chain}
+    spots, ways = place(dict.fromkeys(columns, (50.0, 20.0)), arrows, columns)
+    assert max(spots[k].x for k in keys[0]) + 50 < min(spots[k].x for k in keys[1])
+    assert sorted({len(way) for way in ways.values()}) == [2, 4, 6, 8, 10]
+    assert sum(map(len, ways.values())) == 60
+
+
+def test_an_order_without_data_is_a_dashed_line_that_moves_no_box() -> None:
+    boxes = (Box("op0", "mul", "op", "forward", 0), Box("op1", "relu", "op", "forward", 0))
+    flow = Arrow("op0", "op1", (Datum("x", None),))
+    one, two = (own_svg(Picture("p", ("cpu:0",), boxes, arrows)) for arrows in ((flow,), (flow, Arrow("op1", "op0", order=True))))
+    (dashed,) = (e for e in ElementTree.fromstring(two).iter() if e.get("class") == "edge order")
+    assert re.sub(r'<path class="edge order"[^>]*></path>', "", two) == one
+    y = [float(pair.split()[1]) for pair in dashed.get("d", "")[1:].split("L")]
+    assert y[0] > y[1], "up from the second box to the first"
 
 
 def evil_picture() -> Picture:

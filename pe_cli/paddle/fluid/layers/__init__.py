@@ -5,6 +5,8 @@ A name of the core's catalogue goes before one of the modules here: when the cor
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from pe_cli.layers.define.registry import discover
@@ -14,10 +16,11 @@ from pe_cli.optim.schedule import (
     inverse_time_decay,
     linear_lr_warmup,
     natural_exp_decay,
-    noam_decay,
     piecewise_decay,
     polynomial_decay,
 )
+from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers import (
     beams,
     catalogue,
@@ -31,6 +34,7 @@ from pe_cli.paddle.fluid.layers import (
     dynamic_rnn,
     early,
     fed_sizes,
+    files,
     io,
     kept_rows,
     losses,
@@ -43,6 +47,7 @@ from pe_cli.paddle.fluid.layers import (
     rnn,
     tensor,
     volumes,
+    wider,
 )
 from pe_cli.paddle.names import elsewhere, missing, places
 
@@ -52,7 +57,6 @@ _SCHEDULES = (
     inverse_time_decay,
     linear_lr_warmup,
     natural_exp_decay,
-    noam_decay,
     piecewise_decay,
     polynomial_decay,
 )
@@ -85,7 +89,6 @@ _WIDER = {
     "stack",
     "fill_constant",
     "reduce_mean",
-    "scale",
     "create_parameter",
     "lstm",
     "isfinite",
@@ -95,18 +98,37 @@ _WIDER = {
     "diag",
     "crop",
     "image_resize",
+    "crop_tensor",
+    "expand",
+    "slice",
+    "uniform_random",
+    "randn",
+    "full",
     *ops.__all__,
+    *wider.__all__,
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
     beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
-    fed_sizes, io, kept_rows, losses, lstm, ops, padding,
-    printing, py_func, resizing, rnn, tensor, volumes,
+    fed_sizes, files, io, kept_rows, losses, lstm, ops, padding,
+    printing, py_func, resizing, rnn, tensor, volumes, wider,
 )  # fmt: skip
 
 
+def _on_defaults(schedule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a schedule that appends to the default programs of scripts, even where it is the first that a script calls."""
+
+    @functools.wraps(schedule)
+    def made(*args: Any, **given: Any) -> Any:
+        ensure_defaults()
+        with raised_as(FluidValueError):
+            return schedule(*args, **given)
+
+    return made
+
+
 def _collected() -> dict[str, Any]:
-    found: dict[str, Any] = {f.__name__: f for f in _SCHEDULES}
+    found: dict[str, Any] = {f.__name__: _on_defaults(f) for f in _SCHEDULES}
     for module in _MODULES:
         found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}

@@ -9,9 +9,9 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import OPEN, sizes_of
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Operator, Variable
 from pe_cli.program.outline import Outline
@@ -186,7 +186,7 @@ def array_length(array: TensorArray) -> Any:
 
 
 def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False) -> tuple[Any, Any]:
-    """Join the tensors of an array along an axis, a new one with use_stack; return the sizes along it too.
+    """Join the tensors of an array along an axis, a new one with use_stack; return their own sizes along it, [tensors] int32, too.
 
     Raises:
         NotThereYet: a While with beam_search writes the array.
@@ -197,7 +197,7 @@ def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None =
         return _joined(input, axis, use_stack)
     parts = [input.items[i] for i in sorted(input.items)]
     joined = call("stack", parts, axis) if use_stack else call("concat", parts, axis)
-    return joined, assign(np.array([1 if use_stack else v.shape[axis] for v in parts], "int32"))
+    return joined, assign(np.array([v.shape[axis] if axis < len(v.shape) else 1 for v in parts], "int32"))
 
 
 def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
@@ -207,7 +207,7 @@ def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
     rows = helper.one("first_rows", {"X": array.rows, "Count": array.length})
     rank = len(rows.shape)
     axis %= rank if use_stack else rank - 1
-    size = 1 if use_stack else rows.shape[axis + 1]
+    size = rows.shape[axis + 1] if axis + 1 < rank else 1
     if size < 1:
         raise NotThereYet(f"tensor_array_to_tensor: axis {axis} of {rows} has a size that is not known", hint="use_stack=True")
     sizes = call("fill_constant", [array.capacity], "int32", float(size))

@@ -11,8 +11,8 @@ import numpy as np
 
 from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
 
 #: Where the original's order differs from the core's: all arguments in order.
@@ -142,8 +142,9 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0
-    if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (int, str, type(None))):
-        return sizes_of(definition.name, name, value, single=kind == "int")
+    if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (str, type(None))):
+        found = value if isinstance(value, int) else sizes_of(definition.name, name, value, single=kind == "int")
+        return [found] if kind == "ints" and isinstance(found, int) else found
     if kind == "float" and isinstance(value, (Variable, np.generic)):
         return float(sizes_of(definition.name, name, value, single=True))
     return value

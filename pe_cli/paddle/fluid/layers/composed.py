@@ -7,8 +7,8 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import ensure_defaults
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
 from pe_cli.program.sparse import rows_of
 

@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
 from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.arrays import (
     LISTED,
@@ -25,7 +26,6 @@ from pe_cli.paddle.fluid.layers.arrays import (
     tensor_array_to_tensor,
 )
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     DynamicRNN,
     lod_rank_table,

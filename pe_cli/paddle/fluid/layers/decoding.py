@@ -11,9 +11,9 @@ from typing import Any
 from pe_cli.layers.control.loops import collecting_while
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import OPEN
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.structures import flat, like, mapped
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like

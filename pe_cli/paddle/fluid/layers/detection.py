@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
 
@@ -18,11 +21,18 @@ def box_coder(
     name: str | None = None,
     axis: int = 0,
 ) -> Any:
-    """Describe boxes as seen from others, or the inverse; prior_box_var is a variable, four numbers, or None."""
+    """Describe boxes as seen from others, or the inverse; prior_box_var is a variable, four numbers, or None.
+
+    How many boxes there are is looked at in a step only: scripts declare other numbers than they feed.
+    """
     given = isinstance(prior_box_var, Variable)
     variance = None if given or prior_box_var is None else [float(v) for v in prior_box_var]
     var = prior_box_var if given else None
-    return call("box_coder", prior_box, var, target_box, code_type, box_normalized, name, axis, variance)
+    ensure_defaults()
+    inputs = {"PriorBox": prior_box, "PriorBoxVar": var, "TargetBox": target_box}
+    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis, "variance": variance or []}
+    with raised_as(FluidValueError):
+        return LayerHelper("box_coder", name).one("box_coder", inputs, attrs, "OutputBox")
 
 
 def _listed(value: Any) -> list[Any]:

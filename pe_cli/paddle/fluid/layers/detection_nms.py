@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.detection import box_coder
 from pe_cli.program.ir import Variable
 
 
@@ -105,7 +106,7 @@ def detection_output(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         background_label, nms_threshold, nms_top_k, keep_top_k, score_threshold, nms_eta: of `multiclass_nms`.
         return_index: the places among the priors of all images too.
     """
-    boxes = call("box_coder", prior_box, prior_box_var, loc, "decode_center_size")
+    boxes = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
     shares = call("transpose", call("softmax", scores), [0, 2, 1])
     out, index = _made(
         "multiclass_nms", None, {"BBoxes": boxes, "Scores": shares}, ["Out", "Index"], score_threshold=float(score_threshold),

@@ -8,10 +8,10 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import sizes_of
-from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed, where
+from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed, uniform_random, where
 from pe_cli.paddle.fluid.layers.ops import equal, less_equal, logical_and, logical_or
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
@@ -32,7 +32,16 @@ def clamp(input: Variable, min: Any = None, max: Any = None, output: Variable | 
     """
     if min is None and max is None:
         raise FluidValueError("clamp needs min, max or both")
-    low, high = (sizes_of("clamp", "a bound", v, single=True) for v in (min, max))
+    if any(isinstance(v, Variable) for v in (min, max)):
+        try:
+            min, max = (sizes_of("clamp", "a bound", v, single=True) for v in (min, max))
+        except NotThereYet:  # only a step knows them
+            for bound, kind in ((min, "elementwise_max"), (max, "elementwise_min")):
+                if bound is not None:
+                    limit = bound if isinstance(bound, Variable) else call("fill_constant", [1], input.dtype, float(bound))
+                    input = call(kind, input, limit)
+            return _into(input, output)
+    low, high = min, max
     if input.dtype not in ("float32", "float64"):
         raise FluidTypeError(f"clamp takes float32 or float64, got {input}", hint="cast it")
     limit = _LARGEST[input.dtype]
@@ -82,10 +91,10 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
 
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
-    """Make numbers from start up to, not including, end; from 0 up to start where there is no end; int64 where no dtype is given."""
+    """Make numbers from start up to, not including, end; from 0 up to start where there is no end; float32 where no dtype is given."""
     first, last = (0, start) if end is None else (start, end)
     numbers = (sizes_of("arange", "a number", v, single=True) for v in (first, last, step))
-    return call("range", *numbers, as_dtype(dtype or "int64"))
+    return call("range", *numbers, as_dtype(dtype or "float32"))
 
 
 def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
@@ -107,8 +116,7 @@ def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
     first, last = (0, low) if high is None else (low, high)
     if last <= first or max(abs(first), abs(last)) > 1 << 52:
         raise FluidValueError(f"randint: there is no integer from {first} to below {last}", hint="high above low")
-    sizes = [1] if shape is None else list(sizes_of("randint", "shape", shape))
-    numbers = call("floor", call("uniform_random", sizes, "float64", float(first), float(last), seed))
+    numbers = call("floor", uniform_random([1] if shape is None else shape, "float64", float(first), float(last), seed))
     kind = as_dtype(dtype or ("int64" if out is None else out.dtype))
     return _into(call("cast", call("clip", numbers, float(first), float(last - 1)), kind), out)
 

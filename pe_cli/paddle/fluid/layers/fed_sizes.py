@@ -11,10 +11,13 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import sizes_of
 from pe_cli.program.ir import Variable
+
+#: An end beyond every axis.
+LAST = 2**31 - 1
 
 
 def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
@@ -56,6 +59,70 @@ def gaussian_random(shape: Any, mean: float = 0.0, std: float = 1.0, seed: int =
     }
     with raised_as(FluidValueError):
         return LayerHelper("gaussian_random").one("gaussian_random", {"ShapeTensor": fed}, attrs)
+
+
+def uniform_random(shape: Any, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0) -> Variable:
+    """Draw numbers from [min, max); shape is numbers, integer variables, or one variable [axes]."""
+    ensure_defaults()
+    sizes, fed = known_or_fed("uniform_random", "shape", shape)
+    attrs = {"shape": list(sizes) if fed is None else [-1] * length_of("uniform_random", fed), "dtype": as_dtype(dtype)}
+    with raised_as(FluidValueError):
+        more = {"min": float(min), "max": float(max), "seed": seed}
+        return LayerHelper("uniform_random").one("uniform_random", {"ShapeTensor": fed}, {**attrs, **more})
+
+
+def length_of(layer: str, fed: Variable) -> int:
+    """Return how many numbers a variable holds.
+
+    Raises:
+        FluidValueError: that is not known; a ValueError.
+    """
+    if fed.type.known is False or len(fed.shape) != 1:
+        raise FluidValueError(f"{layer}: the sizes are {fed}, whose length is not known", hint="declare its length")
+    return fed.shape[0]
+
+
+def expand(x: Variable, expand_times: Any, name: str | None = None) -> Any:
+    """Repeat a tensor along its axes; expand_times is numbers, integer variables, or one variable [axes]."""
+    ensure_defaults()
+    times, fed = known_or_fed("expand", "expand_times", expand_times)
+    if fed is None:
+        return call("expand", x, list(times), name)
+    return LayerHelper("expand", name).one("expand", {"X": x, "ExpandTimes": fed}, {})
+
+
+def slice_(input: Variable, axes: Any, starts: Any, ends: Any) -> Any:
+    """Cut a box out of a tensor; starts and ends are numbers, integer variables, or one variable [axes that are cut] each."""
+    ensure_defaults()
+    first, fed_first = known_or_fed("slice", "starts", starts)
+    last, fed_last = known_or_fed("slice", "ends", ends)
+    if fed_first is None and fed_last is None:
+        return call("slice", input, list(axes), list(first), list(last))
+    inputs = {"Input": input, "Starts": fed_first, "Ends": fed_last}
+    with raised_as(FluidValueError):
+        attrs = {"axes": list(axes), "starts": list(first or []), "ends": list(last or [])}
+        return LayerHelper("slice").one("slice", inputs, attrs)
+
+
+def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
+    """Cut a box of a shape out of a tensor, from offsets on; both are numbers, integer variables, or one variable [axes]. -1 takes all."""
+    ensure_defaults()
+    sizes, fed = (None, None) if shape is None else known_or_fed("crop_tensor", "shape", shape)
+    begins, fed_begins = (None, None) if offsets is None else known_or_fed("crop_tensor", "offsets", offsets)
+    if fed is None and fed_begins is None:
+        return call("crop_tensor", x, sizes, begins, name)
+    axes = list(range(len(x.shape)))
+    start = fed_begins if fed_begins is not None else _numbers(begins or [0] * len(axes))
+    if isinstance(shape, (list, tuple)):  # a -1 among the sizes takes all
+        wide = [_numbers([LAST]) if size == -1 else size if isinstance(size, Variable) else _numbers([int(size)]) for size in shape]
+        fed = call("concat", [call("cast", v, "int64") for v in wide], 0)
+    size = _numbers(sizes or []) if fed is None else call("cast", fed, "int64")
+    ends = call("elementwise_add", call("cast", start, "int64"), size)
+    return slice_(x, axes, begins if fed_begins is None and begins else start, ends)
+
+
+def _numbers(values: Any) -> Any:
+    return call("concat", [call("fill_constant", [1], "int64", float(v)) for v in values], 0)
 
 
 def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Variable:
@@ -163,4 +230,7 @@ class IfElse:
             return [helper.one("merge_rows", {"InTrue": a, "InFalse": b, "Mask": self.cond}) for a, b in pairs]
 
 
-__all__ = ["IfElse", "affine_grid", "gaussian_random", "topk", "unique", "unique_with_counts", "where"]
+__all__ = [
+    "IfElse", "affine_grid", "crop_tensor", "expand", "gaussian_random", "slice_", "topk", "uniform_random", "unique",
+    "unique_with_counts", "where",
+]  # fmt: skip

@@ -9,9 +9,9 @@ from typing import Any
 from pe_cli.layers.control.loops import Scan, scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
+from pe_cli.paddle.fluid.constants import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.constants import OPEN
 from pe_cli.paddle.fluid.layers.ops import less_equal
 from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like

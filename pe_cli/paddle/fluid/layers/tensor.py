@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -17,7 +18,7 @@ from pe_cli.paddle.fluid.framework import (
     default_startup_program,
     ensure_defaults,
 )
-from pe_cli.paddle.fluid.layers.constants import sizes_of
+from pe_cli.paddle.fluid.layers.fed_sizes import expand, gaussian_random, known_or_fed, length_of
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Role, Variable
 from pe_cli.program.param_attr import ParamAttr
@@ -95,10 +96,34 @@ def assign(input: Any, output: Any = None) -> Any:
 
 
 def fill_constant(shape: Any, dtype: Any, value: Any, force_cpu: bool = False, out: Any = None) -> Any:
-    """Make a tensor of one value; sizes and value may be constant variables."""
+    """Make a tensor of one value; sizes and value may be variables."""
     ensure_defaults()
-    number = float(sizes_of("fill_constant", "value", value, single=True))
-    return find("fill_constant").fn(list(sizes_of("fill_constant", "shape", shape)), as_dtype(dtype or "float32"), number, out)
+    kind = as_dtype(dtype or "float32")
+    number, fed_number = known_or_fed("fill_constant", "value", value, single=True)
+    sizes, fed = known_or_fed("fill_constant", "shape", shape)
+    if fed is None and fed_number is None:
+        return find("fill_constant").fn(list(sizes), kind, float(number), out)
+    made = find("fill_constant").fn(list(sizes) if fed is None else [1] * length_of("fill_constant", fed), kind, float(number or 0.0))
+    if fed_number is not None:
+        made = find("elementwise_add").fn(made, find("cast").fn(fed_number, kind))
+    made = made if fed is None else expand(made, fed)
+    made.stop_gradient = True
+    return made if out is None else find("assign").fn(made, out)
+
+
+def full(
+    shape: Any,
+    fill_value: Any,
+    out: Any = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Make a tensor of one value; sizes and value may be variables; device is without effect."""
+    made = fill_constant(shape, dtype or (out.dtype if out is not None else "float32"), fill_value, out=out)
+    made.stop_gradient = stop_gradient
+    return made
 
 
 def randn(
@@ -111,7 +136,7 @@ def randn(
 ) -> Any:
     """Draw standard normal numbers at every step."""
     ensure_defaults()
-    made = find("gaussian_random").fn(list(sizes_of("randn", "shape", shape)), dtype=as_dtype(dtype or "float32"))
+    made = gaussian_random(shape, 0.0, 1.0, 0, dtype or "float32")
     return made if out is None else find("assign").fn(made, out)
 
 
@@ -185,6 +210,6 @@ def gaussian_random_batch_size_like(
 
 __all__ = [
     "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor",
-    "fill_constant", "fill_constant_batch_size_like", "gaussian_random_batch_size_like",
+    "fill_constant", "fill_constant_batch_size_like", "full", "gaussian_random_batch_size_like",
     "randn", "randperm", "uniform_random_batch_size_like",
 ]  # fmt: skip

@@ -1,0 +1,83 @@
+"""What an op can do besides computing its outputs. Passes, plans and pages ask for a trait, never for the name of an op.
+
+A trait is declared with the op, `op(..., traits=[InPlace({"Out": "X"})])`, or by one of its decorators; all are verified once all ops are
+there.
+"""
+
+from __future__ import annotations
+
+from pe_cli.ops.define.traits.effects import Random, Replayed, ReportsData
+from pe_cli.ops.define.traits.elements import Absorbed, Folds, Pointwise, SameNumbers, Scalar
+from pe_cli.ops.define.traits.inner import HasRegions, NamesOnly, Runs, Sequenced
+from pe_cli.ops.define.traits.meaning import Best, Bounded, Compares, FindsBoxes, Judges, Says, ToProbabilities
+from pe_cli.ops.define.traits.memory import FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
+from pe_cli.ops.define.traits.rows import (
+    ByRows,
+    ByValue,
+    MergesRows,
+    OwnRows,
+    RowsApart,
+    RowWise,
+    SumsRows,
+    Table,
+    UpdatesTable,
+)
+from pe_cli.ops.define.traits.sharing import (
+    AddsUp,
+    BatchStatistics,
+    Counted,
+    Divisible,
+    PassesGradient,
+    ReadsAllDevices,
+    Spreads,
+    UpdatesMany,
+)
+from pe_cli.ops.define.traits.trait import Named, Trait
+
+__all__ = [
+    "Absorbed",
+    "AddsUp",
+    "BatchStatistics",
+    "Best",
+    "Bounded",
+    "ByRows",
+    "ByValue",
+    "Compares",
+    "Counted",
+    "Divisible",
+    "FedSizes",
+    "FindsBoxes",
+    "Folds",
+    "HasRegions",
+    "InPlace",
+    "Judges",
+    "Layout",
+    "Lists",
+    "MergesRows",
+    "Named",
+    "NamesOnly",
+    "OnHost",
+    "OwnRows",
+    "PassesGradient",
+    "Pointwise",
+    "Random",
+    "ReadsAllDevices",
+    "Remote",
+    "Replayed",
+    "ReportsData",
+    "RowWise",
+    "RowsApart",
+    "Runs",
+    "SameNumbers",
+    "Says",
+    "Scalar",
+    "Sequenced",
+    "Spreads",
+    "SumsRows",
+    "Table",
+    "ToProbabilities",
+    "Trait",
+    "UpdatesMany",
+    "UpdatesTable",
+    "View",
+]

@@ -1,0 +1,102 @@
+"""Traits about what results mean to users: losses, probabilities, classes, boxes."""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from pe_cli.ops.define.traits.trait import Named, Trait, need
+
+
+class Says(enum.Enum):
+    """What a model says of a sample."""
+
+    LOGITS = "logits"
+    PROBABILITIES = "probabilities"
+
+
+class Compares(Trait):
+    """A loss: what the model says of each class against the class that it is.
+
+    Args:
+        scores, labels: input slots.
+        are: what the scores are.
+        several: scores of several classes, of which labels are numbers; else of one, which labels say yes or no to.
+    """
+
+    scores: str
+    labels: str
+    are: Says
+    several: bool = True
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.scores, self.labels])
+
+
+class ToProbabilities(Trait):
+    """The op makes probabilities of logits, or their logarithms.
+
+    Args:
+        several: of the classes that an axis lists; else of each element by itself.
+        logarithms: whether it gives those.
+    """
+
+    several: bool = True
+    logarithms: bool = False
+
+
+class Bounded(Trait):
+    """No value that the op makes lies outside a range, whatever it reads.
+
+    Args:
+        low, high: ends of the range, which belong to it; no unit.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def verify(self, op: Named) -> None:
+        assert self.low < self.high, f"{op.name}: an empty range"
+
+
+class Best(Trait):
+    """The op finds the classes with the highest scores.
+
+    Args:
+        scores: input slot.
+        places: output slot: their numbers.
+    """
+
+    scores: str
+    places: str
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.scores])
+        need(op, [self.places], outputs=True)
+
+
+class Judges(Trait):
+    """The op compares the numbers of classes that were found with those of labels.
+
+    Args:
+        found, labels: input slots.
+    """
+
+    found: str
+    labels: str
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.found, self.labels])
+
+
+class FindsBoxes(Trait):
+    """The op finds things in pictures.
+
+    Args:
+        boxes: output slot, [images, rows, 6]: class, score, left, top, right, bottom; class -1 where a row has none.
+    """
+
+    boxes: str
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.boxes], outputs=True)

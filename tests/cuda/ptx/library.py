@@ -1,0 +1,179 @@
+"""CUDA's driver library as far as `pe_cli.devices.cuda_driver` asks for it, with kernels that run on this CPU, and with failures."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pe_cli.devices.cuda_driver import CudaDriver
+from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda_compiler import Capability, cubin, entry_of, ptx
+from tests.cuda.ptx.device import PtxDriver
+from tests.cuda.ptx.machine import Piece, Program
+
+CONTEXT, STREAM, DEVICE = 0x1000, 0x2000, 0
+
+
+class Library:
+    """The functions of libcuda.so.1 that are asked for, with C's meaning: results are numbers, places are written through pointers.
+
+    Args:
+        kernels: what may be loaded.
+        memory: bytes of the device.
+        capability: of the device.
+        version: of CUDA, in the driver's counting.
+
+    Attributes:
+        failing: function -> result that it gives from now on, or what is called with how often it was called and gives one.
+        calls: function -> how often it was called.
+        busy: looks at the stream that find it busy.
+    """
+
+    def __init__(
+        self, kernels: list[Built], memory: int = 1 << 20, capability: Capability = (9, 0), version: int = 13000
+    ) -> None:
+        self._device = PtxDriver()
+        self._capability, self._version = capability, version
+        self._kernels = {entry_of(k, capability): k for k in kernels}
+        self._memory = memory
+        self._free = memory
+        self._sizes: dict[int, int] = {}
+        self._images: list[bytes] = []
+        self._functions: list[tuple[Built, Program]] = []
+        self.current: int | None = None
+        self.failing: dict[str, int | Callable[[int], int]] = {}
+        self.calls: dict[str, int] = {}
+        self.busy = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        own = object.__getattribute__(self, name)
+        if not name.startswith("cu") or name == "current":
+            return own
+
+        def call(*args: Any) -> int:
+            self.calls[name] = self.calls.get(name, 0) + 1
+            result = self.failing.get(name, 0)
+            result = result(self.calls[name]) if callable(result) else result
+            return result or own(*args)
+
+        return call
+
+    def learn(self, built: Built) -> None:
+        """Let a kernel be loaded."""
+        self._kernels[entry_of(built, self._capability)] = built
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = self._version
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 1
+        return 0
+
+    def cuMemGetInfo_v2(self, free: Any, whole: Any) -> int:
+        free._obj.value, whole._obj.value = self._free, self._memory
+        return 0
+
+    def cuGetErrorName(self, result: int, name: Any) -> int:
+        names = {2: b"CUDA_ERROR_OUT_OF_MEMORY", 46: b"CUDA_ERROR_DEVICE_UNAVAILABLE", 719: b"CUDA_ERROR_LAUNCH_FAILED"}
+        name._obj.value = names.get(result)
+        return 0 if result in names else 1
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:
+        device._obj.value = ordinal
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, which: int, device: Any) -> int:
+        value._obj.value = {75: self._capability[0], 76: self._capability[1]}[which]
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: Any) -> int:
+        context._obj.value = CONTEXT
+        return 0
+
+    def cuCtxSetCurrent(self, context: Any) -> int:
+        self.current = context.value
+        return 0
+
+    def cuStreamCreate(self, stream: Any, flags: int) -> int:
+        stream._obj.value = STREAM
+        return 0
+
+    def cuMemAlloc_v2(self, address: Any, nbytes: int) -> int:
+        assert self.current == CONTEXT
+        if nbytes > self._free:
+            return 2
+        address._obj.value = self._device.allocate(nbytes)
+        self._sizes[address._obj.value] = nbytes
+        self._free -= nbytes
+        return 0
+
+    def cuMemFree_v2(self, address: int) -> int:
+        self._device.free(address)
+        self._free += self._sizes.pop(address)
+        return 0
+
+    def cuMemsetD8_v2(self, address: int, value: int, nbytes: int) -> int:
+        ctypes.memset(address, value, nbytes)
+        return 0
+
+    def cuMemcpyHtoD_v2(self, address: int, host: int, nbytes: int) -> int:
+        ctypes.memmove(address, host, nbytes)
+        return 0
+
+    def cuMemcpyDtoH_v2(self, host: int, address: int, nbytes: int) -> int:
+        ctypes.memmove(host, address, nbytes)
+        return 0
+
+    def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
+        assert stream.value == STREAM
+        return self.cuMemcpyHtoD_v2(address, host, nbytes)
+
+    def cuStreamQuery(self, stream: Any) -> int:
+        self.busy -= 1
+        return 600 if self.busy >= 0 else 0
+
+    def cuStreamSynchronize(self, stream: Any) -> int:
+        assert stream.value == STREAM
+        return 0
+
+    def cuModuleLoadData(self, module: Any, image: Any) -> int:
+        self._images.append(image.raw)
+        module._obj.value = len(self._images)
+        return 0
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
+        built = self._kernels[name.decode()]
+        assert self._images[module.value - 1] == cubin(built, self._capability).image
+        self._functions.append((built, Program(ptx(built, self._capability))))
+        function._obj.value = len(self._functions)
+        return 0
+
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
+        gx, gy, gz, bx, by, bz, shared, stream, params, extra = rest
+        assert (shared, stream.value, extra) == (0, STREAM, None)
+        built, program = self._functions[function.value - 1]
+        count = len(built.kernel.params)
+        places = (ctypes.c_uint64 * count).from_address(params)
+        words = np.array([ctypes.c_uint64.from_address(place).value for place in places], np.uint64)
+        pieces = [Piece(address, nbytes) for address, nbytes in self._sizes.items()]
+        program.launch(words, pieces, (gx, gy, gz), (bx, by, bz))
+        return 0
+
+
+class LearningDriver(CudaDriver):
+    """The driver over such a library, which learns of every kernel that is loaded.
+
+    Args:
+        library: an instance.
+    """
+
+    def _function(self, built: Built) -> Any:
+        self._library.learn(built)
+        return super()._function(built)

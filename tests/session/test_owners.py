@@ -1,0 +1,87 @@
+"""What processes divide of a run's values: who has what, and what does not go with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pe_cli.build.build import load_and_build
+from pe_cli.collectives.servers.hub import HubPeers
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.ops.define.registry import discover
+from pe_cli.session.job import Job
+from pe_cli.session.owners import Divided
+from pe_cli.session.resume import Resume, find_run
+from pe_cli.session.stop import Limits
+from pe_cli.session.team import PeerTeam
+from pe_cli.session.train import Trainer
+from tests.collectives.simulated import Network, Simulated
+from tests.session.conftest import Bench
+
+ROWS = {"moment": ((3, 5), (0, 3)), "alone": ((0, 0), (0, 4))}
+
+
+def divided(team) -> Divided:
+    scope = Scope([Place("cpu", 0)])
+    for name, rows in ROWS.items():
+        begin, end = rows[team.rank]
+        scope.allocate({name: TensorType((end - begin, 2))})
+        scope.set(name, np.full((end - begin, 2), team.rank, np.float32))
+    return Divided(ROWS, scope, team)
+
+
+def test_rows_are_put_together_in_their_order_whoever_has_them() -> None:
+    def process(peers):
+        found = divided(PeerTeam(peers, peers))
+        return found.whole("moment")[:, 0].tolist(), found.whole("alone").shape, found.own("moment", np.arange(10).reshape(5, 2)).tolist()
+
+    first, second = Network(2).run(process)
+    assert first[:2] == second[:2] == ([1, 1, 1, 0, 0], (4, 2))
+    assert (first[2], second[2]) == ([[6, 7], [8, 9]], [[0, 1], [2, 3], [4, 5]])
+
+
+def test_a_value_of_another_model_is_refused() -> None:
+    def process(peers):
+        with pytest.raises(PeError, match=re.escape("'moment' is [7, 2] in the file and [5, 2] in the model")) as caught:
+            divided(PeerTeam(peers, peers)).own("moment", np.zeros((7, 2)))
+        return caught.value.code
+
+    assert Network(2).run(process) == [ExitCode.DATA] * 2
+
+
+def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
+    """With averages, and with slow weights that begin where the parameters are then; a run is resumed before and after that."""
+    late = "train.groups=[{match: hidden, freeze: until 7 steps}, {match: normal, freeze: {until: 2 epochs}}]"
+    optimizer = "train.optimizer={type: Lookahead, k: 3, inner: {type: Adam, learning_rate: 0.02}}"
+    options = [late, optimizer, "train.ema.decay=0.9", "train.init={from: start.npz}", "output.checkpoint={every: 1 steps, keep: 99}"]
+    rng = np.random.default_rng(2)
+    np.savez(bench.base / "start.npz", **{"hidden.w_0": rng.normal(size=(4, 6)).astype("f4"), "hidden.b_0": np.ones(6, "f4")})
+    where = bench.base / "several"
+    reduce = ["build_strategy.reduce_strategy=Reduce", f"output.dir={where}"]
+    discover()  # not by several threads at once
+    made = [load_and_build(bench.base / "run.yaml", [*options, *reduce]) for _ in range(3)]
+
+    def process(steps: int | None, resume: Resume | None) -> Callable[[Simulated], None]:
+        def run(peers: Simulated) -> None:
+            spec, built = made[peers.rank]
+            job = Job(spec, built=built, team=PeerTeam(peers, peers))
+            job.initialise()
+            Trainer(job, resume=resume, limits=Limits(steps=steps)).train()
+
+        return run
+
+    for steps in (5, 6, None):
+        Network(3).run(process(steps, find_run(next(where.iterdir())) if where.exists() else None))
+    one = bench.train("one", *(part for wish in (*options, "executor.devices=3") for part in ("-o", wish)))
+    assert bench.seen(next(where.iterdir())) == bench.seen(one)
+
+
+def test_trainers_with_servers_have_no_sums_of_their_own() -> None:
+    """So nothing can ask them for one: executors take what sums."""
+    assert not {"reserve", "begin", "begin_scatter", "begin_gather"} & set(dir(HubPeers))
+    assert PeerTeam.sums is None
