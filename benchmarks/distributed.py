@@ -219,6 +219,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print figures, fit and predictions as JSON instead of tables")
     parser.add_argument("--write", action="store_true", help="write docs/scaling.md and its picture, and keep what was measured")
     args = parser.parse_args()
+    if not 2 <= args.hosts < args.held_out <= 64 or args.rate <= 0 or args.repeats < 1:
+        parser.error("--hosts must be at least 2, --held-out more than that and at most 64, --rate and --repeats more than 0")
     reason = distributed_hosts.can()
     if reason and not args.kept:
         sys.exit(f"distributed.py: nothing can be measured: {reason}\nhint: --kept predicts from the figures in {KEPT}, without root")
