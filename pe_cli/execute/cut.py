@@ -17,6 +17,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
+from pe_cli.ops.define.registry import forward_name
 from pe_cli.ops.define.traits import FedSizes, HasRegions, OnHost, Runs
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.region import Region, regions_of
@@ -81,6 +82,13 @@ class _Part:
             found |= dict.fromkeys(n for n in op.input_names() if n not in made)
             made |= set(op.output_names())
         return list(found)
+
+    @property
+    def likes(self) -> list[str]:
+        """What is not read here but gives its type to a gradient."""
+        here = {*self.reads, *self.writes}
+        grads = (n for op in self.ops if op.definition.is_grad_of for n in op.output_names())
+        return [n for n in dict.fromkeys(map(forward_name, grads)) if n not in here]
 
     @property
     def writes(self) -> list[str]:
@@ -149,7 +157,7 @@ class CutProgram:
             return leveled(name, device).array
 
         for i, part in enumerate(self._parts):
-            later = {n for other in self._parts[i + 1 :] for n in other.reads} | set(fetches)
+            later = {n for other in self._parts[i + 1 :] for n in (*other.reads, *other.likes)} | set(fetches)
             if part.host or part.loop:
                 if part.loop:
                     part.loop.run(values, leveled, once, kept, keep)
@@ -162,7 +170,8 @@ class CutProgram:
                         raise PeError(message, at=op.at, hint="run it on one device")
                     keep(name, np.asarray(values[0].pop(name)))
                 continue
-            form = self._form(part, lambda name: [value(name, d) for d in range(len(values))])
+            shapes = {n: {np.shape(leveled(n, d).array) for d in range(len(values))} for n in part.likes if n in values[0]}
+            form = self._form(part, lambda name: [value(name, d) for d in range(len(values))], shapes)
             reads = [n for n in part.reads if n in values[0]]
             wanted = [n for n in part.writes if n in later and n not in lasting]
             if i + 1 == len(self._parts):
@@ -173,14 +182,15 @@ class CutProgram:
         self.steps += 1
         return [{n: v[n] if n in v else kept(n) for n in fetches} for v in values]
 
-    def _form(self, part: _Part, values: Callable[[str], list[Any]]) -> Program:
-        """Return a part as a program, with the values of fed sizes."""
+    def _form(self, part: _Part, values: Callable[[str], list[Any]], shapes: Mapping[str, set[tuple[int, ...]]]) -> Program:
+        """Return a part as a program, with the values of fed sizes, and the types of what only gives a type."""
         sizes_now: list[tuple[int, str, Any]] = []
         for i, op in enumerate(part.ops):
             for slot, attr in _fed(op).items():
                 for name in op.inputs.get(slot, ()):
                     sizes_now.append((i, slot, _attribute(op, attr, name, values(name))))
-        key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now)
+        alike = {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
+        key = (*((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now), *alike.items())
         if key not in part.forms:
             made = self.program.clone()
             block = made.global_block()
@@ -189,6 +199,8 @@ class CutProgram:
                 op = block.ops[i]
                 del op.inputs[slot]
                 op.attrs[_fed(op)[slot]] = v
+            for name, shape in alike.items():
+                block.vars[name].type, block.vars[name].is_data = block.vars[name].type.with_shape(*shape), False
             part.forms[key] = made
             while len(part.forms) > MOST:
                 part.forms.popitem(last=False)

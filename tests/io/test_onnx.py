@@ -64,7 +64,7 @@ def test_every_form_computes_what_the_op_computes(name, sample):
     for target in wanted:
         assert theirs[target].dtype == ours[target].dtype
         assert theirs[target].shape == ours[target].shape
-        if definition.has(Random):  # other draws of the same distribution
+        if definition.has(Random) and name not in AS_EVALUATED:  # other draws of the same distribution
             assert abs(theirs[target].mean() - ours[target].mean()) < 4 * ours[target].std()
             continue
         np.testing.assert_allclose(theirs[target], ours[target], rtol=2e-5, atol=2e-6)

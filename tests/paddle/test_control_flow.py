@@ -222,8 +222,11 @@ def test_sizes_of_feeds_with_a_known_shape_are_constants():
     x = fluid.data("x", [4, 3])
     half = L.slice(L.shape(x), [0], [1], [2])
     assert run(L.full([half, 2], 1.0), x=np.zeros((4, 3), "float32")) == [[[1, 1]] * 3]
+    size = L.slice(L.shape(fluid.data("y", [-1, 3])), [0], [0], [1])
+    feeds = {"x": np.zeros((4, 3), "float32"), "y": np.zeros((5, 3), "float32")}
+    assert run(L.full([size], 1.0), **feeds) == [[1] * 5]
     with pytest.raises(NotThereYet):
-        L.full([L.slice(L.shape(fluid.data("y", [-1, 3])), [0], [0], [1])], 1.0)
+        fluid.one_hot(fluid.data("ids", [-1], "int64"), size)
 
 
 def test_assert_tells_what_does_not_hold():

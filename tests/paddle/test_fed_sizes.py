@@ -212,3 +212,35 @@ def test_rows_that_2x_writes():
     added = paddle.scatter(x, ids, updates, False)
     feed = {"x": np.ones((3, 2), "float32"), "ids": np.array([1, 1]), "updates": np.ones((2, 2), "float32")}
     assert run(added, **feed)[0][:, 0].tolist() == [1, 2, 1]
+
+
+def test_sizes_counts_and_factors_that_are_fed():
+    a = array(2, 6)
+    x, sizes, one = fluid.data("x", [2, 6]), fluid.data("sizes", [2], "int32"), fluid.data("one", [1], "int32")
+    x.stop_gradient = False
+    number = fluid.data("number", [1])
+    shown = [
+        L.fill_constant(sizes, "int64", 7), L.fill_constant([2, 2], "float32", number), L.full([one, 2], 1.5), L.expand(x, sizes),
+        L.slice(x, [0, 1], [0, one], sizes), L.crop_tensor(x, [-1, one], [0, 2]), L.crop(x, [1, 2], sizes), L.scale(x, number, 1.0),
+        L.clamp(x, max=number), L.range(one, 9, 3, "int64"), L.linspace(0.0, number, sizes[1]),
+    ]  # fmt: skip
+    loss = L.reduce_sum(L.square(shown[3])) + L.reduce_sum(L.square(shown[4]))
+    (slope,) = fluid.gradients([loss], [x])
+    drawn = [L.uniform_random(sizes, min=2.0, max=3.0), L.randint(4, 6, sizes), L.randn([one, 3])]
+    assert [v.shape for v in drawn] == [(-1, -1), (-1, -1), (-1, -1)]
+    for s, k in (((1, 3), 1), ((1, 4), 2)):
+        given = {"x": a, "sizes": np.array(s, "int32"), "one": np.array([k], "int32"), "number": np.array([0.25], "float32")}
+        *found, back, uniform, whole, normal = run(*shown, slope, *drawn, **given)
+        part = np.zeros_like(a)
+        part[: s[0], k : s[1]] = a[: s[0], k : s[1]]
+        wanted = [
+            np.full(s, 7), np.full((2, 2), 0.25), np.full((k, 2), 1.5), np.tile(a, s), a[: s[0], k : s[1]], a[:, 2 : 2 + k],
+            a[s[0] : s[0] + 1, s[1] : s[1] + 2], 0.25 * a + 1, a.clip(max=0.25), np.arange(k, 9, 3), np.linspace(0, 0.25, s[1]),
+        ]  # fmt: skip
+        for i, (got, right) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_allclose(got, right, rtol=1e-6, atol=1e-7, err_msg=str(i))
+        np.testing.assert_allclose(back, 2 * s[0] * s[1] * a + 2 * part, rtol=1e-5)
+        assert uniform.shape == whole.shape == s
+        assert 2 <= uniform.min() <= uniform.max() < 3
+        assert set(whole.ravel()) <= {4, 5}
+        assert normal.shape == (k, 3)

@@ -253,13 +253,11 @@ def deformable_psroi_pooling(
         trans = None
     elif trans is None:
         raise PeError(f"{name} needs Trans", hint="no_trans: true leaves the parts where they are")
-    elif trans.dtype != x.dtype or len(trans.shape) != 4 or list(trans.shape[2:]) != part_size or trans.shape[1] % 2:
+    elif trans.dtype != x.dtype or len(trans.shape) != 4 or trans.shape[1] % 2:
         raise PeError(f"{name} needs Trans [regions, 2 classes, {part_size[0]}, {part_size[1]}] {x.dtype}, got {trans}")
     classes = trans.shape[1] // 2 if trans else 1
     if classes < 1 or output_dim % classes:
         raise PeError(f"{name}: {output_dim} outputs cannot share {classes} classes of moves evenly", hint="a divisor of the outputs")
-    if trans and -1 not in (trans.shape[0], rois.shape[0]) and trans.shape[0] != rois.shape[0]:
-        raise PeError(f"{name}: Trans {trans} has not a row for each of {rois.shape[0]} regions")
     out = out.with_shape(out.shape[0], output_dim, pooled_height, pooled_width)
     return out, out
 
@@ -268,10 +266,17 @@ roi.of_sequences(deformable_psroi_pooling)
 
 
 def _moved(o: Lowering) -> tuple[Buffer, int, int]:
-    """Return the moves, their classes, and whether there are any; something else stands for none."""
+    """Return the moves, their classes, and whether there are any; something else stands for none.
+
+    Raises:
+        PeError: moves of other sizes than the regions and their parts have.
+    """
     if o.attrs["no_trans"]:
         return o.input("Input"), 1, 0
-    trans = o.input("Trans")
+    trans, part_size, regions = o.input("Trans"), o.attrs["part_size"], o.input("ROIs").shape[0]
+    if trans.shape[0] != regions or list(trans.shape[2:]) != part_size:
+        needs = f"[{regions}, 2 classes, {part_size[0]}, {part_size[1]}], for so many regions"
+        raise PeError(f"deformable_psroi_pooling needs Trans {needs}, got {trans.type}")
     return trans, trans.shape[1] // 2, 1
 
 

@@ -26,6 +26,7 @@ from pe_cli.paddle.fluid.layers import (
     catalogue,
     composed,
     control_flow,
+    counting,
     decoding,
     detection,
     detection_nms,
@@ -99,6 +100,8 @@ _WIDER = {
     "crop",
     "image_resize",
     "crop_tensor",
+    "range",
+    "linspace",
     "expand",
     "slice",
     "uniform_random",
@@ -109,7 +112,7 @@ _WIDER = {
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    beams, composed, control_flow, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
+    beams, composed, control_flow, counting, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
     fed_sizes, files, io, kept_rows, losses, lstm, ops, padding,
     printing, py_func, resizing, rnn, tensor, volumes, wider,
 )  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
-from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.program.ir import Variable
 from pe_cli.program.sparse import rows_of
@@ -23,12 +22,6 @@ def call(layer: str, *args: Any, **given: Any) -> Any:
 def stack(x: Any, axis: int = 0) -> Any:
     """Join tensors along a new axis."""
     return call("stack", list(x) if isinstance(x, (list, tuple)) else [x], axis)
-
-
-def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
-    """Cut out a box from offsets on; its sizes are numbers, or those of a variable, whose values do not count."""
-    sizes = list(shape.shape) if isinstance(shape, Variable) else None if shape is None else sizes_of("crop", "shape", shape)
-    return call("crop", x, sizes, None if offsets is None else sizes_of("crop", "offsets", offsets), name)
 
 
 def has_nan(x: Variable) -> Any:
@@ -83,7 +76,6 @@ def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Any:
 
 
 __all__ = [
-    "crop",
     "get_tensor_from_selected_rows",
     "has_inf",
     "has_nan",

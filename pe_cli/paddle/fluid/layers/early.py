@@ -90,13 +90,6 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
     return tuple(call("slice", places, [1], [axis], [axis + 1]) for axis in range(len(input.shape)))
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
-    """Make numbers from start up to, not including, end; from 0 up to start where there is no end; float32 where no dtype is given."""
-    first, last = (0, start) if end is None else (start, end)
-    numbers = (sizes_of("arange", "a number", v, single=True) for v in (first, last, step))
-    return call("range", *numbers, as_dtype(dtype or "float32"))
-
-
 def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
     low: int,
     high: int | None = None,
@@ -178,4 +171,4 @@ def reshape(
     return helper.activate(helper.one("reshape", {"X": x, "Shape": fed}, {"shape": [-1] * fed.shape[0]}), act)
 
 
-__all__ = ["addcmul", "allclose", "arange", "clamp", "diag", "nonzero", "pow", "randint", "reshape", "t"]
+__all__ = ["addcmul", "allclose", "clamp", "diag", "nonzero", "pow", "randint", "reshape", "t"]

@@ -114,11 +114,18 @@ def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str |
     axes = list(range(len(x.shape)))
     start = fed_begins if fed_begins is not None else _numbers(begins or [0] * len(axes))
     if isinstance(shape, (list, tuple)):  # a -1 among the sizes takes all
-        wide = [_numbers([LAST]) if size == -1 else size if isinstance(size, Variable) else _numbers([int(size)]) for size in shape]
+        wide = [size if isinstance(size, Variable) else _numbers([LAST if size == -1 else int(size)]) for size in shape]
         fed = call("concat", [call("cast", v, "int64") for v in wide], 0)
     size = _numbers(sizes or []) if fed is None else call("cast", fed, "int64")
     ends = call("elementwise_add", call("cast", start, "int64"), size)
     return slice_(x, axes, begins if fed_begins is None and begins else start, ends)
+
+
+def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
+    """Cut out a box from offsets on; its sizes are numbers, or those of a variable, whose values do not count."""
+    sizes = list(shape.shape) if isinstance(shape, Variable) else None if shape is None else sizes_of("crop", "shape", shape)
+    begins, fed = (None, None) if offsets is None else known_or_fed("crop", "offsets", offsets)
+    return call("crop", x, sizes, begins, name) if fed is None else crop_tensor(x, sizes, offsets, name)
 
 
 def _numbers(values: Any) -> Any:
@@ -231,6 +238,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "crop_tensor", "expand", "gaussian_random", "slice_", "topk", "uniform_random", "unique",
+    "IfElse", "affine_grid", "crop", "crop_tensor", "expand", "gaussian_random", "slice_", "topk", "uniform_random", "unique",
     "unique_with_counts", "where",
 ]  # fmt: skip
