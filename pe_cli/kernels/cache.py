@@ -128,14 +128,22 @@ def store(key: str, body: bytes) -> None:
 
 
 def prune() -> None:
-    """Remove the oldest objects, and what killed processes left; others may do the same now."""
-    for path in sorted(folder().glob("*.o"), key=_used, reverse=True)[MAX_FILES:]:
-        with contextlib.suppress(OSError):
-            path.unlink()
-    for path in folder().glob(".*.*"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                path.unlink()
+    """Remove the oldest objects, and what killed processes left; others may do the same now.
+
+    Every kernel that is compiled ends here, so files are looked at only where there are too many.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder()) as there:
+        names = [entry.name for entry in there]
+        kept = folder()
+        objects = [name for name in names if name.endswith(".o") and not name.startswith(".")]
+        if len(objects) > MAX_FILES:
+            for path in sorted((kept / name for name in objects), key=_used, reverse=True)[MAX_FILES:]:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        for path in (kept / name for name in names if name.startswith(".") and "." in name[1:]):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    path.unlink()
 
 
 def _used(path: Path) -> float:
