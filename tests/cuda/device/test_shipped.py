@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cuda.ptx.models import ROOT, SMALLER, compare, shipped
+from tests.cuda.ptx.models import LONG, ROOT, SMALLER, compare, shipped
 
 
 @pytest.mark.parametrize("name", ["digits", "fit_a_line"])
@@ -14,4 +14,4 @@ def test_five_steps_are_those_of_the_cpu(name: str):
 
 
 def test_what_is_made_smaller_ships():
-    assert set(SMALLER) <= {str(path.relative_to(ROOT)) for path in shipped()}
+    assert set(SMALLER) <= {str(path.relative_to(ROOT)) for path in (*shipped(), *(ROOT / "configs/bench" / name for name in LONG))}
