@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.devices import cuda_driver
 from pe_cli.session.job import Job
@@ -156,7 +156,8 @@ def main(arguments: Sequence[str]) -> int:
             fine, seconds = found.fine, time.process_time() - begin
             said = f"{driver.launches:>9}{found.losses:>10.1e}{found.weights:>10.1e}{seconds:>8.0f}  {found.where}"
         except (PeError, AssertionError) as error:
-            fine, said = False, f"  {str(error).splitlines()[0]}"
+            fine = isinstance(error, PeError) and error.code == ExitCode.DEVICE  # an op that is refused
+            said = f"  {str(error).splitlines()[0]}"
         wrong += not fine
         sys.stdout.write(f"{path.relative_to(ROOT)!s:<36}{said}{'' if fine else '   <--'}\n")
         sys.stdout.flush()
