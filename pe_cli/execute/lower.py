@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pe_cli.collectives.local import all_reduce_shards
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import PeError
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
+<<<<<<< HEAD
 from pe_cli.execute.regions import lower_regions
 from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
+=======
+from pe_cli.execute.regions import lower_regions, refused
+from pe_cli.execute.sum_processes import gather_rows, start_sum, tell_rows, wait_sum
+>>>>>>> h38
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -160,7 +165,7 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
     if definition.has(Remote):
         raise PeError(f"op '{op.type}' talks to other processes", at=op.at, hint="run the program with fluid.Executor")
     if kind not in definition.lowerings:
-        raise PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
+        raise refused(op, kind)
     try:
         definition.lowerings[kind](low)
     except PeError as error:

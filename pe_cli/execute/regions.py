@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.memory import aligned
@@ -39,6 +39,11 @@ MIN_SAMPLES = 8
 Lower = Callable[[GraphLowering], list[Task]]
 
 
+def refused(op: Operator, kind: str) -> PeError:
+    """Return the error of an op that a kind of device cannot run."""
+    return PeError(f"op '{op.type}' cannot run on {kind} yet", at=op.at, code=ExitCode.DEVICE, hint="use place: cpu")
+
+
 def lower_regions(g: GraphLowering, node: Compute, lower: Lower) -> list[Task]:
     """Return the task of an op with regions.
 
@@ -48,8 +53,10 @@ def lower_regions(g: GraphLowering, node: Compute, lower: Lower) -> list[Task]:
         lower: for the graphs of its regions.
 
     Raises:
-        PeError: an op of a region cannot be run in one.
+        PeError: an op of a region cannot be run in one, or the device cannot run regions (exit code 5).
     """
+    if not g.native[node.device]:
+        raise refused(node.op, g.graph.places[node.device].kind)
     found = node.op.definition.get(HasRegions)
     assert found is not None
     runs: Callable[[GraphLowering, Compute, Lower], _Op] = {Runs.ROUNDS: _Rounds, Runs.WHILE: _While, Runs.BRANCH: _Branch}[found.runs]
