@@ -10,13 +10,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute.lowering import GraphLowering, op_seed
-<<<<<<< HEAD
-from pe_cli.execute.regions import lower_regions
-from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
-=======
 from pe_cli.execute.regions import lower_regions, refused
-from pe_cli.execute.sum_processes import gather_rows, start_sum, tell_rows, wait_sum
->>>>>>> h38
+from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
