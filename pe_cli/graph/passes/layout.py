@@ -90,7 +90,8 @@ class _Walk:
             elif op.definition.get(Layout) == Layout() and self._same_shape(op):
                 self._elementwise(op, {})
             else:
-                for name in op.input_names():
+                typed = [forward_name(n) for n in op.output_names()] if op.definition.is_grad_of else []
+                for name in (*op.input_names(), *typed):  # gradients are typed after what they are of
                     self._need_first(name, op)
                 self.out.append(op)
         for name in self.fetches:
