@@ -51,5 +51,14 @@ def test_the_nearest_and_quickest_tests_come_first():
     assert chosen_tests(mutant, seconds, seconds, limit=6) == order[:2]
 
 
+def test_a_kernel_is_shown_to_the_tests_that_marks_break(monkeypatch, tmp_path):
+    mutant = Mutant("pe_cli/graph/plan.py", 1, 0, 1, "a", "b")
+    shown: list[list[str]] = []
+    monkeypatch.setattr("tests.mutants.noticed", lambda mutant, tests, home: shown.append(tests) or "one")
+    found = Reach({0: set(), 1: {"a"}}, {"a": 1.0, "b": 1.0, "c": 1.0}, ["b", "c"])
+    assert [verdict(number, mutant, found, {"c"}, tmp_path) for number in (0, 1)] == ["one", "one"]
+    assert shown == [["b"], ["a"]]
+
+
 def test_a_place_that_no_test_executes_is_not_noticed(tmp_path):
     assert verdict(0, Mutant("pe_cli/graph/plan.py", 1, 0, 1, "a", "b"), Reach(tests={0: set()}, seconds={"t": 1.0}), set(), tmp_path) == ""
