@@ -145,8 +145,8 @@ def main() -> None:
 def verdict(number: int, mutant: Mutant, found: Reach, failed: set[str], home: Path) -> str:
     """Return the test that notices a mutant, or nothing.
 
-    A place that imports execute is shown to the nearest tests. In a kernel no mark is executed: it cannot be compiled with one, and the tests
-    that only fail with marks are those that use it.
+    A place that imports execute is shown to the nearest tests. In a kernel no mark is executed: it cannot be compiled with one, and
+    the tests that only fail with marks are those that use it.
     """
     executing = found.tests.get(number, {""}) or set(found.failed)
     if "" in executing:
