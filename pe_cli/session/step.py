@@ -116,7 +116,11 @@ class Stepper:
         """
         show = self._job.observer.wants_plan()
         self._job.team.begin_step(step)
-        found = self._updated(feed, fetches, step, samples, means, step if show else None)
+        shown = step if show else None
+        if self._updates == 1:
+            found = self._runners[0].run(feed, fetches, step, shown, samples, means)
+        else:
+            found = self._updated(feed, fetches, step, samples, means, shown)
         if show:
             self._job.observer.planned([runner.shown for runner in self._runners if runner.shown])
         return found
@@ -124,9 +128,7 @@ class Stepper:
     def _updated(
         self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None, means: Sequence[str], shown: int | None
     ) -> StepResult:
-        """Do the updates of all phases; see `run`. shown: the step's number, where how it went is kept."""
-        if self._updates == 1:
-            return self._runners[0].run(feed, fetches, step, shown, samples, means)
+        """Do several updates; see `run`. shown: the step's number, where how it went is kept."""
         team = self._job.team
         samples = samples if team.shares and samples is not None else self.samples(feed)
         sizes = part_sizes(samples, self._job.built.batches)
