@@ -19,7 +19,9 @@ from tests.mutant_places import STATEMENTS, Mutant
 
 #: The environment variable with the folder that marks and times are written into.
 FOLDER = "PE_MUTANT_REACH"
-_MARK = "__import__('pe_cli._reached', fromlist=['hit']).hit({})"
+#: The module that marks call, in the copy alone.
+_WRITER = "_reached"
+_MARK = f"__import__('pe_cli.{_WRITER}', fromlist=['hit']).hit({{}})"
 #: What a mark does. Processes that a test starts inherit the name of the test.
 _HIT = f'''"""Writes which test comes by which mark."""
 import os
@@ -102,7 +104,7 @@ def reach(chosen: Sequence[Mutant], home: Path, into: Path, workers: int) -> Rea
         text, marks = mark(sources[path], [(i, m) for i, m in enumerate(chosen) if m.file == file])
         told.update(marks)
         path.write_text(text, encoding="utf-8")
-    writer = home / "pe_cli" / "_reached.py"
+    writer = home / "pe_cli" / f"{_WRITER}.py"
     writer.write_text(_HIT, encoding="utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "tests.mutant_reach"]
     given = {**os.environ, "PYTHONPATH": str(home), FOLDER: str(into)}
@@ -126,6 +128,8 @@ def _read(told: dict[int, int], into: Path) -> Reach:
         found.tests[number] = hits.get(marked, set())
     for line in (into / "times").read_text(encoding="utf-8").splitlines():
         test, seconds, outcome = line.rsplit("\t", 2)
+        if _WRITER in test:  # a test of this file, which is there with marks alone
+            continue
         found.seconds[test] = found.seconds.get(test, 0.0) + float(seconds)
         if outcome == "failed":
             found.failed.append(test)

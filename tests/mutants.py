@@ -73,7 +73,11 @@ def noticed(mutant: Mutant, tests: list[str], home: Path) -> str:
 
 
 def failing(tests: list[str], home: Path, *arguments: str) -> list[str]:
-    """Run tests in a copy of the project and return those that fail; tests that hang are ended, with all that they began."""
+    """Run tests in a copy of the project and return those that fail; tests that hang are ended, with all that they began.
+
+    Raises:
+        RuntimeError: a test is not there.
+    """
     given = {**os.environ, "PYTHONPATH": str(home)}
     with (
         tempfile.NamedTemporaryFile("w", encoding="utf-8") as names,
@@ -92,7 +96,10 @@ def failing(tests: list[str], home: Path, *arguments: str) -> list[str]:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         said.seek(0)
-        return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said.read(), re.MULTILINE) or ["pytest, which did not start"]
+        text = said.read()
+        if "ERROR: not found: " in text:
+            raise RuntimeError(text)
+        return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE) or ["pytest, which did not start"]
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
