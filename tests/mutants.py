@@ -3,7 +3,7 @@
 Usage: python -m tests.mutants [--count 100] [--seed 1] [--only PATH] [--workers 2]
 
 First, one run of all tests tells which of them execute which mutants (`mutant_reach.py`). Then, for each mutant, those run until one fails:
-the tests of its folder first, at most `SECONDS` of tests in all. A sample of 100 takes about an hour on two cores.
+those of its folder first, at most `SECONDS` of tests in all. A sample of 100 takes about an hour on two cores.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SECONDS = 240.0
 LIMIT = 1200
 
 
-def chosen_tests(mutant: Mutant, executing: Iterable[str], seconds: dict[str, float], limit: float = SECONDS) -> list[str]:
-    """Return the tests that a mutant is shown to, in their order: those of its folder before others, quick files before slow ones.
+def chosen_tests(mutant: Mutant, executing: Iterable[str], seconds: dict[str, float], limit: float = SECONDS) -> list[list[str]]:
+    """Return the tests that a mutant is shown to: those of its folder, then others, each in the order of a run of all.
 
     Args:
         mutant: the mutant.
         executing: the tests that execute its place.
-        seconds: how long each test takes.
-        limit: seconds that all together may take; the first test is there in any case.
+        seconds: how long each test takes; tests of a file stay in this order.
+        limit: seconds that all together may take, the nearest and quickest first; one test is there in any case.
     """
     top = mutant.file.split("/")[1].removesuffix(".py")
     stem = Path(mutant.file).stem
@@ -54,20 +54,19 @@ def chosen_tests(mutant: Mutant, executing: Iterable[str], seconds: dict[str, fl
         if taken and total > limit:
             break
         taken.append(test)
-    files: dict[str, list[float]] = {}
-    for test in taken:
-        files.setdefault(test.partition("::")[0], []).append(seconds.get(test, 0.0))
-    mean = {file: sum(times) / len(times) for file, times in files.items()}
-    return sorted(taken, key=lambda t: (near(t), mean[t.partition("::")[0]], t))
+    place = {test: i for i, test in enumerate(seconds)}
+    taken.sort(key=lambda t: (t.partition("::")[0], place[t]))
+    rounds = [t for t in taken if near(t) < 2], [t for t in taken if near(t) == 2]
+    return [tests for tests in rounds if tests]
 
 
-def noticed(mutant: Mutant, tests: list[str], home: Path) -> str:
+def noticed(mutant: Mutant, rounds: list[list[str]], home: Path) -> str:
     """Return the first of some tests that fails with a mutant, in a copy of the project, or nothing where none does."""
     target = home / mutant.file
     source = target.read_text(encoding="utf-8")
     target.write_text(source[: mutant.begin] + mutant.text + source[mutant.end :], encoding="utf-8")
     try:
-        return next(iter(failing(tests, home, "-x")), "")
+        return next((failed for tests in rounds for failed in failing(tests, home, "-x")), "")
     finally:
         target.write_text(source, encoding="utf-8")
 
@@ -158,8 +157,7 @@ def verdict(number: int, mutant: Mutant, found: Reach, failed: set[str], home: P
     executing = found.tests.get(number, {""}) or set(found.failed)
     if "" in executing:
         executing = set(found.seconds)
-    tests = chosen_tests(mutant, executing & set(found.seconds) - failed, found.seconds)
-    return noticed(mutant, tests, home) if tests else ""
+    return noticed(mutant, chosen_tests(mutant, executing & set(found.seconds) - failed, found.seconds), home)
 
 
 if __name__ == "__main__":

@@ -46,19 +46,21 @@ def test_the_nearest_and_quickest_tests_come_first():
     seconds = {"tests/io/test_a.py::far": 0.1, "tests/graph/test_b.py::slow": 9.0}
     seconds |= {"tests/graph/test_c.py::quick": 0.2, "tests/x/test_plan.py::named": 5.0}
     mutant = Mutant("pe_cli/graph/plan.py", 1, 0, 1, "a", "b")
-    order = ["tests/x/test_plan.py::named", "tests/graph/test_c.py::quick", "tests/graph/test_b.py::slow", "tests/io/test_a.py::far"]
-    assert chosen_tests(mutant, seconds, seconds) == order
-    assert chosen_tests(mutant, seconds, seconds, limit=6) == order[:2]
+    here = ["tests/graph/test_b.py::slow", "tests/graph/test_c.py::quick", "tests/x/test_plan.py::named"]
+    assert chosen_tests(mutant, seconds, seconds) == [here, ["tests/io/test_a.py::far"]], "in the order of files"
+    assert chosen_tests(mutant, seconds, seconds, limit=6) == [here[1:]], "the nearest and quickest are taken first"
 
 
 def test_a_kernel_is_shown_to_the_tests_that_marks_break(monkeypatch, tmp_path):
     mutant = Mutant("pe_cli/graph/plan.py", 1, 0, 1, "a", "b")
-    shown: list[list[str]] = []
-    monkeypatch.setattr("tests.mutants.noticed", lambda mutant, tests, home: shown.append(tests) or "one")
+    shown: list[list[list[str]]] = []
+    monkeypatch.setattr("tests.mutants.noticed", lambda mutant, rounds, home: shown.append(rounds) or "one")
     found = Reach({0: set(), 1: {"a"}}, {"a": 1.0, "b": 1.0, "c": 1.0}, ["b", "c"])
     assert [verdict(number, mutant, found, {"c"}, tmp_path) for number in (0, 1)] == ["one", "one"]
-    assert shown == [["b"], ["a"]]
+    assert shown == [[["b"]], [["a"]]]
 
 
 def test_a_place_that_no_test_executes_is_not_noticed(tmp_path):
+    (tmp_path / "pe_cli" / "graph").mkdir(parents=True)
+    (tmp_path / "pe_cli" / "graph" / "plan.py").write_text("a")
     assert verdict(0, Mutant("pe_cli/graph/plan.py", 1, 0, 1, "a", "b"), Reach(tests={0: set()}, seconds={"t": 1.0}), set(), tmp_path) == ""

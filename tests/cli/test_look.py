@@ -118,6 +118,16 @@ def test_summary_counts_parameters_and_operations(pe: Pe, config: Path) -> None:
     assert found["totals"]["parameter_bytes"] == 20
 
 
+def test_summary_tells_the_group_rate_and_decay_of_parameters(pe: Pe, config: Path) -> None:
+    said = pe("summary", config, "-o", "train.groups=[{match: '*.w_0', learning_rate: 10x}]")
+    assert said.code == 0, said.err
+    rows = [line.split() for line in said.out.splitlines() if line.startswith("guess.")]
+    weight, bias = (next(row for row in rows if row[0] == name) for name in ("guess.w_0", "guess.b_0"))
+    assert weight[1] == "*.w_0"
+    assert bias[1] == "-"
+    assert float(weight[2]) == pytest.approx(10 * float(bias[2]))
+
+
 def test_summary_of_lenet_counts_as_by_hand(pe: Pe) -> None:
     said = pe("summary", ROOT / "models" / "lenet.yaml", "--json")
     found = {layer["layer"]: layer for layer in json.loads(said.out)["layers"]}

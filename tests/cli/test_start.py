@@ -60,6 +60,7 @@ def test_bench_prints_one_line_of_json(pe: Pe, config: Path) -> None:
     assert found["batch_size"] == 16
     assert found["steps"] == 5
     assert found["ms_per_step"]["min"] <= found["ms_per_step"]["median"] <= found["ms_per_step"]["max"]
+    assert found["samples_per_s"] == pytest.approx(16 / found["ms_per_step"]["median"] * 1000, rel=0.01)
     assert found["loss_last"] < found["loss_first"]
 
 

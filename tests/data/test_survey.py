@@ -71,6 +71,11 @@ def test_cells_that_are_no_numbers_are_named_and_not_missing():
     assert (found.figures.low, found.figures.high) == (1, 3)
 
 
+def test_texts_that_do_not_repeat_are_told():
+    assert told(["red", "blue", None, "green"], "", [0, 1, 2, 3]).note == "another text in every row"
+    assert told(["red", "blue", "red"], "", [0, 1, 2]).note == ""
+
+
 def test_dates_have_a_first_and_a_last():
     found = told(["2024-03-01", "2023-12-31", None, "2025-01-01"], "date", [0, 1, 2])
     assert (found.first, found.last, found.missing) == ("2023-12-31", "2024-03-01", {"train": 1})

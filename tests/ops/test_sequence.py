@@ -196,3 +196,11 @@ def test_first_states_are_one_a_sequence(slot):
     inputs = {"Input": np.zeros((ROWS, 8)), "Weight": np.zeros((2, 8)), "Bias": np.zeros((1, 14)), slot: np.zeros((4, 2))}
     with pytest.raises(PeError, match=f"{slot} is .* but there are 5 sequences"):
         run_op("lstm", {**inputs, **order_of(), "Offsets": OFFSETS})
+
+
+def test_a_mask_has_at_least_one_step():
+    lengths = {"X": np.array([1, 0])}
+    np.testing.assert_array_equal(run_op("sequence_mask", lengths, {"maxlen": 1, "out_dtype": "float32"}), [[1], [0]])
+    for size in (0, -2):
+        with pytest.raises(PeError, match=f"a maxlen of -1 or at least 1, got .*, {size}"):
+            run_op("sequence_mask", lengths, {"maxlen": size, "out_dtype": "float32"})

@@ -248,7 +248,7 @@ def test_a_loader_is_looped_over():
 @pytest.fixture
 def clicks(tmp_path):
     """A dataset of lines with an id and a log key: sparse words, and one dense number."""
-    rows = [("b", "s2", "2 3 0", 1), ("a", "s1", "1 5", 4), ("a", "s2", "2 6 7", 4), ("c", "s1", "1 0", 9)]
+    rows = [("b", "s2", "2 3 0", 1), ("a", "s1", "1 5", 4), ("a", "s2", "2 6 7", 4), ("c", "s1", "2 0 0", 9)]
     lines = [f"1 {name} 1 {'0' * 16}{search:>16} {words} 1 {number}\n".replace("  ", "__") for name, search, words, number in rows]
     (tmp_path / "part").write_text("".join(lines).replace("__", "00"))
     with fluid.program_guard(fluid.Program(), fluid.Program()):
