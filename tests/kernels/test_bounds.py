@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pe_cli.kernels.bounds import checking, nearest
+from tests.rotation import part_of_today
 
 ROOT = Path(__file__).parents[2]
 #: A copy of one element too many, or one too early.
@@ -97,7 +97,7 @@ def test_a_kernel_that_stays_inside_computes_as_ever():
 
 
 def test_some_ops_keep_to_their_memory_each_day_others():
-    part = f"{datetime.date.today().toordinal() % PARTS}/{PARTS}"
+    part = f"{part_of_today(PARTS)}/{PARTS}"
     done = checked("-m", "tests.kernels.checked_ops", part)
     assert done.returncode == 0, f"part {part}: {done.stderr[-3000:]}"
     assert done.stdout.count("\n") > 20

@@ -11,6 +11,7 @@ import pytest
 from pe_cli.kernels.lang import LANES, UNIT, Addr, Int, PtrI64, kernel
 from pe_cli.kernels.micro import HALVES, HEIGHTS, IN_FLIGHT, WIDEST, block_units, panel, shares
 from pe_cli.kernels.target import halves_cost_half, vector_bytes
+from tests.rotation import of_today
 
 TYPES = ("float32", "float64")
 #: Registers that panels are wide: halves where they have any.
@@ -121,7 +122,7 @@ def _others():
 
 
 @pytest.mark.skipif("PE_VECTOR_BYTES" in os.environ, reason="this is the run with a forced width")
-@pytest.mark.parametrize(("width", "halves"), _others())
+@pytest.mark.parametrize(("width", "halves"), of_today(_others(), 3))
 def test_other_register_widths_pass_the_same_tests(width, halves):
     here = Path(__file__).parent
     tests = [str(here / name) for name in ("test_micro.py", "test_dots.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]

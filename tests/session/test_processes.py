@@ -18,6 +18,7 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.session.stop import SIGNALS
 from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 
 pytestmark = needs_mpi
@@ -239,7 +240,7 @@ def test_a_lost_process_ends_the_other_with_6_and_it_goes_on_from_the_checkpoint
     assert bench.out.startswith(f"stopped at step {step + 1}, ")
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda s: s.name)
+@pytest.mark.parametrize("number", of_today(SIGNALS, 2), ids=lambda s: s.name)
 def test_a_signal_to_one_process_stops_all_with_a_checkpoint(bench: Bench, number: signal.Signals) -> None:
     started = start(bench, "stopped", *ENDLESS)
     _until(started, bench.base / "stopped")

@@ -66,6 +66,7 @@ def complaints(built: Built, text: str, usage: Usage) -> list[str]:
 def main() -> None:
     """Write the table of all kernels that the samples of the catalogue and the shipped configs launch."""
     import contextlib
+    import os
     import sys
 
     import pytest
@@ -80,6 +81,7 @@ def main() -> None:
             found.add(built)
             return lambda: None
 
+    os.environ["PE_WHOLE"] = "1"
     found: set[Built] = set()
     driver = Recorder(CAPABILITY)
     cuda_driver.only_driver, cuda_driver.device_count = lambda: driver, lambda: 1  # type: ignore[assignment]
