@@ -20,7 +20,7 @@ def cuts(size: int, elements: int, seed: int) -> list[list[slice]]:
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 13])
-@pytest.mark.parametrize("most", [7, 1000], ids=["many messages", "one message a step"])
+@pytest.mark.parametrize("most", [7, 1000], ids=["many messages", "one message per step"])
 def test_each_has_the_sums_of_its_part_and_then_all_have_the_whole(size: int, most: int) -> None:
     elements = 501
 
