@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
@@ -11,7 +10,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
-from pe_cli.ops.detection.padded_nms import _boxes, box_overlap
+from pe_cli.ops.detection.padded_nms import _boxes, box_overlap, kept_rows
 
 
 @helper
@@ -151,14 +150,7 @@ def padded_matrix_nms(
         fluid.layers.matrix_nms, of which this has the detections; Wang et al. 2020, "SOLOv2", section 3.3.
     """
     del background_label, score_threshold, post_threshold, nms_top_k, normalized, use_gaussian, gaussian_sigma
-    if len(boxes.shape) != 3 or len(scores.shape) != 3 or boxes.shape[2] != 4 or boxes.dtype != scores.dtype:
-        raise PeError(f"padded_matrix_nms needs BBoxes [images, boxes, 4] and Scores [images, classes, boxes]; got {boxes} and {scores}")
-    if -1 not in (boxes.shape[1], scores.shape[2]) and boxes.shape[1] != scores.shape[2]:
-        raise PeError(f"padded_matrix_nms: BBoxes is {boxes}, but Scores is {scores}", hint="a score for each box")
-    if keep_top_k < 1:
-        raise PeError(f"padded_matrix_nms needs keep_top_k of at least 1, got {keep_top_k}", hint="how many rows every image gets")
-    found = boxes.with_shape(boxes.shape[0], keep_top_k, 6)
-    return found, TensorType(found.shape[:2], "int32"), TensorType((boxes.shape[0], 1), "int32")
+    return kept_rows("padded_matrix_nms", boxes, scores, keep_top_k)
 
 
 @padded_matrix_nms.lower("cpu")

@@ -109,6 +109,22 @@ def _boxes(rng: np.random.Generator, *shape: int) -> np.ndarray[tuple[int, ...],
     return np.concatenate([low, low + rng.uniform(0.05, 0.4, (*shape, 2))], -1)
 
 
+def kept_rows(name: str, boxes: TensorType, scores: TensorType, keep_top_k: int) -> tuple[TensorType, TensorType, TensorType]:
+    """Return the types of what an op of this name keeps: rows of detections, their places, and how many there are.
+
+    Raises:
+        PeError: types that do not fit, or keep_top_k below 1.
+    """
+    if len(boxes.shape) != 3 or len(scores.shape) != 3 or boxes.shape[2] != 4 or boxes.dtype != scores.dtype:
+        raise PeError(f"{name} needs BBoxes [images, boxes, 4] and Scores [images, classes, boxes]; got {boxes} and {scores}")
+    if -1 not in (boxes.shape[1], scores.shape[2]) and boxes.shape[1] != scores.shape[2]:
+        raise PeError(f"{name}: BBoxes is {boxes}, but Scores is {scores}", hint="a score for each box")
+    if keep_top_k < 1:
+        raise PeError(f"{name} needs keep_top_k of at least 1, got {keep_top_k}", hint="how many rows every image gets")
+    found = boxes.with_shape(boxes.shape[0], keep_top_k, 6)
+    return found, TensorType(found.shape[:2], "int32"), TensorType((boxes.shape[0], 1), "int32")
+
+
 @op(
     "padded_nms",
     inputs="BBoxes Scores",
@@ -166,14 +182,7 @@ def padded_nms(
         fluid.layers.multiclass_nms, of which this has the detections; Neubeck and Van Gool 2006, "Efficient non-maximum suppression".
     """
     del background_label, score_threshold, nms_top_k, normalized, nms_threshold, nms_eta
-    if len(boxes.shape) != 3 or len(scores.shape) != 3 or boxes.shape[2] != 4 or boxes.dtype != scores.dtype:
-        raise PeError(f"padded_nms needs BBoxes [images, boxes, 4] and Scores [images, classes, boxes]; got {boxes} and {scores}")
-    if -1 not in (boxes.shape[1], scores.shape[2]) and boxes.shape[1] != scores.shape[2]:
-        raise PeError(f"padded_nms: BBoxes is {boxes}, but Scores is {scores}", hint="a score for each box")
-    if keep_top_k < 1:
-        raise PeError(f"padded_nms needs keep_top_k of at least 1, got {keep_top_k}", hint="how many rows every image gets")
-    found = boxes.with_shape(boxes.shape[0], keep_top_k, 6)
-    return found, TensorType(found.shape[:2], "int32"), TensorType((boxes.shape[0], 1), "int32")
+    return kept_rows("padded_nms", boxes, scores, keep_top_k)
 
 
 @padded_nms.lower("cpu")
