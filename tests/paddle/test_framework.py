@@ -264,3 +264,11 @@ def test_what_is_fed_has_a_gradient_where_gradients_flow_to_it(parameters):
         w = np.array(fluid.global_scope().find_var(pairs[0][0].name).get_tensor())
     (found,) = run("x@GRAD", x=value)
     np.testing.assert_allclose(found, value @ w @ w.T, rtol=1e-6)
+
+
+def test_a_value_without_axes_is_one_of_one_element():
+    w = fluid.layers.create_parameter([1], "float32", name="w")
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    fluid.global_scope().find_var("w").get_tensor().set(np.array(3, "float32"), fluid.CPUPlace())
+    assert executor.run(fetch_list=[fluid.layers.scale(w, 2.0)])[0].tolist() == [6]
