@@ -128,6 +128,22 @@ def test_summary_tells_the_group_rate_and_decay_of_parameters(pe: Pe, config: Pa
     assert float(weight[2]) == pytest.approx(10 * float(bias[2]))
 
 
+def test_summary_leaves_running_statistics_out_and_tells_what_layers_freeze(pe: Pe, config: Path) -> None:
+    model = config.parent / "model.yaml"
+    model.write_text(
+        "name: frozen\nfeeds: {x: {shape: [4]}, y: {shape: [1]}}\nlayers:\n"
+        "  still: {type: fc, input: x, size: 3, param_attr: {name: still.w, trainable: false}, bias_attr: false}\n"
+        "  norm: {type: batch_norm}\n  guess: {type: fc, size: 1}\n"
+        "  cost: {type: square_error_cost, input: guess, label: y}\n  loss: {type: mean, x: cost}\nfetches: [loss]\n"
+    )
+    said = pe("summary", config, "-o", f"model={model}", "-o", "train.groups=[{match: 'guess*', learning_rate: 2x}]")
+    assert said.code == 0, said.err
+    rows = said.out[said.out.index("parameter ") :].splitlines()[1:]
+    names = [row.split()[0] for row in rows if row.strip()]
+    assert names[:5] == ["still.w", "norm.w_0", "norm.b_0", "guess.w_0", "guess.b_0"]
+    assert not any("norm" in name for name in names[5:]), "running statistics are no parameters that are trained"
+
+
 def test_summary_of_lenet_counts_as_by_hand(pe: Pe) -> None:
     said = pe("summary", ROOT / "models" / "lenet.yaml", "--json")
     found = {layer["layer"]: layer for layer in json.loads(said.out)["layers"]}
