@@ -143,7 +143,11 @@ def test_who_asks_rightly_is_answered_in_a_crowd(bench: Bench) -> None:
     (bench.base / "model.yaml").write_text(LINE)
     folder = bench.train("runs")
     line = [*PE, "serve", folder, "--port", "0"]
-    with subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with (
+        subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        contextlib.ExitStack() as last,
+    ):
+        last.callback(process.kill)  # whoever leaves with an error would wait for it otherwise
         port = int(told(process, r"http://127\.0\.0\.1:(\d+)")[1])
         rows = json.dumps({"rows": [{"a": 1, "b": 2}]}).encode()
         before = asked(port, "POST", "/predict", rows)
