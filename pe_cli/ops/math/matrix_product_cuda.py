@@ -6,13 +6,15 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pe_cli.kernels.calls import Numbers
 from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, Real, T
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
-from pe_cli.ops.math.product_tiles_cuda import Tile
+from pe_cli.ops.math.product_tiles_cuda import Tile, put_one
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
 BLOCKS = 132
@@ -25,13 +27,14 @@ Pairs = list[list[tuple[int, int]]]
 
 
 @cuda_kernel
-def sum_shares(parts: Ptr, c: Ptr, size: Int, shares: Int, alpha: Real, adds: Int):
-    """C = alpha times the sum of the shares, or C += that sum; shares are added in order, each [size]."""
+def sum_shares(parts: Ptr, c: Ptr, size: Int, n: Int, shares: Int, alpha: Real, adds: Int, bias: Ptr, end: Int):
+    """C = alpha times the sum of the shares, see `ended`; they are added in order, each [size], of rows of n."""
     for i in range(size):
         total = parts[i]
         for s in range(1, shares):
             total += parts[s * size + i]
-        c[i] = c[i] + total if adds else T(alpha) * total
+        extra = bias[np.uint32(i) % np.uint32(n)] if end > 0 else T(0)
+        put_one(c, i, total, extra, T(alpha), adds, end > 1)
 
 
 def multiply_cuda(
@@ -43,8 +46,16 @@ def multiply_cuda(
     acc: int = 0,
     part: int = 0,
     weights: bool = False,
+    bias: Any = None,
+    cut: bool = False,
 ) -> None:
-    """Append the calls for out (+)= alpha factors @ others; arguments are those of `matrix_product.multiply`."""
+    """Append the calls for out (+)= alpha factors @ others.
+
+    Args:
+        o, factors, others, out, alpha, acc, part, weights: see `matrix_product.multiply`.
+        bias: of each column, added to the product; None for none.
+        cut: with a bias: numbers below 0 become 0.
+    """
     del part, weights  # of threads of a CPU
     (a, left), (b, right), (c, result) = factors, others, out
     m, n, k = left.height, right.width, left.width
@@ -59,13 +70,15 @@ def multiply_cuda(
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
     kernel = _kernel(tile, o.precision, c.dtype, left, right)
-    target, scale, adds = (c, alpha, acc) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0)
+    end = 0 if bias is None else 2 if cut else 1
+    bias = c if bias is None else bias
+    target, *how = (c, alpha, acc, bias, end) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0, c, 0)
     o.call(
-        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, target, scale, adds,
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, target, *how,
         table, len(pairs), chunk, shares,
     )  # fmt: skip
     if shares > 1:
-        o.call(sum_shares, target, c, c.size, shares, alpha, acc)
+        o.call(sum_shares, target, c, c.size, n, shares, alpha, acc, bias, end)
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:

@@ -202,10 +202,10 @@ def matmul_flops(x: TensorType, y: TensorType, **attrs: Any) -> int:
 
 
 @mul.lower("cuda")
-def mul_cuda(o: Lowering) -> None:
-    """One product."""
+def mul_cuda(o: Lowering, bias: Any = None, cut: bool = False) -> None:
+    """One product; bias and cut: see `multiply_cuda`."""
     x, y, out = _mul_matrices(o)
-    multiply_cuda(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), 1.0)
+    multiply_cuda(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), 1.0, bias=bias, cut=cut)
 
 
 @matmul.lower("cuda")

@@ -14,7 +14,7 @@ from pe_cli.kernels import cuda_wide
 from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.cuda_wide import shared_room
 from pe_cli.kernels.lang import helper
-from pe_cli.ops.math.product_tiles_cuda import FOUR, Tile, framed, indented, made
+from pe_cli.ops.math.product_tiles_cuda import FOUR, Tile, framed, indented, made, put_one
 
 #: From the largest; high and wide are those of a warp.
 TILES = (Tile("128", 128, 128, 16, 64, 32, (2, 4)), Tile("64", 64, 64, 16, 32, 32, (2, 2)))
@@ -26,12 +26,12 @@ DEPTHS = {"tf32": 8, "bf16": 16}
 
 
 @helper
-def put_two(c, at, s0, s1, alpha, adds, left):
-    """Write as many of two neighbours of C as there are, or add to them."""
+def put_two(c, at, s0, s1, e0, e1, alpha, adds, cut, left):
+    """Write as many of two neighbours of C as there are."""
     if left > 0:
-        c[at] = c[at] + s0 if adds else alpha * s0
+        put_one(c, at, s0, e0, alpha, adds, cut)
     if left > 1:
-        c[at + 1] = c[at + 1] + s1 if adds else alpha * s1
+        put_one(c, at + 1, s1, e1, alpha, adds, cut)
 
 
 class _Factor:
@@ -134,14 +134,15 @@ def kernel_of(tile: Tile, kind: str, ta: int, tb: int) -> CudaKernel:
         f"    left -= {tile.depth}",
     ]
     end = ["right = side + column + 2 * member"]
+    end += [f"e{j}_{e} = bias_of(bias, end, right + {COLUMNS * j + e}, n)" for j in range(wide) for e in range(2)]
     for i in range(high):
         for low in range(2):
             down = ROWS * i + 8 * low
             end.append(f"if top + row + {down} < m:")
             end.append(f"    there = at + (top + row + {down}) * n + right")
             for j in range(wide):
-                pair = f"s{i}_{j}_{2 * low}, s{i}_{j}_{2 * low + 1}"
-                end.append(f"    put_two(c, there + {COLUMNS * j}, {pair}, scale, adds, n - right - {COLUMNS * j})")
+                pair = f"s{i}_{j}_{2 * low}, s{i}_{j}_{2 * low + 1}, e{j}_0, e{j}_1"
+                end.append(f"    put_two(c, there + {COLUMNS * j}, {pair}, scale, adds, end > 1, n - right - {COLUMNS * j})")
     sums = [f"s{i}_{j}_{e}" for i in range(high) for j in range(wide) for e in range(4)]
     named = replace(tile, name=f"products_{kind}_{tile.name}_{'nt'[ta]}{'nt'[tb]}")
     names = ("copy_four", "copy_one", "commit_copies", "tf32_of", "bf16_of")

@@ -24,7 +24,7 @@ LANE_ROWS, LANE_COLUMNS, FOUR = 4, 8, 4
 PAD = 4
 PARAMS = (
     "ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, alpha: Real, adds: Int, "
-    "table: PtrI64, groups: Int, chunk: Int, splits: Int"
+    "bias: Ptr, end: Int, table: PtrI64, groups: Int, chunk: Int, splits: Int"
 )
 
 
@@ -63,32 +63,51 @@ TILES = (
 
 
 @helper
-def put_four(c, at, s0, s1, s2, s3, alpha, adds, left, wide):
-    """Write as many of four neighbours of C as there are, or add to them."""
-    if left >= 4 and wide:
-        if adds:
-            old = global_four(c, at)
-            put_global_four(c, at, old[0] + s0, old[1] + s1, old[2] + s2, old[3] + s3)
-        else:
-            put_global_four(c, at, alpha * s0, alpha * s1, alpha * s2, alpha * s3)
+def ended(old, total, extra, alpha, adds, cut):
+    """Return an element of C: what it was plus the sum, or alpha times the sum plus its bias, cut off below 0 where asked."""
+    value = alpha * total + extra
+    if cut and value < T(0):
+        value = T(0)
+    return old + total if adds else value
+
+
+@helper
+def bias_of(bias, end, column, n):
+    """Return the bias of a column, 0 where there is none; end: 0 without a bias, 1 with it, 2 for a cut at 0 too."""
+    return bias[column] if end > 0 and column < n else T(0)
+
+
+@helper
+def put_one(c, at, total, extra, alpha, adds, cut):
+    """Write an element of C, see `ended`."""
+    c[at] = ended(c[at] if adds else T(0), total, extra, alpha, adds, cut)
+
+
+@helper
+def put_four(c, at, s0, s1, s2, s3, e0, e1, e2, e3, alpha, adds, cut, left, wide):
+    """Write as many of four neighbours of C as there are."""
+    if left >= 4 and wide and not adds:
+        o0, o1 = ended(s0, s0, e0, alpha, adds, cut), ended(s1, s1, e1, alpha, adds, cut)
+        o2, o3 = ended(s2, s2, e2, alpha, adds, cut), ended(s3, s3, e3, alpha, adds, cut)
+        put_global_four(c, at, o0, o1, o2, o3)
         return
     if left > 0:
-        c[at] = c[at] + s0 if adds else alpha * s0
+        put_one(c, at, s0, e0, alpha, adds, cut)
     if left > 1:
-        c[at + 1] = c[at + 1] + s1 if adds else alpha * s1
+        put_one(c, at + 1, s1, e1, alpha, adds, cut)
     if left > 2:
-        c[at + 2] = c[at + 2] + s2 if adds else alpha * s2
+        put_one(c, at + 2, s2, e2, alpha, adds, cut)
     if left > 3:
-        c[at + 3] = c[at + 3] + s3 if adds else alpha * s3
+        put_one(c, at + 3, s3, e3, alpha, adds, cut)
 
 
 def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
     """Return a kernel whose text is the body's lines."""
     text = f"def {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
     space: dict[str, Any] = {
-        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "global_four": global_four, "is_wide": is_wide,
+        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "bias_of": bias_of, "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
-        **{name: getattr(cuda_wide, name) for name in ("put_global_four", "shared_one")}, **more,
+        "shared_one": cuda_wide.shared_one, **more,
     }  # fmt: skip
     exec(compile(text, f"<{tile.name}>", "exec", __future__.annotations.compiler_flag), space)  # our own text
     threads = (f"(m + {tile.rows - 1}) // {tile.rows} * {tile.threads}", f"(n + {tile.columns - 1}) // {tile.columns}", "groups * splits")
@@ -176,15 +195,17 @@ def kernel_of(tile: Tile) -> CudaKernel:
         "    cuda.syncthreads()",
         f"    left -= {tile.depth}",
     ]
-    end = []
+    end = [
+        f"e{j} = bias_of(bias, end, side + column + {j % FOUR + LANE_COLUMNS * FOUR * (j // FOUR)}, n)" for j in range(tile.wide)
+    ]
     for i in range(tile.high):
         down = i % FOUR + LANE_ROWS * FOUR * (i // FOUR)
         end.append(f"if top + row + {down} < m:")
         for g in range(tile.wide // FOUR):
             right = LANE_COLUMNS * FOUR * g
-            four = ", ".join(f"s{i}_{FOUR * g + e}" for e in range(FOUR))
+            four = ", ".join(f"{x}{FOUR * g + e}" for x in (f"s{i}_", "e") for e in range(FOUR))
             place = f"at + (top + row + {down}) * n + side + column + {right}"
-            end.append(f"    put_four(c, {place}, {four}, scale, adds, n - side - column - {right}, wide_c)")
+            end.append(f"    put_four(c, {place}, {four}, scale, adds, end > 1, n - side - column - {right}, wide_c)")
     sums = [f"s{i}_{j}" for i in range(tile.high) for j in range(tile.wide)]
     return made(tile, framed(tile, sums, head, product, end), room_of=shared_room(2 * half))
 
