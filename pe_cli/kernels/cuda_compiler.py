@@ -101,7 +101,7 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    said = [kernel.name, repr(kernel.params), repr(built.block), built.dtype, built.second, arch(capability), *_toolchain()]
+    said = [kernel.name, repr(kernel.params), repr(built.block), repr(built.resident), built.dtype, built.second, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
 
@@ -172,7 +172,7 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
             text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx")
-    return _renamed(text, entry)
+    return _bounded(_renamed(text, entry), built)
 
 
 @functools.cache
@@ -190,6 +190,15 @@ def _renamed(text: str, entry: str) -> str:
     for i, name in enumerate(dict.fromkeys(re.findall(r"\b_?cudapy_smem_\w+|\b_ZN\w+", "\n".join(lines)))):
         lines = [re.sub(rf"\b{name}\b", f"name_{i}", line) for line in lines]
     return "\n".join(line for line in lines if line.strip()) + "\n"
+
+
+def _bounded(text: str, built: Built) -> str:
+    """Return PTX that says how many blocks a multiprocessor shall hold, where the kernel wants that."""
+    if not built.resident:
+        return text
+    threads = ", ".join(map(str, (*built.block, 1, 1)[:3]))
+    bounds = f".maxntid {threads}\n.minnctapersm {built.resident}\n"
+    return re.sub(r"(\.visible \.entry [^{]*)\{", lambda found: f"{found[1]}{bounds}{{", text, count=1)
 
 
 def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:
