@@ -49,7 +49,7 @@ class GraphLowering:
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         graph: Graph,
         types: Sequence[Mapping[str, TensorType]],

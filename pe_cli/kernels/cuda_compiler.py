@@ -101,7 +101,8 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    said = [kernel.name, repr(kernel.params), repr(built.block), repr(built.resident), built.dtype, built.second, arch(capability), *_toolchain()]
+    wishes = map(repr, (kernel.params, built.block, built.resident))
+    said = [kernel.name, *wishes, built.dtype, built.second, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
 

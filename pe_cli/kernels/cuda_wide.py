@@ -125,7 +125,7 @@ def put_global_four(env: Any, args: list[Any]) -> None:
 
 @cuda_intrinsic("bool", "T*", "int64", "int64")
 def is_wide(env: Any, args: list[Any]) -> Any:
-    """Return whether lines of so many elements (the last argument) all begin at multiples of 16 bytes, the first at an index of a pointer."""
+    """Return whether lines of so many elements, the first at an index of a pointer, all begin at multiples of 16 bytes."""
     from llvmlite import ir
 
     word, size = ir.IntType(64), 4 if env.dtype == "float32" else 8

@@ -66,7 +66,8 @@ class _Factor:
         to = f"room + SIZE * ({self.begins} + me // {self.per_line} * {self.line} + me % {self.per_line} * {FOUR})"
         rows, terms = f"int32(min({self.all} - {self.first} - r_{x}, {self.rows}))", f"int32(high - low - d_{x})"
         where = f"(low + d_{x}) * ld{x} + {self.first} + r_{x}" if self.across else f"({self.first} + r_{x}) * ld{x} + low + d_{x}"
-        return [*out, f"to_{x}, now_{x} = {to}, at_{x} + {where}", f"x_{x}, y_{x} = {f'{rows}, {terms}' if self.across else f'{terms}, {rows}'}"]
+        left = f"{rows}, {terms}" if self.across else f"{terms}, {rows}"
+        return [*out, f"to_{x}, now_{x} = {to}, at_{x} + {where}", f"x_{x}, y_{x} = {left}"]
 
     def copy(self, half: str) -> list[str]:
         """Return lines that begin to copy the next tile to a half of shared memory."""

@@ -7,8 +7,6 @@ here, because only what has a name of its own lies in one.
 
 from __future__ import annotations
 
-import __future__
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -18,7 +16,15 @@ import numpy as np
 
 from pe_cli.kernels import cuda_wide
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
-from pe_cli.kernels.cuda_wide import global_four, is_wide, put_global_four, put_shared_four, put_shared_one, shared_four, shared_room
+from pe_cli.kernels.cuda_wide import (
+    global_four,
+    is_wide,
+    put_global_four,
+    put_shared_four,
+    put_shared_one,
+    shared_four,
+    shared_room,
+)
 from pe_cli.kernels.lang import SIZE, T, helper
 
 #: Lanes of a warp lie in 4 rows and 8 columns; each has 4 neighbours.
@@ -110,14 +116,15 @@ def put_four(c, at, s0, s1, s2, s3, e0, e1, e2, e3, alpha, adds, cut, left, wide
 
 def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
     """Return a kernel whose text is the body's lines."""
-    text = f"def {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
+    text = f"from __future__ import annotations\n\n\ndef {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
     space: dict[str, Any] = {
         "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of, "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
         "shared_one": cuda_wide.shared_one, **more,
     }  # fmt: skip
-    exec(compile(text, f"<{tile.name}>", "exec", __future__.annotations.compiler_flag), space)  # our own text
-    threads = (f"(m + {tile.rows - 1}) // {tile.rows} * {tile.threads}", f"(n + {tile.columns - 1}) // {tile.columns}", "groups * splits")
+    exec(compile(text, f"<{tile.name}>", "exec"), space)  # our own text
+    rows, columns = f"(m + {tile.rows - 1}) // {tile.rows}", f"(n + {tile.columns - 1}) // {tile.columns}"
+    threads = (f"{rows} * {tile.threads}", columns, "groups * splits")
     kernel: CudaKernel = cuda_kernel(
         space[tile.name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{tile.name}", resident=tile.resident
     )
@@ -176,7 +183,10 @@ def kernel_of(tile: Tile) -> CudaKernel:
         "scale = T(alpha)",
         "wide_c = is_wide(c, 0, n)",
     ]
-    factors = [_Factor(tile, "a", "ta", "top", "m", tile.rows, line["a"], 0), _Factor(tile, "b", "not tb", "side", "n", tile.columns, line["b"], size["a"])]
+    factors = [
+        _Factor(tile, "a", "ta", "top", "m", tile.rows, line["a"], 0),
+        _Factor(tile, "b", "not tb", "side", "n", tile.columns, line["b"], size["a"]),
+    ]
     # a step: fetch the next tiles, multiply these, put the next ones
     multiply = [f"for i in range(0, {tile.depth}, {UNROLLED}):"]
     for step, (x, count) in itertools.product(range(UNROLLED), (("a", tile.high), ("b", tile.wide))):
