@@ -221,7 +221,8 @@ for _definition, _matrices in ((mul, _mul_matrices), (matmul, _matmul_matrices))
     @_definition.grad_op.lower("cuda")
     def _grad_cuda(o: Lowering, matrices: Any = _matrices) -> None:
         """Both gradients, a product each."""
-        multiply_back(o, *matrices(o), o.attrs.get("alpha", 1.0), multiply_cuda)
+        x, y, out = matrices(o)
+        multiply_back(o, x, y, out, o.attrs.get("alpha", 1.0), multiply_cuda)
 
 
 

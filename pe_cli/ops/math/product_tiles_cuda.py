@@ -118,7 +118,8 @@ def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
     """Return a kernel whose text is the body's lines."""
     text = f"from __future__ import annotations\n\n\ndef {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
     space: dict[str, Any] = {
-        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of, "global_four": global_four, "is_wide": is_wide,
+        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of,
+        "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
         "shared_one": cuda_wide.shared_one, **more,
     }  # fmt: skip

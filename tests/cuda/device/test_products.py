@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pe_cli.config.load import load_run
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.math import matrix_product_cuda
@@ -17,7 +18,7 @@ from tests.ops import support
 
 Array = np.ndarray[Any, Any]
 #: Largest error of a number that is rounded, relative to it.
-ROUNDED = {"float32": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8}
+ROUNDED = {"float32": 0.0, "tf32": 2.0**-11}
 
 
 def product(monkeypatch: pytest.MonkeyPatch, x: Array, y: Array, precision: str, flip_x: bool = False, flip_y: bool = False) -> Array:
@@ -30,15 +31,15 @@ def product(monkeypatch: pytest.MonkeyPatch, x: Array, y: Array, precision: str,
 
 
 @pytest.mark.parametrize(
-    ("precision", "flip_x", "flip_y"), [("tf32", False, False), ("tf32", True, True), ("bf16", True, False), ("bf16", False, True)]
+    ("flip_x", "flip_y"), [pytest.param(True, False, id="as for gradients of weights"), pytest.param(False, True, id="as for those of inputs")]
 )
-def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, precision: str, flip_x: bool, flip_y: bool):
+def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, flip_x: bool, flip_y: bool):
     """Small whole numbers, which every format holds, and so do all sums."""
     x, y = rng.integers(-8, 9, (65, 131)).astype(np.float32), rng.integers(-8, 9, (131, 9)).astype(np.float32)
-    np.testing.assert_array_equal(product(monkeypatch, x, y, precision, flip_x, flip_y), x @ y)
+    np.testing.assert_array_equal(product(monkeypatch, x, y, "bf16", flip_x, flip_y), x @ y)
 
 
-@pytest.mark.parametrize("precision", ROUNDED)
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
 def test_the_largest_tile_and_what_rounding_allows(monkeypatch, rng, precision: str):
     monkeypatch.setattr(matrix_product_cuda, "BLOCKS", 1)
     x, y = rng.standard_normal((30, 20)).astype(np.float32), rng.standard_normal((20, 133)).astype(np.float32)
@@ -56,9 +57,6 @@ def test_a_config_learns_in_bf16_as_in_float32():
     np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
 
 
-def test_the_cpu_has_no_tensor_cores(tmp_path: Path):
-    from pe_cli.config.load import load_run
-    from pe_cli.core.errors import PeError
-
+def test_the_cpu_has_no_tensor_cores():
     with pytest.raises(PeError, match="precision: bf16 is for the tensor cores of place: cuda"):
         load_run(models.ROOT / "configs/digits.yaml", ("executor.precision=bf16",))
