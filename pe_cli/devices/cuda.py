@@ -194,7 +194,8 @@ class CudaStep:
         """
         self._host_step[0] = step
         if self._replay is None and self._runs:
-            self._replay = self._driver.captured(self._sequence())
+            steps = self._sequence()
+            self._replay = self._driver.captured(steps, [range(max(0, i - 1), i) for i in range(len(steps))])
         self._runs += 1
         for launch in self._sequence() if self._replay is None else [self._replay]:
             launch()

@@ -64,14 +64,27 @@ def begin_states(h0: Ptr, c0: Ptr, cells: Ptr, states: Ptr, g: PtrI64, count: In
 
 
 @helper
+def eight(states, at, w_hh, to, row):
+    """Return a sum of eight products, whose factors are on their way at the same time."""
+    w0, w1, w2, w3 = w_hh[to], w_hh[to + row], w_hh[to + 2 * row], w_hh[to + 3 * row]
+    w4, w5, w6, w7 = w_hh[to + 4 * row], w_hh[to + 5 * row], w_hh[to + 6 * row], w_hh[to + 7 * row]
+    a = states[at] * w0 + states[at + 1] * w1 + states[at + 2] * w2 + states[at + 3] * w3
+    return a + (states[at + 4] * w4 + states[at + 5] * w5 + states[at + 6] * w6 + states[at + 7] * w7)
+
+
+@helper
 def raw_gates(states, old, w_hh, b_ih, b_hh, product, given, runs, gates, gate, g, me):
     """Write the gates of a step before their functions: of the state alone where the sequence has ended."""
     units, wide, row = g[3], g[4], 4 * g[3]
     c = me
     while c < row:
-        total = T(0)
-        for k in range(units):
+        total, k = T(0), 0
+        while k + 16 <= units:
+            total += eight(states, old + k, w_hh, k * row + c, row) + eight(states, old + k + 8, w_hh, (k + 8) * row + c, row)
+            k += 16
+        while k < units:
             total += states[old + k] * w_hh[k * row + c]
+            k += 1
         if runs:
             if g[6] & 512:
                 total += b_ih[c]
@@ -181,16 +194,22 @@ def all_steps_back(
                 j += MANY
             cuda.syncthreads()
             k = me // LANES if s < length else units
-            while k < units:
-                total = T(0)
+            while k < units:  # two sums at a time
+                both = k + MANY // LANES < units
+                total, other = T(0), T(0)
                 c = me % LANES
                 while c < row:
-                    total += dgates[line * row + c] * w_hh[k * row + c]
+                    slope = dgates[line * row + c]
+                    total += slope * w_hh[k * row + c]
+                    if both:
+                        other += slope * w_hh[(k + MANY // LANES) * row + c]
                     c += LANES
-                total = warp_sum(total)
+                total, other = warp_sum(total), warp_sum(other)
                 if me % LANES == 0:
                     dh[r * units + k] = total
-                k += MANY // LANES
+                    if both:
+                        dh[r * units + k + MANY // LANES] = other
+                k += 2 * (MANY // LANES)
             cuda.syncthreads()
             s -= 1
         r += int(cuda.gridDim.x)
