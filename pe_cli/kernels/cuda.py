@@ -26,7 +26,7 @@ import inspect
 import math
 import textwrap
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ import numpy as np
 
 from pe_cli.core.types import FLOATS
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
+from pe_cli.kernels.cuda_vectors import WIDTH, meanings, widened
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
 #: Name of what Python's math is on CUDA.
@@ -243,10 +244,14 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str) -> Built:
     fn = kernel.fn
     own = kernel if isinstance(kernel, CudaKernel) else None
     tree = _definition(fn, own.text if own else None)
-    loops = _deal(tree) if (kernel in DEALT if own is None else not own.block) else []
+    stored = functools.partial(Built.element, Built(fn, frozenset(), kernel, dtype, second, (), False))
+    arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
+    loops = _deal(tree, arrays) if (kernel in DEALT if own is None else not own.block) else []
     threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
     resolver = _Resolver(dtype)
     space = resolver.space(fn)
+    for element in sorted(set(arrays.values())) if loops else ():
+        space |= meanings(element)
     exec(compile(ast.Module([tree], []), inspect.getsourcefile(fn) or kernel.name, "exec"), space)
     codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
     made = space.pop(fn.__name__)
@@ -265,8 +270,10 @@ def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
     return found
 
 
-def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
-    """Make the outermost loops take every `_dealt_stride`-th iteration from `_dealt_first`; return their numbers of iterations.
+def _deal(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.expr]:
+    """Make the outermost loops take every `_dealt_stride`-th iteration from `_dealt_first`; return how many threads have something to do.
+
+    The only loop of a kernel is done by fours where `cuda_vectors` can; of several, all give an iteration to the same thread.
 
     Iterations are counted in 32 bits without a sign, which suffices (`MOST_ITERATIONS`). Before a range with a step, and before any loop
     that is counted in 64 bits, LLVM would divide by the step: 230 to 340 instructions for a loop that needs 32.
@@ -280,12 +287,20 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
         assert isinstance(name, ast.Name), f"{tree.name}: an outermost loop must have one variable"
         low, high = call.args if len(call.args) == 2 else (ast.Constant(0), call.args[0])
         bounds.append(_expression("high - low", high=high, low=low) if len(call.args) == 2 else high)
-        at, begin, end = (f"_{word}_{len(bounds)}" for word in ("at", "begin", "end"))
-        made = ast.parse(
-            f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _dealt_first\n"
-            f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _dealt_stride)\n"
-        ).body
-        made = [_put(statement, high=high, low=low) for statement in made]
+        at, begin, end, fours = (f"_{word}_{len(bounds)}" for word in ("at", "begin", "end", "fours"))
+        wide = widened(node, fours, arrays) if only and len(call.args) == 1 else None
+        text = f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _dealt_first\n"
+        if wide:
+            bounds[-1] = _expression(f"high + {WIDTH - 1} >> 2", high=high)
+            text += (
+                f"if {wide.aligned}:\n    {fours} = {at}\n    while {fours} < _u32({end} >> _u32(2)):\n        pass\n"
+                f"        {fours} = _u32({fours} + _dealt_stride)\n    {at} = _u32(_u32({end} & _u32(0xFFFFFFFC)) + _dealt_first)\n"
+            )
+        text += f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _dealt_stride)\n"
+        made = [_put(statement, high=high, low=low) for statement in ast.parse(text).body]
+        if wide:
+            by_fours: Any = made[-2]
+            by_fours.body[1].body[:1] = wide.body
         for statement in made:
             for part in ast.walk(statement):
                 ast.copy_location(part, node)
@@ -302,6 +317,7 @@ def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
             out += dealt(node) if isinstance(node, ast.For) else [node]
         return out
 
+    only = sum(isinstance(part, ast.For) for part in ast.walk(tree)) == 1
     start = ast.parse("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))").body
     for statement in start:
         ast.increment_lineno(statement, tree.lineno - 1)
