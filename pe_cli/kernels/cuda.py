@@ -241,24 +241,36 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str) -> Built:
         dtype: element type T.
         second: element type U.
     """
-    fn = kernel.fn
+    tree, space, resolver, loops = _prepared(kernel, dtype, second)
     own = kernel if isinstance(kernel, CudaKernel) else None
-    tree = _definition(fn, own.text if own else None)
-    stored = functools.partial(Built.element, Built(fn, frozenset(), kernel, dtype, second, (), False))
-    arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
-    loops = _deal(tree, arrays) if (kernel in DEALT if own is None else not own.block) else []
     threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
-    resolver = _Resolver(dtype)
-    space = resolver.space(fn)
-    for element in sorted(set(arrays.values())) if loops else ():
-        space |= meanings(element)
-    exec(compile(ast.Module([tree], []), inspect.getsourcefile(fn) or kernel.name, "exec"), space)
+    exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
     codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
-    made = space.pop(fn.__name__)
+    made = space.pop(tree.name)
     return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops))
 
 
-def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
+def prepared(kernel: Kernel | CudaKernel, dtype: str, second: str) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    """Return the text of a kernel, its loops dealt, and its globals; see `build`."""
+    return _prepared(kernel, dtype, second)[:2]
+
+
+def _prepared(
+    kernel: Kernel | CudaKernel, dtype: str, second: str
+) -> tuple[ast.FunctionDef, dict[str, Any], _Resolver, list[ast.expr]]:
+    own = kernel if isinstance(kernel, CudaKernel) else None
+    tree = definition(kernel.fn, own.text if own else None)
+    stored = functools.partial(Built.element, Built(kernel.fn, frozenset(), kernel, dtype, second, (), False))
+    arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
+    loops = _deal(tree, arrays) if (kernel in DEALT if own is None else not own.block) else []
+    resolver = _Resolver(dtype)
+    space = resolver.space(kernel.fn)
+    for element in sorted(set(arrays.values())) if loops else ():
+        space |= meanings(element)
+    return tree, space, resolver, loops
+
+
+def definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
     """Return the function without decorators and annotations, with the line numbers of its file."""
     tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
     found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == fn.__name__)
