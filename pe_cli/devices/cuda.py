@@ -6,7 +6,6 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, forms
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
 from pe_cli.kernels.cuda_table import written
 
@@ -115,7 +114,7 @@ def built_of(call: Call) -> Built:
 
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
-    found = [replace(call, kernel=kernel) for call in calls for kernel in forms(call.kernel)]
+    found = [made for call in calls for made in calls_on_cuda(call)]
     return [call for call in found if 0 not in shape_of(call)[0]]
 
 
@@ -189,6 +188,8 @@ class CudaStep:
         for work, call in calls:
             args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             report += STATUS in call.args
+            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and args[0].address == args[1].address:
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)

@@ -21,18 +21,20 @@ from __future__ import annotations
 
 import ast
 import copy
+import dis
 import functools
 import inspect
 import math
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import FLOATS
+from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_vectors import WIDTH, meanings, widened
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
@@ -41,6 +43,8 @@ from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, pa
 MATH = "math on CUDA"
 #: Most iterations of an outermost loop that is dealt, and most elements of a buffer.
 MOST_ITERATIONS = 2**31 - 1
+#: Bytes of Python's code in the helpers of a loop that is done by fours; what is longer takes longer than its memory.
+MOST_CODE = 600
 
 
 class _Module:
@@ -79,6 +83,7 @@ class CudaKernel:
         block: threads of a block along x (and y, z) of a kernel that works by blocks; empty where the outermost loops are dealt.
         threads: how many threads have something to do along each, as expressions of the integer parameters; empty for
             a whole grid.
+        copies: makes its second argument what its first is: nothing to do where the plan gave both the same bytes.
     """
 
     fn: types.FunctionType
@@ -87,6 +92,7 @@ class CudaKernel:
     text: str | None = None
     block: tuple[int, ...] = ()
     threads: tuple[str, ...] = ()
+    copies: bool = False
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -96,11 +102,14 @@ class CudaKernel:
 DEALT: set[Kernel] = set()
 #: Kernels of the CPU -> what runs on CUDA instead, in order.
 INSTEAD: dict[Kernel, list[CudaKernel]] = {}
+#: Kernels of the CPU -> what makes other calls of one that is of a common kind; None where it is not.
+CHOSEN: dict[Kernel, Callable[[Call], Call | None]] = {}
 
 
 def cuda_kernel(
-    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = ""
-) -> Any:
+    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = "",
+    copies: bool = False,
+) -> Any:  # fmt: skip
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
     Args:
@@ -109,10 +118,12 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
         name: `module:function`, for functions made by `exec`.
+        copies: see `CudaKernel`.
     """
     if fn is None:
-        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name)
-    return CudaKernel(fn, parameter_kinds(fn), name or f"{fn.__module__}:{fn.__qualname__}", text, tuple(block), tuple(threads))
+        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name, copies=copies)
+    named = name or f"{fn.__module__}:{fn.__qualname__}"
+    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies)
 
 
 def deal(*kernels: Kernel) -> None:
@@ -135,6 +146,12 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
         return made
 
     return make
+
+
+def calls_on_cuda(call: Call) -> list[Call]:
+    """Return the calls that a call becomes on CUDA, in order."""
+    chosen = CHOSEN[call.kernel](call) if call.kernel in CHOSEN else None
+    return [chosen] if chosen else [replace(call, kernel=kernel) for kernel in forms(call.kernel)]
 
 
 def same_on_cuda(kernel: Kernel, other: Kernel) -> None:
@@ -262,12 +279,17 @@ def _prepared(
     tree = definition(kernel.fn, own.text if own else None)
     stored = functools.partial(Built.element, Built(kernel.fn, frozenset(), kernel, dtype, second, (), False))
     arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
-    loops = _deal(tree, arrays) if (kernel in DEALT if own is None else not own.block) else []
     resolver = _Resolver(dtype)
     space = resolver.space(kernel.fn)
+    short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
+    loops = _deal(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
     for element in sorted(set(arrays.values())) if loops else ():
         space |= meanings(element)
     return tree, space, resolver, loops
+
+
+def _loops(fn: types.FunctionType) -> bool:
+    return any(at.opname == "FOR_ITER" or "JUMP_BACKWARD" in at.opname for at in dis.get_instructions(fn))
 
 
 def definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
@@ -329,7 +351,7 @@ def _deal(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.expr]:
             out += dealt(node) if isinstance(node, ast.For) else [node]
         return out
 
-    only = sum(isinstance(part, ast.For) for part in ast.walk(tree)) == 1
+    only = _loops_in_turn(tree.body) == 1
     start = ast.parse("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))").body
     for statement in start:
         ast.increment_lineno(statement, tree.lineno - 1)
@@ -337,6 +359,16 @@ def _deal(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.expr]:
     tree.body = [*tree.body[:skip], *start, *walk(tree.body[skip:])]
     ast.fix_missing_locations(tree)
     return [ast.fix_missing_locations(b) for b in bounds]
+
+
+def _loops_in_turn(body: Sequence[ast.stmt]) -> int:
+    """Return how many outermost loops a thread meets at most."""
+    found = 0
+    for node in body:
+        if isinstance(node, ast.If):
+            found += max(_loops_in_turn(node.body), _loops_in_turn(node.orelse))
+        found += isinstance(node, (ast.For, ast.While))
+    return found
 
 
 def _expression(text: str, **parts: ast.expr) -> ast.expr:
