@@ -68,28 +68,12 @@ def meaning(value: Helper | Intrinsic) -> Any:
 
 _U32: Any = np.uint32
 _I64: Any = np.int64
-_U64: Any = np.uint64
 
 
 @helper
 def quotient(a, b):
     """Return a // b of numbers from 0 to 2**32 - 1: divided in 32 bits, by some 20 instructions where 64 bits take a hundred."""
     return _I64(_U32(a) // _U32(b))
-
-
-def reciprocal(divisor):
-    """Return (m, s) such that `divided` divides by a number from 1 to 2**31 - 1."""
-    bits = (divisor - 1).bit_length()
-    return -(-(1 << (31 + bits)) // divisor), 31 + bits
-
-
-@helper
-def divided(a, m, s):
-    """Return a // d of a number from 0 to 2**31 - 1, by one product of 32 bits and a shift; (m, s) is `reciprocal(d)`.
-
-    Granlund and Montgomery 1994, theorem 4.2: m d exceeds 2**s by less than d, and a (m d - 2**s) < 2**31 d <= 2**s.
-    """
-    return _I64((_U64(_U32(a)) * _U64(_U32(m))) >> _U64(s))
 
 
 @helper

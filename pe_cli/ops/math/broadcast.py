@@ -13,7 +13,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import CHOSEN, CudaKernel, cuda_kernel, on_cuda
-from pe_cli.kernels.cuda_math import divided, quotient, reciprocal
+from pe_cli.kernels.cuda_index import divided, left_over, reciprocal
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.far import FAR, fence_past, store_run
 from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
@@ -129,9 +130,9 @@ def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks:
 _WAYS_CUDA = {
     "both": "out[e] = f(x[e], y[e])",
     "one": "out[e] = f({one})",
-    "last": "i = e - divided(e, m, s) * n\n        out[e] = f({part})",
+    "last": "i = left_over(e, divided(e, m, s), n)\n        out[e] = f({part})",
     "first": "i = divided(e, m, s)\n        out[e] = f({part})",
-    "middle": "row = divided(e, m, s)\n        i = row - divided(row, bm, bs) * rows\n        out[e] = f({part})",
+    "middle": "row = divided(e, m, s)\n        i = left_over(row, divided(row, bm, bs), rows)\n        out[e] = f({part})",
 }
 _WAY_CUDA = """
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
     space |= {"store_run": store_run, "fence_past": fence_past}
     exec(_code(text), space)  # our own text: nothing in it comes from outside
     made = make_kernel(space["loop"], name, each=f)
-    space = {**space, "quotient": quotient, "divided": divided}
+    space = {**space, "quotient": quotient}
     exec(_code(cuda_text), space)
     on_cuda(made, text=cuda_text)(space["loop"])
     return made
@@ -177,7 +178,7 @@ def _by_ways(made: Kernel, f: Helper, kind: str) -> None:
 
         body = _WAYS_CUDA[way].format(one=args("still"), part=args(f"{part}[i]"))
         text = _WAY_CUDA.format(kind=kind, still=f"still = {part}[0]" if way == "one" else "", body=body)
-        space: dict[str, Any] = {"f": f, "divided": divided}
+        space: dict[str, Any] = {"f": f, "divided": divided, "left_over": left_over}
         exec(_code(text), space)
         name = f"{made.name}.{way}{'' if x_whole else '.of_x'}"
         found: CudaKernel = cuda_kernel(space["loop"], text=text, name=name)
