@@ -188,7 +188,8 @@ class CudaStep:
         for work, call in calls:
             args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             report += STATUS in call.args
-            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and args[0].address == args[1].address:
+            places = [a.address for a in args if isinstance(a, Extent)]
+            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels import cuda as language
-from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel, build
-from pe_cli.kernels.lang import POINTERS, Helper, Kernel
+from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
+from pe_cli.kernels.lang import POINTERS, Kernel
 
 #: Words of a row before its arguments.
 HEAD = 4
@@ -67,20 +66,20 @@ def _tree(kernel: Kernel | CudaKernel) -> ast.FunctionDef:
 
 def _take_row(tree: ast.FunctionDef, built: Built) -> None:
     """Let a function, whose loops are dealt, take its arguments and its place in the grid from a table."""
-    lines = ["_row = _table[_cuda.blockIdx.x]", "_local = _u32(_cuda.blockIdx.x - _table[_row])"]
+    lines = ["_table_row = _table[_cuda.blockIdx.x]", "_table_block = _u32(_cuda.blockIdx.x - _table[_table_row])"]
     for at, (arg, kind) in enumerate(zip(tree.args.args, built.kernel.params, strict=True), HEAD):
-        word = f"_table[_row + {at}]"
+        word = f"_table[_table_row + {at}]"
         if kind in POINTERS or kind == "Addr":
             word = f"_at_{built.element(kind)}({word})"
         elif kind == "Real":
             word = f"_number_{built.number(kind)}({word})"
         lines.append(f"{arg.arg} = {word}")
     for axis in "xyz":
-        lines.append(f"_gridDim_{axis} = _i32(_table[_row + {1 + 'xyz'.index(axis)}])")
+        lines.append(f"_table_gridDim_{axis} = _i32(_table[_table_row + {1 + 'xyz'.index(axis)}])")
     lines += [
-        "_blockIdx_x = _i32(_local % _u32(_gridDim_x))",
-        "_blockIdx_y = _i32(_local // _u32(_gridDim_x) % _u32(_gridDim_y))",
-        "_blockIdx_z = _i32(_local // _u32(_gridDim_x) // _u32(_gridDim_y))",
+        "_table_blockIdx_x = _i32(_table_block % _u32(_table_gridDim_x))",
+        "_table_blockIdx_y = _i32(_table_block // _u32(_table_gridDim_x) % _u32(_table_gridDim_y))",
+        "_table_blockIdx_z = _i32(_table_block // _u32(_table_gridDim_x) // _u32(_table_gridDim_y))",
     ]
     start = ast.parse("\n".join(lines)).body
     body = [_Here().visit(statement) for statement in tree.body]
@@ -97,12 +96,12 @@ class _Here(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Attribute) and node.value.attr in PLACES:
-            return ast.Name(f"_{node.value.attr}_{node.attr}", ast.Load())
+            return ast.Name(f"_table_{node.value.attr}_{node.attr}", ast.Load())
         return self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        names = {"_dealt_first": "_u32(_local * _u32(_cuda.blockDim.x) + _u32(_cuda.threadIdx.x))",
-                 "_dealt_stride": "_u32(_u32(_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
+        names = {"_dealt_first": "_u32(_table_block * _u32(_cuda.blockDim.x) + _u32(_cuda.threadIdx.x))",
+                 "_dealt_stride": "_u32(_u32(_table_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
         target = node.targets[0]
         if isinstance(target, ast.Name) and target.id in names:
             return ast.parse(f"{target.id} = {names[target.id]}").body[0]
