@@ -1,8 +1,8 @@
 """Launches of one kernel that do not wait for one another become one launch over a table of their arguments.
 
-A launch may change places with its neighbours as long as neither writes what the other touches. So the updates of all parameters, the sums
-of all biases' gradients and the like, each a few microseconds of waiting for a card that has nothing else to do, come together, whatever ops
-they are of: first each launch goes to an earlier one of its kernel if it can, then to a later one.
+A launch may change places with its neighbours as long as neither writes what the other touches. So the updates of all parameters, the
+sums of all biases' gradients and the like, each a few microseconds of waiting for a card that has nothing else to do, come together,
+whatever ops they are of: first each launch goes to an earlier one of its kernel if it can, then to a later one.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ def call_binary(
         return
     rank = len(shape)
     axes = _joined(shape, aligned(x.shape, rank, axis), aligned(y.shape, rank, axis))
-    if len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
+    if o.place == "cpu" and len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
         (rows, _, _), (n, _, _) = axes
         if n <= WIDE // 4 and rows >= 4 * (WIDE // n):
             _call_narrow(o, kernel, x, y, (out, *more), rows, n, values)
@@ -347,7 +347,7 @@ def call_binary(
 
 def _near_or_far(o: Lowering, kernel: Kernel, out: Buffer, elements: int) -> tuple[Kernel, list[Buffer]]:
     """Return the kernel for a result of so many elements, and the scratch that it takes after its results."""
-    if kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
+    if o.place != "cpu" or kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
         return kernel, []
     return _FAR_KERNELS[kernel], [o.scratch(PIECE, out.dtype)]
 
