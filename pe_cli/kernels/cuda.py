@@ -51,7 +51,7 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T. One may return `4T`, four numbers."""
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
@@ -64,6 +64,57 @@ def claim(env: Any, args: list[Any]) -> Any:
     """Write a number to a place that holds 0, and return what it held: of several threads, one is given 0."""
     zero = args[1].type(0)
     return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
+
+
+def _fours(env: Any, place: Any, at: Any) -> tuple[Any, Any]:
+    """Return a pointer to a vector of four elements, and the number of a lane as LLVM wants it."""
+    from llvmlite import ir
+
+    element = {"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype]()
+    return env.builder.bitcast(env.builder.gep(place, [at]), ir.VectorType(element, 4).as_pointer()), ir.IntType(32)
+
+
+@cuda_intrinsic("4T", "T*", "int64")
+def load_four(env: Any, args: list[Any]) -> Any:
+    """Return four neighbours that lie at a multiple of 16 bytes, by one load, or two of float64."""
+    from llvmlite import ir
+
+    place, lane = _fours(env, *args)
+    found = env.builder.load(place, align=16)
+    out = ir.Constant(ir.ArrayType(found.type.element, 4), ir.Undefined)
+    for i in range(4):
+        out = env.builder.insert_value(out, env.builder.extract_element(found, ir.Constant(lane, i)), i)
+    return out
+
+
+@cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
+def store_four(env: Any, args: list[Any]) -> None:
+    """Write four neighbours that lie at a multiple of 16 bytes, by one store, or two of float64."""
+    from llvmlite import ir
+
+    place, lane = _fours(env, *args[:2])
+    made = ir.Constant(place.type.pointee, ir.Undefined)
+    for i, value in enumerate(args[2:]):
+        made = env.builder.insert_element(made, value, ir.Constant(lane, i))
+    env.builder.store(made, place, align=16)
+
+
+def shared_tile(name: str, size: int) -> Any:
+    """Return a function of no arguments, for one kernel to call once, that gives a pointer to so many elements of its block's shared memory.
+
+    They lie at a multiple of 16 bytes, so that `load_four` and `store_four` take four of them at a time.
+    """
+
+    def emit(env: Any, args: list[Any]) -> Any:
+        from llvmlite import ir
+
+        kind = ir.ArrayType({"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype](), size)
+        memory = ir.GlobalVariable(env.builder.module, kind, f"_cudapy_smem_{name}", addrspace=3)
+        memory.linkage, memory.align, memory.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
+        place = env.builder.addrspacecast(memory, kind.as_pointer())
+        return env.builder.bitcast(place, kind.element.as_pointer())
+
+    return CudaIntrinsic(name, "T*", (), emit)
 
 
 @dataclass(frozen=True, eq=False)
