@@ -51,7 +51,7 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T. One may return `4T`, four numbers."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T; `4T` are four numbers."""
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
@@ -100,7 +100,7 @@ def store_four(env: Any, args: list[Any]) -> None:
 
 
 def shared_tile(name: str, size: int) -> Any:
-    """Return a function of no arguments, for one kernel to call once, that gives a pointer to so many elements of its block's shared memory.
+    """Return a function without arguments, for a kernel to call once, that gives a pointer to so many elements of shared memory.
 
     They lie at a multiple of 16 bytes, so that `load_four` and `store_four` take four of them at a time.
     """

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import copy_two, gradient_first, gradient_last, normalise_first, normalise_last, statistics_given
+from pe_cli.kernels.channel_norm import (
+    copy_two,
+    gradient_first,
+    gradient_last,
+    normalise_first,
+    normalise_last,
+    statistics_given,
+)
 from pe_cli.kernels.cuda import deal, load_four, on_cuda, store_four
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, helper

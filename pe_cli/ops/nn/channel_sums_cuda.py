@@ -1,6 +1,7 @@
-"""Sums of every channel on CUDA, in two stages: blocks sum parts of the rows, which sizes alone decide, then a block per channel adds those up.
+"""Sums of every channel on CUDA, in two stages: blocks sum parts of the rows, then a block per channel adds those up.
 
-A thread adds a few numbers in the element type before it adds their sum to one of float64. Parts lie as [2, items, channels]: two sums of
+A thread adds a few numbers in the element type before it adds their sum to one of float64.
+Sizes alone decide on the parts, which lie as [2, items, channels]: two sums of
 each, of parts and, where rows were joined to wider ones, of the columns of a channel.
 """
 
@@ -104,7 +105,7 @@ def column_gradient_sums(
     x: Ptr, g: Ptr, y: Ptr, cut: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, sums: PtrF64, rows: Int, width: Int, channels: Int,
     parts: Int, cuts: Int,
 ):  # fmt: skip
-    """Sums of the gradient g and of g (x - mean), of [rows, width]; where relu's result y tells what it let through, that is written to cut."""
+    """Sums of g and of g (x - mean), of [rows, width]; where relu's result y tells what of g it let through, that is written to cut."""
     lane, me, part = int(cuda.threadIdx.x), int(cuda.threadIdx.y), int(cuda.blockIdx.z)
     first, second = cuda.shared.array((DEEP, 32), WIDE), cuda.shared.array((DEEP, 32), WIDE)
     column = int(cuda.blockIdx.x) * 32 + lane
@@ -213,8 +214,8 @@ def finish_moments(
         off = a / max(1, count)
         mean = x[size * c] + off if count > 0 else 0.0
         finish(
-            mean, max(0.0, b - a * off) if b == b else b, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-            momentum, epsilon,
+            mean, max(0.0, b - a * off) if b == b else b, count, old_mean, old_variance, new_mean, new_variance, saved_mean,
+            saved_inverse, c, momentum, epsilon,
         )  # fmt: skip
 
 

@@ -15,11 +15,11 @@ from typing import Any
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T
-from pe_cli.ops.define.addto import beside, preload
+from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
 from pe_cli.ops.nn.conv_images import Images
-from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back
+from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values
 
 #: Threads that fill a card; its sums are shared by more blocks until there are so many.
@@ -53,8 +53,8 @@ def order_filters(w: Ptr, made: Ptr, rows: Int, columns: Int, taps: Int, row: In
 
 
 @cuda_kernel(block=(32, _DEEP), threads=("size", "8"))
-def add_parts(parts: Ptr, y: Ptr, size: Int, count: Int, acc: Int):
-    """y (+)= the sum of so many parts, each of so many elements: eight threads take every eighth, and theirs are added in order."""
+def add_parts(parts: Ptr, y: Ptr, base: Ptr, bias: Ptr, size: Int, count: Int, channels: Int, then: Int):
+    """y = then(the sum of so many parts, each of so many elements): eight threads take every eighth, and theirs are added in order."""
     lane, me = int(cuda.threadIdx.x), int(cuda.threadIdx.y)
     held = cuda.shared.array((_DEEP, 32), T)
     begin = int(cuda.blockIdx.x) * 32
@@ -70,7 +70,7 @@ def add_parts(parts: Ptr, y: Ptr, size: Int, count: Int, acc: Int):
         if me == 0 and e < size:
             for k in range(1, _DEEP):
                 total += held[k, lane]
-            y[e] = y[e] + total if acc else total
+            y[e] = finished(total, base, bias, e, e - quotient(e, channels) * channels, then)
         cuda.syncthreads()
         begin += int(cuda.gridDim.x) * 32
 
@@ -121,8 +121,10 @@ class Sizes:
         """Return those of an op."""
         a, groups = o.attrs, o.attrs["groups"]
         (h, w, c), (oh, ow, oc) = images.image, images.out
-        pairs = (tuple(a[name]) for name in ("strides", "paddings", "dilations"))
-        return cls(images.n, Side(h, w, c, c // groups), Side(oh, ow, oc, oc // groups), images.filters[2:], *pairs, groups)
+        taps, strides, paddings, dilations = ((p[0], p[1]) for p in (images.filters[2:], a["strides"], a["paddings"], a["dilations"]))
+        return cls(
+            images.n, Side(h, w, c, c // groups), Side(oh, ow, oc, oc // groups), taps, strides, paddings, dilations, groups
+        )  # fmt: skip
 
 
 def tile_of(tiles: Sequence[Tile], rows: int, columns: int, dtype: str) -> Tile:
@@ -138,6 +140,33 @@ def tile_of(tiles: Sequence[Tile], rows: int, columns: int, dtype: str) -> Tile:
 def parts_of(threads: int, steps: int) -> int:
     """Return how many blocks share a sum of so many steps, where so many threads would have one to themselves."""
     return max(1, min(FULL // max(1, threads), steps // STEPS, PARTS))
+
+
+@dataclass(frozen=True)
+class Then:
+    """What comes behind a sum, before it is written.
+
+    Args:
+        base: what it is added to, of its shape.
+        bias: a number per channel that is added to it.
+        relu: whether what is negative becomes 0.
+    """
+
+    base: Buffer | None = None
+    bias: Buffer | None = None
+    relu: bool = False
+
+    @property
+    def bits(self) -> int:
+        """As `conv_tiles_cuda.finished` wants them."""
+        return (self.base is not None) + 2 * (self.bias is not None) + 4 * self.relu
+
+    def buffers(self, y: Buffer) -> tuple[Buffer, Buffer]:
+        """Return base and bias; something in the place of what there is not."""
+        return self.base or y, self.bias or y
+
+
+NOTHING = Then()
 
 
 @dataclass(frozen=True)
@@ -170,8 +199,8 @@ def axes_back(size: int, taps: int, stride: int, padding: int, dilation: int) ->
 
 
 def _append(
-    o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, source: Side, made: Side, classes: list[tuple[int, ...]], steps: tuple[int, ...],
-    back: bool, acc: int,
+    o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, source: Side, made: Side, classes: Sequence[tuple[int, ...]],
+    steps: tuple[int, ...], back: bool, then: Then,
 ) -> None:  # fmt: skip
     """Append the calls of one `CONVOLVE`.
 
@@ -183,7 +212,7 @@ def _append(
         classes: rows of its table.
         steps: its arguments from step_y to place_x.
         back: w is taken the other way round.
-        acc: add to y.
+        then: what comes behind.
     """
     taps, each, per = math.prod(s.taps), made.per, source.per
     rows = max((s.n * c[0] * c[1] for c in classes), default=0)
@@ -194,7 +223,7 @@ def _append(
     blocks = -(-rows // tile.rows) * -(-each // tile.columns) * s.groups * len(classes)
     parts = parts_of(blocks * tile.threads, -(-most * per // DEPTH) if flat else most * chunks)
     w_tap, w_out, w_in, w_group = 1, *((taps, each * taps) if back else (per * taps, taps)), per * each * taps
-    if not flat and s.groups == 1 and blocks >= MANY and (taps > 1 or back):
+    if tile.high > 4 and s.groups == 1 and blocks >= MANY and (taps > 1 or back):
         filters = o.scratch(w.size, w.dtype)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1
@@ -202,33 +231,34 @@ def _append(
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)
     table = Numbers(tuple(v for row in classes for v in row))
     o.call(
-        _CONVOLVE_FLAT if flat else _CONVOLVE[tile], x, w, target, table, s.n, source.rows, source.columns, source.channels, per, made.rows,
-        made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group, s.taps[1], *steps,
-        acc if parts == 1 else 0, y.size, rows, together,
+        _CONVOLVE_FLAT if flat else _CONVOLVE[tile], x, w, target, *then.buffers(target), table, s.n, source.rows, source.columns,
+        source.channels, per, made.rows, made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group,
+        s.taps[1], *steps, then.bits if parts == 1 else 0, y.size, rows, together,
     )  # fmt: skip
     if parts > 1:
-        o.call(add_parts, target, y, y.size, parts, acc)
+        o.call(add_parts, target, y, *then.buffers(target), y.size, parts, made.channels, then.bits)
 
 
-def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes) -> None:
-    """Append the convolution of channels-last images x to y."""
+def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: Then = NOTHING) -> None:
+    """Append the convolution of channels-last images x to y; nothing comes behind a depthwise one."""
     if depthwise(s):
+        assert then is NOTHING
         o.call(depthwise_values, x, w, y, *_depthwise(s))
         return
     whole = (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
-    _append(o, x, w, y, s, s.inner, s.outer, [whole], (*s.strides, *s.dilations, 1, 1, 1, 1), False, 0)
+    _append(o, x, w, y, s, s.inner, s.outer, [whole], (*s.strides, *s.dilations, 1, 1, 1, 1), False, then)
 
 
-def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes, acc: int = 0) -> None:
-    """Append the gradient of channels-last images, which may be added to."""
+def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes, then: Then = NOTHING) -> None:
+    """Append the gradient of channels-last images; nothing comes behind that of a depthwise convolution."""
     if depthwise(s):
-        assert not acc
+        assert then is NOTHING
         o.call(depthwise_back, dy, w, dx, *_depthwise(s))
         return
     down, skip_y, tap_y = axes_back(s.inner.rows, s.taps[0], s.strides[0], s.paddings[0], s.dilations[0])
     across, skip_x, tap_x = axes_back(s.inner.columns, s.taps[1], s.strides[1], s.paddings[1], s.dilations[1])
     classes = [(a.count, b.count, a.taps, b.taps, a.tap, b.tap, a.at, b.at, a.first, b.first) for a in down for b in across]
-    _append(o, dy, w, dx, s, s.outer, s.inner, classes, (1, 1, tap_y, tap_x, skip_y, skip_x, *s.strides), True, acc)
+    _append(o, dy, w, dx, s, s.outer, s.inner, classes, (1, 1, tap_y, tap_x, skip_y, skip_x, *s.strides), True, then)
 
 
 def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes) -> None:
@@ -254,7 +284,7 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
             *divisor(s.outer.rows), dw.size, together,
         )  # fmt: skip
     if parts > 1:
-        o.call(add_parts, target, dw, dw.size, parts, 0)
+        o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
 
 
 def depthwise(s: Sizes) -> bool:
@@ -290,12 +320,12 @@ def conv2d_grad_cuda(o: Lowering) -> None:
     if not o.has("Input@GRAD"):
         return
 
-    def write(into: Buffer, acc: int = 0) -> None:
+    def write(into: Buffer) -> None:
         target = images.target(into)
-        append_images_back(o, upstream, w, target, s, acc)
+        append_images_back(o, upstream, w, target, s)
         images.outward(target, into)
 
     if images.last and not depthwise(s):
-        write(o.output("Input@GRAD"), preload(o, "Input@GRAD"))
+        append_images_back(o, upstream, w, o.output("Input@GRAD"), s, Then(added(o, "Input@GRAD")))
     else:
         beside(o, "Input@GRAD", write)

@@ -50,7 +50,7 @@ def divisor(d: int) -> tuple[int, int]:
 
 @helper
 def four(x, at, left, together):
-    """Return four neighbours, and 0 for those beyond the `left` that there are; together: they lie at a multiple of 16 bytes, all or none."""
+    """Return four neighbours, and 0 beyond the `left` that there are; together: they lie at a multiple of 16 bytes, all or none."""
     if together:
         if left > 0:
             return load_four(x, at)
@@ -64,20 +64,40 @@ def four(x, at, left, together):
 
 
 @helper
-def put_four(y, at, s0, s1, s2, s3, left, acc, together):
-    """Write as many of four neighbours as are left, or add to them."""
-    if together and not acc:
+def finished(value, base, bias, at, o, then):
+    """Return a sum with what comes behind it, bits of `then`: 1, an element of base is added; 2, a channel's bias; 4, relu cuts."""
+    if then & 1:
+        value = base[at] + value
+    if then & 2:
+        value += bias[o]
+    if then & 4 and value <= T(0):
+        value = T(0)
+    return value
+
+
+@helper
+def put_four(y, base, bias, at, o, s0, s1, s2, s3, left, then, together):  # noqa: C901 - four of everything
+    """Write as many of four neighbours as are left, of channel o and the next."""
+    if left > 0:
+        s0 = finished(s0, base, bias, at, o, then)
+    if left > 1:
+        s1 = finished(s1, base, bias, at + 1, o + 1, then)
+    if left > 2:
+        s2 = finished(s2, base, bias, at + 2, o + 2, then)
+    if left > 3:
+        s3 = finished(s3, base, bias, at + 3, o + 3, then)
+    if together:
         if left > 0:
             store_four(y, at, s0, s1, s2, s3)
         return
     if left > 0:
-        y[at] = y[at] + s0 if acc else s0
+        y[at] = s0
     if left > 1:
-        y[at + 1] = y[at + 1] + s1 if acc else s1
+        y[at + 1] = s1
     if left > 2:
-        y[at + 2] = y[at + 2] + s2 if acc else s2
+        y[at + 2] = s2
     if left > 3:
-        y[at + 3] = y[at + 3] + s3 if acc else s3
+        y[at + 3] = s3
 
 
 @dataclass(frozen=True)
@@ -140,9 +160,17 @@ class Tile:
         return [
             "step, now = begin, 0",
             "while True:",
-            *_in(["if step < end:", *_in(load), "if step > begin:", *_in(["was = 1 - now", *self.multiply()]), "if step >= end:", "    break"]),
+            *_in(["if step < end:", *_in(load), "if step > begin:", *_in(["was = 1 - now", *self.multiply()])]),
+            *_in(["if step >= end:", "    break"]),
             *_in([*keep, "cuda.syncthreads()", "now = 1 - now", "step += 1"]),
         ]
+
+
+#: What the texts of kernels see.
+_SPACE: dict[str, Any] = {
+    "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four, "put_four": put_four,
+    "load_four": load_four, "store_four": store_four, "T": T, "Int": Int, "Ptr": Ptr, "PtrI64": PtrI64, "_U32": _U32, "_I32": _I32,
+}  # fmt: skip
 
 
 def _in(lines: list[str]) -> list[str]:
@@ -151,8 +179,8 @@ def _in(lines: list[str]) -> list[str]:
 
 def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tuple[str, ...]) -> CudaKernel:
     text = "\n".join([f"def {name}({parameters}):", *_in(body), ""])
-    sizes = (2 * DEPTH * line for line in tile.lines)
-    space = {**globals(), **{f"{side}_tile": shared_tile(f"{side}_tile", size) for side, size in zip(("left", "right"), sizes, strict=True)}}
+    left, right = (2 * DEPTH * line for line in tile.lines)
+    space = {**_SPACE, "left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right)}
     exec(text, space)  # our own text: nothing in it comes from outside
     made: CudaKernel = cuda_kernel(
         space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}"
@@ -163,17 +191,18 @@ def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tupl
 # --- values, and the gradient of images -------------------------------------------------------------------------------
 
 #: Parameters of `convolve`, which computes, for all channels o of what is made and pixels of a class,
-#:     y[image, place_y i + f8, place_x j + f9, o] (+)= sum over taps (r, s) and channels c of
-#:         x[image, step_y i + f6 + tap_y r, step_x j + f7 + tap_x s, c] w[tap, o, c]
+#:     y[image, place_y i + f8, place_x j + f9, o] = then(sum over taps (r, s) and channels c of
+#:         x[image, step_y i + f6 + tap_y r, step_x j + f7 + tap_x s, c] w[tap, o, c])
 #: x, y: channels last, with `channels` and `outs` from pixel to pixel, of which a group sees `per` and makes `each`.
-#: table: FACTS numbers of a class: rows and columns of pixels, of taps, the first tap (f4, f5), and f6 to f9.
-#: w: element (f4 + skip_y r) taps_row + f5 + skip_x s) w_tap + o w_out + c w_in + group w_group.
-#: splits: parts of the sum, each written to a y of its own, `size` apart; rows: most pixels of a class; acc: add to y.
+#: base, bias, then: see `finished`; table: FACTS numbers of a class: rows and columns of pixels, of taps, the first tap (f4, f5), f6 to f9.
+#: w: element ((f4 + skip_y r) taps_row + f5 + skip_x s) w_tap + o w_out + c w_in + group w_group.
+#: splits: parts of the sum, each written to a y of its own, `size` apart; rows: most pixels of a class.
 #: together: every four channels of x, and of y, lie at a multiple of 16 bytes: bits 1 and 2.
 CONVOLVE = (
-    "x: Ptr, w: Ptr, y: Ptr, table: PtrI64, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, out_wide: Int, outs: Int, "
-    "each: Int, groups: Int, classes: Int, splits: Int, w_tap: Int, w_out: Int, w_in: Int, w_group: Int, taps_row: Int, step_y: Int, "
-    "step_x: Int, tap_y: Int, tap_x: Int, skip_y: Int, skip_x: Int, place_y: Int, place_x: Int, acc: Int, size: Int, rows: Int, together: Int"
+    "x: Ptr, w: Ptr, y: Ptr, base: Ptr, bias: Ptr, table: PtrI64, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, "
+    "out_wide: Int, outs: Int, each: Int, groups: Int, classes: Int, splits: Int, w_tap: Int, w_out: Int, w_in: Int, w_group: Int, "
+    "taps_row: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, skip_y: Int, skip_x: Int, place_y: Int, place_x: Int, then: Int, "
+    "size: Int, rows: Int, together: Int"
 )
 
 
@@ -195,7 +224,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         "split = z - group * splits",
         "f = group",
         "group = quotient(f, classes)",
-        "f = (f - group * classes) * FACTS",
+        f"f = (f - group * classes) * {FACTS}",
         "down, across = table[f], table[f + 1]",
         "taps_y, taps_x, first_y, first_x = table[f + 2], table[f + 3], table[f + 4], table[f + 5]",
         "pixels = n * down * across",
@@ -271,11 +300,13 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             "    i = (line - image * down) * place_y + table[f + 8]",
             "    j = (pixel - line * across) * place_x + table[f + 9]",
             "    to = split * size + ((image * out_high + i) * out_wide + j) * outs + group * each + o",
-            f"    put_four(y, to, {', '.join(f's{i}{j}' for j in range(4))}, each - o, acc, together & 2)",
+            f"    put_four(y, base, bias, to, group * each + o, {', '.join(f's{i}{j}' for j in range(4))}, each - o, then, together & 2)",
         ]
     threads = (
-        f"(rows + {tile.rows - 1}) // {tile.rows} * {tile.threads}", f"(each + {tile.columns - 1}) // {tile.columns}", "groups * classes * splits",
-    )  # fmt: skip
+        f"(rows + {tile.rows - 1}) // {tile.rows} * {tile.threads}",
+        f"(each + {tile.columns - 1}) // {tile.columns}",
+        "groups * classes * splits",
+    )
     return _made(f"convolve_{'flat_' if flat else ''}{tile.name}", CONVOLVE, body, tile, threads)
 
 
@@ -291,7 +322,7 @@ FILTERS_BACK = (
 )
 
 
-def filters_back(tile: Tile, flat: bool) -> CudaKernel:
+def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 - one branch per part of the text
     """Return a kernel of `FILTERS_BACK`.
 
     Args:
@@ -354,7 +385,8 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:
                 load.append(f"{', '.join(f'b{k}{v}' for v in range(4))} = four(x, at0 + at, 4 if {fits} else 0, together & 2)")
     keep = []
     for i in range(-(-DEPTH // deep)):
-        keep.append(f"store_four(left, (now * {DEPTH} + me // {quads} + {i * deep}) * {left} + me % {quads} * 4, a{i}0, a{i}1, a{i}2, a{i}3)")
+        place = f"(now * {DEPTH} + me // {quads} + {i * deep}) * {left} + me % {quads} * 4"
+        keep.append(f"store_four(left, {place}, a{i}0, a{i}1, a{i}2, a{i}3)")
     if flat:
         keep += [f"right[(now * {DEPTH} + {rows[0]}) * {right} + {place}] = b{q}" for q, place in enumerate(places)]
     else:

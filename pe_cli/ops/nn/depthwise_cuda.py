@@ -26,10 +26,10 @@ def place(e, columns, rows):
 
 @cuda_kernel
 def depthwise_values(
-    x: Ptr, w: Ptr, y: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int, taps_x: Int,
-    step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int,
+    x: Ptr, w: Ptr, y: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int,
+    taps_x: Int, step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int,
 ):  # fmt: skip
-    """y = convolution of images x, channels last, with w [outs, 1, taps_y, taps_x]: every channel has outs / channels filters of its own."""
+    """y = convolution of images x, channels last, with w [outs, 1, taps_y, taps_x]: a channel has outs / channels filters."""
     for e in range(n * out_high * out_wide * outs):
         pixel = quotient(e, outs)
         o = e - pixel * outs
@@ -50,8 +50,8 @@ def depthwise_values(
 
 @cuda_kernel
 def depthwise_back(
-    dy: Ptr, w: Ptr, dx: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int, taps_x: Int,
-    step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int,
+    dy: Ptr, w: Ptr, dx: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int,
+    taps_x: Int, step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int,
 ):  # fmt: skip
     """dx = gradient of the images of `depthwise_values`: every pixel gathers from the windows that it lies in."""
     for e in range(n * high * wide * channels):
@@ -76,8 +76,8 @@ def depthwise_back(
 
 @cuda_kernel(block=(32, DEEP, 1), threads=("outs", "taps_y * taps_x * 8", "parts"))
 def depthwise_filters_back(
-    x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int, taps_x: Int,
-    step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int, parts: Int, size: Int,
+    x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, out_high: Int, out_wide: Int, outs: Int, taps_y: Int,
+    taps_x: Int, step_y: Int, step_x: Int, pad_y: Int, pad_x: Int, tap_y: Int, tap_x: Int, parts: Int, size: Int,
 ):  # fmt: skip
     """dw = gradient of the filters of `depthwise_values`, in parts of the pixels, `size` apart: a block does one tap of 32 filters."""
     lane, me = int(cuda.threadIdx.x), int(cuda.threadIdx.y)

@@ -54,12 +54,12 @@ def check(image: tuple[int, ...], filters: tuple[int, ...], **given: Any) -> Non
 @pytest.mark.parametrize(
     ("image", "filters", "attrs"),
     [
-        pytest.param((2, 7, 9, 16), (20, 16, 3, 3), {"strides": [2, 1], "paddings": [1, 0]}, id="another stride and padding along each axis"),
+        pytest.param((2, 7, 9, 16), (20, 16, 3, 3), {"strides": [2, 1], "paddings": [1, 0]}, id="other strides and paddings"),
         pytest.param(
-            (2, 9, 7, 20), (18, 20, 5, 3), {"strides": [1, 2], "paddings": [2, 1], "dilations": [2, 1]}, id="channels that fill no step, dilated"
+            (2, 9, 7, 20), (18, 20, 5, 3), {"strides": [1, 2], "paddings": [2, 1], "dilations": [2, 1]}, id="channels that fill no step"
         ),
         pytest.param((1, 9, 9, 24), (70, 24, 1, 1), {"strides": [2, 2]}, id="pixels that no filter sees"),
-        pytest.param((2, 9, 9, 8), (12, 8, 3, 3), {"strides": [3, 2], "paddings": [1, 1], "dilations": [2, 2]}, id="classes that see other taps"),
+        pytest.param((2, 9, 9, 8), (12, 8, 3, 3), {"strides": [3, 2], "paddings": [1, 1], "dilations": [2, 2]}, id="classes of pixels"),
         pytest.param((1, 6, 6, 32), (64, 16, 3, 3), {"groups": 2, "paddings": [1, 1]}, id="two groups"),
         pytest.param((2, 9, 9, 1), (5, 1, 7, 7), {"paddings": [3, 3]}, id="one channel"),
     ],
