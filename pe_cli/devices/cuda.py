@@ -1,4 +1,4 @@
-"""CUDA devices: memory, and plans as launches on one stream."""
+"""CUDA devices: memory, and plans as launches on one stream, which become one graph."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class CudaMemory:
     def write(self, offset: int, kind: TensorType, value: np.ndarray[Any, Any]) -> None:
         """Write a value of that shape at a byte offset."""
         if kind.size:
-            self._driver.write(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
+            self._driver.send(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
 
 
 def _free(driver: Driver, address: int) -> None:
@@ -147,17 +148,20 @@ class CudaStep:
     ) -> None:
         self._driver = driver
         self._spot = spot
-        self._host_step = np.zeros(1, np.int64)
+        self._host_step = driver.pinned(1)
         self._kept: list[CudaMemory] = []
         self._step = self._sent(self._host_step)
         self._empty: Extent | None = None
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self._reporters = [i for i, c in calls if STATUS in c.args]
-        self._reports = self._sent(np.zeros(max(1, len(self._reporters)) * REPORT, np.int64))
+        self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
+        self._reports = self._sent(self._host_reports)
         self._counts = any(STEP in c.args for _, c in calls)
         self._works = [i for i, _ in calls]
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare([c for _, c in calls], progress)
+        self._runs = 0
+        self._replay: Callable[[], None] | None = None
 
     def _sent(self, value: np.ndarray[Any, Any]) -> Extent:
         """Return a copy of an array on the device, which is kept as long as the step."""
@@ -184,12 +188,24 @@ class CudaStep:
         return launches
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
-        """Launch everything, wait, and return None or the first work that reported an error with its report."""
-        self._count(step)
-        for launch in self.launches:
+        """Launch everything, wait, and return None or the first work that reported an error with its report.
+
+        The second run makes one graph of all launches and of the copies around them, which it and every later run launches.
+        """
+        self._host_step[0] = step
+        if self._replay is None and self._runs:
+            self._replay = self._driver.captured(self._sequence())
+        self._runs += 1
+        for launch in self._sequence() if self._replay is None else [self._replay]:
             launch()
         self._wait()
         return self._failure() if self._reporters else None
+
+    def _sequence(self) -> list[Callable[[], None]]:
+        """Return the launches, after the copy of the step's number and before that of the reports."""
+        count = [partial(self._driver.send, self._step.address, self._host_step)] if self._counts else []
+        reports = [partial(self._driver.fetch, self._reports.address, self._host_reports)] if self._reporters else []
+        return [*count, *self.launches, *reports]
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""
@@ -202,7 +218,9 @@ class CudaStep:
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
-        self._count(step)
+        self._host_step[0] = step
+        if self._counts:
+            self._driver.send(self._step.address, self._host_step)
         times = np.zeros((2, len(self.launches)), np.int64)
         start = time.perf_counter_ns()
         for i, launch in enumerate(self.launches):
@@ -210,6 +228,9 @@ class CudaStep:
             launch()
             self._wait()
             times[1, i] = time.perf_counter_ns()
+        if self._reporters:
+            self._driver.fetch(self._reports.address, self._host_reports)
+            self._wait()
         stop = time.perf_counter_ns()
         works = np.array(self._works, np.int64)
         timeline = Timeline(times[0], times[1], np.zeros(len(works), np.int64), works, start, stop, 1)
@@ -218,11 +239,6 @@ class CudaStep:
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """End every later step whose launches are not done after so long, with the error that `tell` makes."""
         self._watch = seconds, tell
-
-    def _count(self, step: int) -> None:
-        if self._counts:
-            self._host_step[0] = step
-            self._driver.send(self._step.address, self._host_step)
 
     def _wait(self) -> None:
         if self._watch is None:
@@ -236,8 +252,9 @@ class CudaStep:
             time.sleep(WATCH_EVERY)
 
     def _failure(self) -> tuple[int, list[int]] | None:
-        reports = np.zeros((len(self._reporters), REPORT), np.int64)
-        self._driver.read(self._reports.address, reports)
+        reports = self._host_reports.reshape(-1, REPORT)
+        if not reports[:, 0].any():
+            return None
         for work, report in zip(self._reporters, reports, strict=True):
             if report[0]:
                 self._driver.zero(self._reports.address, reports.nbytes)

@@ -129,6 +129,7 @@ class CudaKernel:
         block: threads of a block along x (and y, z) of a kernel that works by blocks; empty where the outermost loops are dealt.
         threads: how many threads have something to do along each, as expressions of the integer parameters; empty for
             a whole grid.
+        resident: blocks that a multiprocessor shall have room for at a time, which bounds their registers; 0 for the compiler's choice.
     """
 
     fn: types.FunctionType
@@ -137,6 +138,7 @@ class CudaKernel:
     text: str | None = None
     block: tuple[int, ...] = ()
     threads: tuple[str, ...] = ()
+    resident: int = 0
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -149,8 +151,9 @@ INSTEAD: dict[Kernel, list[CudaKernel]] = {}
 
 
 def cuda_kernel(
-    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = ""
-) -> Any:
+    fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = "",
+    resident: int = 0,
+) -> Any:  # fmt: skip
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
     Args:
@@ -159,10 +162,12 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
         name: `module:function`, for functions made by `exec`.
+        resident: see `CudaKernel`.
     """
     if fn is None:
-        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name)
-    return CudaKernel(fn, parameter_kinds(fn), name or f"{fn.__module__}:{fn.__qualname__}", text, tuple(block), tuple(threads))
+        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name, resident=resident)
+    name = name or f"{fn.__module__}:{fn.__qualname__}"
+    return CudaKernel(fn, parameter_kinds(fn), name, text, tuple(block), tuple(threads), resident)
 
 
 def deal(*kernels: Kernel) -> None:

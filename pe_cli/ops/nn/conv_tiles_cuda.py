@@ -21,6 +21,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
 DEPTH: Any = 16
 #: Terms that are multiplied from one look at the counter to the next.
 TOGETHER = 8
+#: Threads that a multiprocessor shall have room for: of 65,536 registers, each has 128.
+THREADS = 512
 #: Numbers of a class of pixels in the table of `convolve`.
 FACTS: Any = 10
 #: Without a sign, one comparison tells both ends of a range.
@@ -158,11 +160,11 @@ class Tile:
     def steps(self, load: list[str], keep: list[str]) -> list[str]:
         """Return the loop over the steps from begin to end: what loads a step's numbers, and what keeps them in the tiles number `now`."""
         return [
-            "step, now = begin, 0",
+            "step, now = begin, _I32(0)",
             "while True:",
             *_in(["if step < end:", *_in(load), "if step > begin:", *_in(["was = 1 - now", *self.multiply()])]),
             *_in(["if step >= end:", "    break"]),
-            *_in([*keep, "cuda.syncthreads()", "now = 1 - now", "step += 1"]),
+            *_in([*keep, "cuda.syncthreads()", "now = _I32(1 - now)", "step = _I32(step + 1)"]),
         ]
 
 
@@ -183,8 +185,9 @@ def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tupl
     space = {**_SPACE, "left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right)}
     exec(text, space)  # our own text: nothing in it comes from outside
     made: CudaKernel = cuda_kernel(
-        space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}"
-    )
+        space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}",
+        resident=THREADS // tile.threads,
+    )  # fmt: skip
     return made
 
 
@@ -224,9 +227,10 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         "split = z - group * splits",
         "f = group",
         "group = quotient(f, classes)",
-        f"f = (f - group * classes) * {FACTS}",
+        f"f = _I32((f - group * classes) * {FACTS})",
         "down, across = table[f], table[f + 1]",
-        "taps_y, taps_x, first_y, first_x = table[f + 2], table[f + 3], table[f + 4], table[f + 5]",
+        "taps_y, taps_x = _I32(table[f + 2]), _I32(table[f + 3])",
+        "first_y, first_x = _I32(table[f + 4]), _I32(table[f + 5])",
         "pixels = n * down * across",
         f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
         "if top >= pixels:",
@@ -245,7 +249,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
     body += [f"w{i} = _I32(group * w_group + (side + {place}) * w_out)" for i, place in enumerate(columns)]
     body.append("taps = taps_y * taps_x")
     body.append(f"total = (taps * per + {DEPTH - 1}) // {DEPTH}" if flat else f"total = taps * ((per + {DEPTH - 1}) // {DEPTH})")
-    body.append("begin, end = share(total, split, splits), share(total, split + 1, splits)")
+    body.append("begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))")
     if flat:
         load = [
             f"k = step * {DEPTH} + term",
@@ -256,14 +260,14 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
     else:
         body += [
             "c = quotient(begin, max(1, taps))",
-            "r = quotient(begin - c * taps, max(1, taps_x))",
-            "s = begin - c * taps - r * taps_x",
-            f"c *= {DEPTH}",
+            "r = _I32(quotient(begin - c * taps, max(1, taps_x)))",
+            "s = _I32(begin - c * taps - r * taps_x)",
+            f"c = _I32(c * {DEPTH})",
         ]
         load = []
     load += [
-        "ry, sx = r * tap_y, s * tap_x",
-        "shift = (ry * wide + sx) * channels + c",
+        "ry, sx = _I32(r * tap_y), _I32(s * tap_x)",
+        "shift = _I32((ry * wide + sx) * channels + c)",
         f"there = {'c < per' if flat else 'c + 4 * part < per'}",
     ]
     for i in range(passes):
@@ -275,12 +279,13 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             load.append(f"{names} = four(x, at{i} + shift, per - c - 4 * part if {fits} else 0, together & 1)")
     channel = "c" if flat else "(c + term)"
     load += [
-        f"tap = ((first_y + r * skip_y) * taps_row + first_x + s * skip_x) * w_tap + {channel} * w_in",
+        f"tap = _I32(((first_y + r * skip_y) * taps_row + first_x + s * skip_x) * w_tap + {channel} * w_in)",
         f"there = {channel} < per",
         *(f"b{i} = w[w{i} + tap] if there and side + {place} < each else T(0)" for i, place in enumerate(columns)),
     ]
     if not flat:
-        load += ["s += 1", "if s == taps_x:", "    s = 0", "    r += 1", "    if r == taps_y:", "        r = 0", f"        c += {DEPTH}"]
+        load += ["s = _I32(s + 1)", "if s == taps_x:", "    s = _I32(0)", "    r = _I32(r + 1)"]
+        load += ["    if r == taps_y:", "        r = _I32(0)", f"        c = _I32(c + {DEPTH})"]
     keep = []
     for i in range(passes):
         row = f"me // {4 if not flat else DEPTH} + {i * across}"
@@ -290,7 +295,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             keep += [f"left[(now * {DEPTH} + 4 * part + {q}) * {left} + {row}] = a{i}{q}" for q in range(4)]
     keep += [f"right[(now * {DEPTH} + term) * {right} + {place}] = b{i}" for i, place in enumerate(columns)]
     body += tile.steps(load, keep)
-    body.append(f"o = side + tx * {tile.wide}")
+    body += [f"o = side + tx * {tile.wide}", "down, across = table[f], table[f + 1]", "pixels = n * down * across"]
     for i in range(tile.high):
         body += [
             f"pixel = top + ty * {tile.high} + {i}",
@@ -341,7 +346,7 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
         "pixels, terms = n * out_high * out_wide, taps * per",
         f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
         f"total = (pixels + {DEPTH - 1}) // {DEPTH}",
-        "begin, end = share(total, split, splits), share(total, split + 1, splits)",
+        "begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))",
         f"o = top + me % {quads} * 4",
     ]
     if flat:

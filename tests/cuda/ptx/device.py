@@ -76,6 +76,22 @@ class PtxDriver:
         """Copy from the device into an array."""
         ctypes.memmove(value.ctypes.data, address, value.nbytes)
 
+    fetch = read
+
+    def pinned(self, words: int) -> Array:
+        """Return host memory."""
+        return np.zeros(words, np.int64)
+
+    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        """Return what does all of these."""
+        held = list(launches)
+
+        def run() -> None:
+            for launch in held:
+                launch()
+
+        return run
+
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
         return built in self._programs

@@ -30,6 +30,7 @@ class Library:
         failing: function -> result that it gives from now on, or what is called with how often it was called and gives one.
         calls: function -> how often it was called.
         busy: looks at the stream that find it busy.
+        held: addresses of host memory that it has given.
     """
 
     def __init__(
@@ -43,6 +44,9 @@ class Library:
         self._sizes: dict[int, int] = {}
         self._images: list[bytes] = []
         self._functions: list[tuple[Built, Program]] = []
+        self._recorded: list[Callable[[], None]] | None = None
+        self._graphs: dict[int, list[Callable[[], None]]] = {}
+        self.held: dict[int, Any] = {}
         self.current: int | None = None
         self.failing: dict[str, int | Callable[[int], int]] = {}
         self.calls: dict[str, int] = {}
@@ -133,14 +137,65 @@ class Library:
 
     def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
         assert stream.value == STREAM
-        return self.cuMemcpyHtoD_v2(address, host, nbytes)
+        return self._do(lambda: self.cuMemcpyHtoD_v2(address, host, nbytes))
+
+    def cuMemcpyDtoHAsync_v2(self, host: int, address: int, nbytes: int, stream: Any) -> int:
+        assert stream.value == STREAM
+        return self._do(lambda: self.cuMemcpyDtoH_v2(host, address, nbytes))
+
+    def _do(self, what: Callable[[], Any]) -> int:
+        """Do what is asked of the stream, or remember it while a graph is made."""
+        if self._recorded is None:
+            what()
+        else:
+            self._recorded.append(what)
+        return 0
+
+    def cuMemAllocHost_v2(self, place: Any, nbytes: int) -> int:
+        room = ctypes.create_string_buffer(b"\xff" * nbytes, nbytes)
+        place._obj.value = ctypes.addressof(room)
+        self.held[place._obj.value] = room
+        return 0
+
+    def cuMemFreeHost(self, place: Any) -> int:
+        del self.held[place.value]
+        return 0
+
+    def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
+        assert (stream.value, self._recorded) == (STREAM, None)
+        self._recorded = []
+        return 0
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
+        assert stream.value == STREAM
+        assert self._recorded is not None
+        graph._obj.value = 1 + max(self._graphs, default=0)
+        self._graphs[graph._obj.value], self._recorded = self._recorded, None
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, flags: int) -> int:
+        made._obj.value = 1 + max(self._graphs)
+        self._graphs[made._obj.value] = self._graphs[graph.value]
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        del self._graphs[graph.value]
+        return 0
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def cuGraphLaunch(self, made: Any, stream: Any) -> int:
+        assert stream.value == STREAM
+        for what in self._graphs[made.value]:
+            self._do(what)
+        return 0
 
     def cuStreamQuery(self, stream: Any) -> int:
         self.busy -= 1
         return 600 if self.busy >= 0 else 0
 
     def cuStreamSynchronize(self, stream: Any) -> int:
-        assert stream.value == STREAM
+        assert (stream.value, self._recorded) == (STREAM, None)
         return 0
 
     def cuModuleLoadData(self, module: Any, image: Any) -> int:
@@ -163,8 +218,7 @@ class Library:
         places = (ctypes.c_uint64 * count).from_address(params)
         words = np.array([ctypes.c_uint64.from_address(place).value for place in places], np.uint64)
         pieces = [Piece(address, nbytes) for address, nbytes in self._sizes.items()]
-        program.launch(words, pieces, (gx, gy, gz), (bx, by, bz))
-        return 0
+        return self._do(lambda: program.launch(words, pieces, (gx, gy, gz), (bx, by, bz)))
 
 
 class LearningDriver(CudaDriver):
