@@ -175,7 +175,7 @@ def cuda_kernel(
         copies, resident: see `CudaKernel`.
     """
     if fn is None:
-        how = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies, "resident": resident}
+        how: dict[str, Any] = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies, "resident": resident}
         return lambda f: cuda_kernel(f, **how)
     named = name or f"{fn.__module__}:{fn.__qualname__}"
     return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies, resident)

@@ -17,7 +17,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
 from pe_cli.kernels.vecmath import sigmoid, tanh
 from pe_cli.kernels.warp import LANES, warp_sum
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
-from pe_cli.ops.math.matrix_product import Matrices, multiply
+from pe_cli.ops.math.matrix_product import Matrices
+from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 from pe_cli.ops.nn.padded_lstm import Sizes, check_lengths, padded_lstm
 
 #: The record of a call: samples, steps, inputs, units, wide, whether time runs backwards, what is given (see `kernels.lstm.GIVEN`;
@@ -260,7 +261,7 @@ def padded_lstm_cuda(o: Lowering) -> None:
     g, rows = _record(s, given), s.batch * s.steps
     product = o.scratch(rows * 4 * s.units, s.x.dtype)
     w_ih = o.input("WeightIh"), Matrices((), s.inputs, 4 * s.units)
-    multiply(o, (s.x, Matrices((), rows, s.inputs)), w_ih, (product, Matrices((), rows, 4 * s.units)), 1.0)
+    multiply_cuda(o, (s.x, Matrices((), rows, s.inputs)), w_ih, (product, Matrices((), rows, 4 * s.units)), 1.0)
     o.call(begin_states, h0, c0, cells, states, g, s.batch * s.wide)
     o.call(all_steps, product, o.input("WeightHh"), *biases, lengths, out, gates, cells, states, g, s.batch)
     for source, last in ((states, last_h), (cells, last_c)):
@@ -286,10 +287,10 @@ def padded_lstm_grad_cuda(o: Lowering) -> None:
     slopes, given_rows, kept = Matrices((), rows, row), Matrices((), rows, s.inputs), Matrices((), rows, s.units)
     if dx := wanted("Input"):
         w_ih = Matrices((), s.inputs, row)
-        multiply(o, (dgates, slopes), (o.input("WeightIh"), w_ih.flipped()), (dx, given_rows), 1.0)
+        multiply_cuda(o, (dgates, slopes), (o.input("WeightIh"), w_ih.flipped()), (dx, given_rows), 1.0)
     for slot, source, matrix in (("WeightIh", s.x, given_rows), ("WeightHh", before, kept)):
         if out := wanted(slot):
-            multiply(o, (source, matrix.flipped()), (dgates, slopes), (out, Matrices((), matrix.columns, row)), 1.0)
+            multiply_cuda(o, (source, matrix.flipped()), (dgates, slopes), (out, Matrices((), matrix.columns, row)), 1.0)
     for out, source in ((wanted("InitH"), dh), (wanted("InitC"), dc)):
         if out:
             o.call(begin_back, source, out, 1, n)
