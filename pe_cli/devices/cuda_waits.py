@@ -39,7 +39,7 @@ def waits_of(launches: Sequence[Launch]) -> list[list[int]]:
             if not reached >> j & 1:
                 waits.append(j)
                 reached |= before[j]
-        found.append(waits)
+        found.append(sorted(waits))
         before.append(reached | 1 << i)
         spans += [(begin, end, i, writes) for begin, end, writes in own]
     return found
