@@ -237,7 +237,7 @@ def counters(how: Settings, left: float) -> Any:
 @stage
 def agreement(how: Settings, left: float) -> Any:
     """The tests of ops and trainings on the device."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=line", *how.tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--no-header", "--tb=line", *how.tests]
     command += ["-n", "0" if how.rehearse else str(min(8, os.cpu_count() or 1))]  # most of it is compiling
     return said(command, left).splitlines()[-12:]
 

@@ -5,6 +5,8 @@ Every step feeds the batch from NumPy and reads the loss back, as `pe bench` doe
 
 from __future__ import annotations
 
+import itertools
+
 import peer
 import workloads
 
@@ -87,7 +89,7 @@ def ctr(p: dict, feed: dict) -> torch.Tensor:
 
 def lstm(p: dict, x: torch.Tensor) -> torch.Tensor:
     weights = [p[f"lstm.{key}"] for key in ("w_ih", "w_hh", "b_ih", "b_hh")]
-    state = torch.zeros(1, x.shape[0], workloads.WIDTH)
+    state = torch.zeros(1, x.shape[0], workloads.WIDTH, device=DEVICE)
     h, _, _ = torch.lstm(functional.embedding(x, p["emb"]), (state, state), weights, True, 1, 0.0, True, False, True)
     return functional.linear(h.mean(1), p["fc.w"], p["fc.b"])
 
@@ -140,11 +142,14 @@ def tensors() -> tuple[dict, list]:
     return p, trained
 
 
+#: Counts Adam's steps on the host: a look at the optimizer's own count would wait for a GPU.
+STEPS = itertools.count(1)
+
+
 def corrected(adam: torch.optim.Adam, *_: object) -> None:
     """Put Adam's epsilon where fluid has it, beside the square root that is not yet corrected: else losses drift apart."""
     group = adam.param_groups[0]
-    done = next((float(adam.state[p]["step"]) for p in group["params"] if p in adam.state), 0.0)
-    group["eps"] = 1e-8 / (1 - group["betas"][1] ** (done + 1)) ** 0.5
+    group["eps"] = 1e-8 / (1 - group["betas"][1] ** next(STEPS)) ** 0.5
 
 
 def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
@@ -154,6 +159,8 @@ def optimizers(p: dict, trained: list) -> list[torch.optim.Optimizer]:
         tables = [] if ARGS.dense else [p["emb"], p["wide"]]
         rest = [t for t in trained if all(t is not table for table in tables)]
         groups = [(tables, False), (rest, True)] if tables else [(rest, True)]
+        if ARGS.cuda:  # a fused Adagrad exists on the CPU alone
+            groups = [(group, False) for group, _ in groups]
         return [torch.optim.Adagrad(group, rate, eps=1e-6, fused=fused) for group, fused in groups]
     if ARGS.workload in workloads.ADAM:
         adam = torch.optim.Adam(trained, workloads.ADAM[ARGS.workload], fused=True)

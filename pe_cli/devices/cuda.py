@@ -1,12 +1,12 @@
-"""CUDA devices: memory, and plans as launches on one stream."""
+"""CUDA devices: memory, and plans as launches on one stream, which become one graph."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,14 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, forms
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.cuda_table import written
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -65,7 +68,7 @@ class CudaMemory:
     def write(self, offset: int, kind: TensorType, value: np.ndarray[Any, Any]) -> None:
         """Write a value of that shape at a byte offset."""
         if kind.size:
-            self._driver.write(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
+            self._driver.send(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
 
 
 def _free(driver: Driver, address: int) -> None:
@@ -113,7 +116,7 @@ def built_of(call: Call) -> Built:
 
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
-    found = [replace(call, kernel=kernel) for call in calls for kernel in forms(call.kernel)]
+    found = [made for call in calls for made in calls_on_cuda(call)]
     return [call for call in found if 0 not in shape_of(call)[0]]
 
 
@@ -136,7 +139,7 @@ def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 class CudaStep:
-    """Works as launches, in order, on one stream.
+    """Works as launches on one stream: in order the first time, then as one graph, where each waits for what it must.
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
@@ -147,17 +150,19 @@ class CudaStep:
     ) -> None:
         self._driver = driver
         self._spot = spot
-        self._host_step = np.zeros(1, np.int64)
+        self._host_step = driver.pinned(1)
         self._kept: list[CudaMemory] = []
         self._step = self._sent(self._host_step)
         self._empty: Extent | None = None
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self._reporters = [i for i, c in calls if STATUS in c.args]
-        self._reports = self._sent(np.zeros(max(1, len(self._reporters)) * REPORT, np.int64))
+        self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
+        self._reports = self._sent(self._host_reports)
         self._counts = any(STEP in c.args for _, c in calls)
-        self._works = [i for i, _ in calls]
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
-        self.launches = self._prepare([c for _, c in calls], progress)
+        self.launches = self._prepare(works, calls, progress)
+        self._runs = 0
+        self._replay: Callable[[], None] | None = None
 
     def _sent(self, value: np.ndarray[Any, Any]) -> Extent:
         """Return a copy of an array on the device, which is kept as long as the step."""
@@ -165,31 +170,62 @@ class CudaStep:
         self._driver.write(memory.address, value)
         return Extent(memory.address, value.nbytes)
 
-    def _prepare(self, calls: Sequence[Call], progress: Progress | None) -> list[Callable[[], None]]:
-        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in map(built_of, calls)}
+    def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
+        launches = merged(list(self._launches(works, calls)), self._sent)
+        self._works = [launch.work for launch in launches]
+        self._waits = waits_of(launches)
+        wanted = dict.fromkeys(launch.built for launch in launches)
+        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in wanted}
         missing = [b for b, there in ready.items() if not there]
         told: set[Built] = set()
-        report = 0
-        launches = []
-        for call in calls:
-            args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
-            report += STATUS in call.args
-            built = built_of(call)
+        made = []
+        for launch in launches:
+            built = launch.built
             if not ready[built] and built not in told and progress:
-                progress(len(told), len(missing), call.kernel.name)
+                progress(len(told), len(missing), built.kernel.name)
                 told.add(built)
-            launches.append(self._driver.launcher(built, *shape_of(call), args))
+            made.append(self._driver.launcher(built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(len(missing), len(missing), "")
-        return launches
+        return made
+
+    def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
+        report = 0
+        for work, call in calls:
+            args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
+            report += STATUS in call.args
+            places = [a.address for a in args if isinstance(a, Extent)]
+            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
+                continue
+            own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
+            writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
+            yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
-        """Launch everything, wait, and return None or the first work that reported an error with its report."""
-        self._count(step)
-        for launch in self.launches:
+        """Launch everything, wait, and return None or the first work that reported an error with its report.
+
+        The second run makes one graph of all launches and of the copies around them, which it and every later run launches.
+        """
+        self._host_step[0] = step
+        if self._replay is None and self._runs:
+            self._replay = self._driver.captured(self._sequence(), self._order())
+        self._runs += 1
+        for launch in self._sequence() if self._replay is None else [self._replay]:
             launch()
         self._wait()
         return self._failure() if self._reporters else None
+
+    def _sequence(self) -> list[Callable[[], None]]:
+        """Return the launches, after the copy of the step's number and before that of the reports."""
+        count = [partial(self._driver.send, self._step.address, self._host_step)] if self._counts else []
+        reports = [partial(self._driver.fetch, self._reports.address, self._host_reports)] if self._reporters else []
+        return [*count, *self.launches, *reports]
+
+    def _order(self) -> list[Sequence[int]]:
+        """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for all launches."""
+        first, count = int(self._counts), len(self.launches)
+        launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
+        return [*[()] * first, *launches, *[range(first, first + count)] * bool(self._reporters)]
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""
@@ -202,7 +238,9 @@ class CudaStep:
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
-        self._count(step)
+        self._host_step[0] = step
+        if self._counts:
+            self._driver.send(self._step.address, self._host_step)
         times = np.zeros((2, len(self.launches)), np.int64)
         start = time.perf_counter_ns()
         for i, launch in enumerate(self.launches):
@@ -210,6 +248,9 @@ class CudaStep:
             launch()
             self._wait()
             times[1, i] = time.perf_counter_ns()
+        if self._reporters:
+            self._driver.fetch(self._reports.address, self._host_reports)
+            self._wait()
         stop = time.perf_counter_ns()
         works = np.array(self._works, np.int64)
         timeline = Timeline(times[0], times[1], np.zeros(len(works), np.int64), works, start, stop, 1)
@@ -218,11 +259,6 @@ class CudaStep:
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """End every later step whose launches are not done after so long, with the error that `tell` makes."""
         self._watch = seconds, tell
-
-    def _count(self, step: int) -> None:
-        if self._counts:
-            self._host_step[0] = step
-            self._driver.send(self._step.address, self._host_step)
 
     def _wait(self) -> None:
         if self._watch is None:
@@ -236,8 +272,9 @@ class CudaStep:
             time.sleep(WATCH_EVERY)
 
     def _failure(self) -> tuple[int, list[int]] | None:
-        reports = np.zeros((len(self._reporters), REPORT), np.int64)
-        self._driver.read(self._reports.address, reports)
+        reports = self._host_reports.reshape(-1, REPORT)
+        if not reports[:, 0].any():
+            return None
         for work, report in zip(self._reporters, reports, strict=True):
             if report[0]:
                 self._driver.zero(self._reports.address, reports.nbytes)

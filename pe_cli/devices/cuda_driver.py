@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,10 @@ LEAST_CAPABILITY: Capability = (7, 5)
 #: Results of the driver that mean something to a caller.
 SUCCESS, OUT_OF_MEMORY, NO_DEVICE, NOT_READY = 0, 2, 100, 600
 NO_DEVICE_TEXT = "no CUDA device is visible"
+#: How a capture looks at calls that are not captured, such as giving memory back: it lets them be.
+_RELAXED = 2
+#: What is captured next waits for what is named, and for nothing else.
+_INSTEAD = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
 _WORD = ctypes.c_uint64
@@ -47,11 +52,22 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyHtoD_v2": (_WORD, _POINTER, ctypes.c_size_t),
     "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
     "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
+    "cuMemcpyDtoHAsync_v2": (_POINTER, _WORD, ctypes.c_size_t, _POINTER),
+    "cuMemAllocHost_v2": (_POINTER, ctypes.c_size_t),
+    "cuMemFreeHost": (_POINTER,),
     "cuStreamCreate": (_POINTER, _NUMBER),
     "cuStreamQuery": (_POINTER,),
     "cuStreamSynchronize": (_POINTER,),
     "cuModuleLoadData": (_POINTER, _POINTER),
     "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuStreamBeginCapture_v2": (_POINTER, ctypes.c_int),
+    "cuStreamGetCaptureInfo_v3": (_POINTER,) * 7,
+    "cuStreamUpdateCaptureDependencies_v2": (_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _NUMBER),
+    "cuStreamEndCapture": (_POINTER, _POINTER),
+    "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, ctypes.c_ulonglong),
+    "cuGraphDestroy": (_POINTER,),
+    "cuGraphExecDestroy": (_POINTER,),
+    "cuGraphLaunch": (_POINTER, _POINTER),
     "cuLaunchKernel": (_POINTER, *[_NUMBER] * 7, _POINTER, _POINTER, _POINTER),
 }
 
@@ -94,7 +110,24 @@ class Driver(Protocol):
         """Copy from the device into a contiguous array, when all that was launched is done."""
 
     def send(self, address: int, value: Array) -> None:
-        """Copy a contiguous array to the device in the order of launches."""
+        """Copy a contiguous array to the device in the order of launches.
+
+        The array may change as soon as this returns, unless it is one of `pinned`, which is read when its turn comes.
+        """
+
+    def fetch(self, address: int, value: Array) -> None:
+        """Copy from the device into an array of `pinned` in the order of launches."""
+
+    def pinned(self, words: int) -> Array:
+        """Return host memory that the device can copy from and to while the host goes on: [words] int64, zero."""
+
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
+        """Return what does all of these at once: launches, and copies by `send` and `fetch` of `pinned` arrays.
+
+        Args:
+            launches: each a kernel or a copy.
+            waits: for each, numbers of the earlier ones that must be done before; what is not ordered so may run side by side.
+        """
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -191,6 +224,63 @@ class CudaDriver:
         """Copy a contiguous array in the order of launches; see `Driver`."""
         self._enter()
         self._do("cuMemcpyHtoDAsync_v2", address, value.ctypes.data, value.nbytes, self._stream)
+
+    def fetch(self, address: int, value: Array) -> None:
+        """Copy into an array of `pinned` in the order of launches; see `Driver`."""
+        self._enter()
+        self._do("cuMemcpyDtoHAsync_v2", value.ctypes.data, address, value.nbytes, self._stream)
+
+    def pinned(self, words: int) -> Array:
+        """Return host memory for copies; see `Driver`.
+
+        Raises:
+            PeError: the host has not that much (exit code 5).
+        """
+        self._enter()
+        place = _POINTER()
+        self._do("cuMemAllocHost_v2", ctypes.byref(place), words * 8)
+        assert place.value is not None
+        held = (ctypes.c_int64 * words).from_address(place.value)
+        found: Array = np.ctypeslib.as_array(held)
+        found[:] = 0
+        weakref.finalize(held, self._library.cuMemFreeHost, place)
+        return found
+
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
+        """Return what does all of these as one graph of CUDA's; see `Driver`.
+
+        Raises:
+            PeError: the device makes no graph of them; of what is returned: the device failed (exit code 5).
+        """
+        graph, made = _POINTER(), _POINTER()
+        nodes: list[int] = []
+        self._enter()
+        self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
+        try:
+            for launch, before in zip(launches, waits, strict=True):
+                wanted = (_POINTER * len(before))(*(nodes[i] for i in before))
+                self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(before), _INSTEAD)
+                launch()
+                nodes.append(self._last_captured())
+        finally:
+            self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
+        self._do("cuGraphDestroy", graph)
+
+        def run() -> None:
+            self._enter()
+            self._do("cuGraphLaunch", made, self._stream)
+
+        weakref.finalize(run, self._library.cuGraphExecDestroy, made)
+        return run
+
+    def _last_captured(self) -> int:
+        """Return the node of the graph that the last launch has become."""
+        state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
+        rest = ctypes.byref(where), None, ctypes.byref(count)
+        self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
+        assert count.value == 1
+        return where[0] or 0
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""

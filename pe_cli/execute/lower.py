@@ -162,6 +162,7 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
     if kind not in definition.lowerings:
         raise refused(op, kind)
     try:
+        low.place = kind
         definition.lowerings[kind](low)
     except PeError as error:
         error.at = error.at or op.at

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import re
 import struct
 import types as python_types
@@ -22,7 +23,7 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
-from pe_cli.kernels.cuda import Built, CudaIntrinsic
+from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.digest import reached
 from pe_cli.kernels.lang import POINTERS
 
@@ -101,7 +102,8 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    wishes = map(repr, (kernel.params, built.block, built.resident))
+    resident = kernel.resident if isinstance(kernel, CudaKernel) else 0
+    wishes = map(repr, (kernel.params, built.block, resident))
     said = [kernel.name, *wishes, built.dtype, built.second, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
@@ -172,8 +174,10 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         with _target(capability), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
-            text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx")
-    return _bounded(_renamed(text, entry), built)
+            resident = built.kernel.resident if isinstance(built.kernel, CudaKernel) else 0
+            bounds = (math.prod(built.block), resident) if resident else None
+            text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx", launch_bounds=bounds)
+    return _renamed(text, entry)
 
 
 @functools.cache
@@ -191,15 +195,6 @@ def _renamed(text: str, entry: str) -> str:
     for i, name in enumerate(dict.fromkeys(re.findall(r"\b_?cudapy_smem_\w+|\b_ZN\w+", "\n".join(lines)))):
         lines = [re.sub(rf"\b{name}\b", f"name_{i}", line) for line in lines]
     return "\n".join(line for line in lines if line.strip()) + "\n"
-
-
-def _bounded(text: str, built: Built) -> str:
-    """Return PTX that says how many blocks a multiprocessor shall hold, where the kernel wants that."""
-    if not built.resident:
-        return text
-    threads = ", ".join(map(str, (*built.block, 1, 1)[:3]))
-    bounds = f".maxntid {threads}\n.minnctapersm {built.resident}\n"
-    return re.sub(r"(\.visible \.entry [^{]*)\{", lambda found: f"{found[1]}{bounds}{{", text, count=1)
 
 
 def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:

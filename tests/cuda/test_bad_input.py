@@ -83,9 +83,9 @@ def kept() -> list[int]:
 def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Train):
     lost = Library([])
     lost.failing["cuStreamSynchronize"] = lambda count: UNAVAILABLE if count >= 5 else 0
-    lost.failing["cuMemcpyDtoH_v2"] = lambda _: UNAVAILABLE if lost.calls["cuStreamSynchronize"] >= 5 else 0
+    lost.failing["cuMemcpyDtoH_v2"] = lambda _: UNAVAILABLE if lost.calls.get("cuStreamSynchronize", 0) >= 5 else 0
     code, said = train(lost)
-    assert code == ExitCode.DEVICE
+    assert code == ExitCode.DEVICE, said
     assert "error: the CUDA device failed: cuStreamSynchronize: CUDA_ERROR_DEVICE_UNAVAILABLE" in said
     assert said.count("error:") == 1
     assert kept()[-1] == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -52,6 +53,41 @@ def test_a_kernel_is_loaded_once_and_given_its_arguments(library: Library, dtype
     assert memory[2].read(0, TensorType((2,), dtype))[0] == 1
 
 
+def test_a_graph_does_what_was_captured_with_what_its_host_memory_holds_by_then(library: Library):
+    driver = CudaDriver(library)
+    given, found = driver.pinned(2), driver.pinned(4)
+    assert [given.tolist(), found.tolist()] == [[0] * 2, [0] * 4]
+    place, numbers, out = (Extent(driver.allocate(n), n) for n in (32, 32, 32))
+    driver.write(place.address, np.arange(8, dtype=np.float32))
+    driver.write(numbers.address, np.array([3, 2, 1, 0]))
+    args = [place, numbers, out, 4, 1.0]
+    launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (4,), args)
+    steps = [partial(driver.send, numbers.address, given), launch, partial(driver.fetch, out.address, found)]
+    run = driver.captured(steps, [[], [0], [1]])
+    assert not found.any()
+    for first in (1, 5):
+        given[:] = first, 0
+        run()
+        driver.wait()
+        assert found.view(np.float32)[:4].tolist() == [first, 0, 1, 0]
+    assert library.calls["cuLaunchKernel"] == 1
+    del run, steps, launch, found, given
+    assert (library.held, library.calls["cuGraphExecDestroy"], library.calls["cuGraphDestroy"]) == ({}, 1, 1)
+
+
+def test_what_is_captured_waits_for_what_it_names_and_for_nothing_else(library: Library):
+    driver = CudaDriver(library)
+    given, found = [driver.pinned(1) for _ in range(3)], driver.pinned(1)
+    place = driver.allocate(8)
+    for i, one in enumerate(given):
+        one[0] = i + 1
+    steps = [*(partial(driver.send, place, one) for one in given), partial(driver.fetch, place, found)]
+    for waits, last in (([[], [0], [1], [2]], 3), ([[], [], [], [0, 1, 2]], 1), ([[], [0], [], [1, 2]], 2)):
+        driver.captured(steps, waits)()
+        driver.wait()
+        assert found[0] == last, waits
+
+
 def test_memory_is_zero_and_given_back(library: Library):
     driver = CudaDriver(library)
     held = CudaMemory(driver, 1 << 19)
@@ -72,7 +108,10 @@ def test_a_stream_that_is_busy_is_not_done(library: Library):
     assert [driver.is_done() for _ in range(3)] == [False, False, True]
 
 
-@pytest.mark.parametrize("name", ["cuStreamSynchronize", "cuModuleLoadData", "cuLaunchKernel"])
+FAILING = ["cuStreamSynchronize", "cuModuleLoadData", "cuLaunchKernel", "cuGraphInstantiateWithFlags", "cuGraphLaunch"]
+
+
+@pytest.mark.parametrize("name", FAILING)
 def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library, name: str):
     driver = CudaDriver(library)
     library.failing[name] = 719
@@ -82,7 +121,7 @@ def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library,
     other = Extent(driver.allocate(64), 64)
 
     def run() -> None:
-        driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])()
+        driver.captured([driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])], [()])()
         driver.wait()
 
     with pytest.raises(PeError, match=r"the CUDA device failed: .*CUDA_ERROR_LAUNCH_FAILED") as caught:

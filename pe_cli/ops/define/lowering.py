@@ -28,6 +28,7 @@ class Lowering:
         attrs: complete attributes.
         seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
         sample_offset: index in the whole batch of the device's first sample.
+        place: kind of the device that it is lowered for.
         share: number of this part of the op's rows, and how many parts there are; see `ByRows`.
         shares: threads that share an update among them; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
@@ -54,6 +55,7 @@ class Lowering:
     order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
+    place: str = "cpu"
     _only: str | None = None
 
     def input(self, slot: str) -> Buffer:

@@ -36,6 +36,7 @@ from pe_cli.ops.math.elementwise import ADD
 from pe_cli.ops.math.mul import mul, mul_cuda
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
+from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
 
@@ -306,5 +307,12 @@ def fused_gemm_epilogue_cuda(o: Lowering) -> None:
 
 @conv2d_fusion.lower("cuda")
 def conv2d_fusion_cuda(o: Lowering) -> None:
-    """The separate calls."""
-    _separately(o, "cuda")
+    """Bias and relu before a sum is written. Depthwise: the separate calls."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    if images.depthwise:
+        _separately(o, "cuda")
+        return
+    target, then = images.target(y), Then(bias=o.input("Bias"), relu=o.attrs["activation"] == "relu")
+    append_values(o, images.inward(x), w, target, Sizes.of(o, images), then)
+    images.outward(target, y)

@@ -225,8 +225,6 @@ for _definition, _matrices in ((mul, _mul_matrices), (matmul, _matmul_matrices))
         multiply_back(o, x, y, out, o.attrs.get("alpha", 1.0), multiply_cuda)
 
 
-
-
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,7 @@ _HEADS = {"num_heads": 2}
         Sample({"Q": (1, 3, 4), "K": (1, 5, 4), "V": (1, 5, 4)}, {"causal": True, "scale": 0.7}, "causal, more keys, scaled"),
         Sample({"Q": (2, 3, 12), "Mask": (2, 2, 3, 3)}, _HEADS, "a mask for each head"),
         Sample({"Q": (2, 3, 4), "K": (2, 5, 4), "V": (2, 5, 2), "Mask": (2, 1, 1, 5)}, _HEADS, "a mask for keys alone"),
+        Sample({"Q": (1, 18, 67), "K": (1, 33, 67), "V": (1, 33, 70)}, name="wide heads"),
         Sample({"Q": (1, 1, 3)}, name="one element"),
         Sample({"Q": (0, 5, 18)}, _HEADS, "empty batch"),
     ],

@@ -11,7 +11,6 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch
 from pe_cli.kernels.gemm import adds_at_once
 from pe_cli.ops.define.addto import beside, preload
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -243,9 +242,6 @@ def _image_order(attrs: Mapping[str, Any]) -> str:
 conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD", overwrites=_image_order)
 conv2d_grad.lower("cpu")(conv2d_grad_cpu)
 depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
-
-
-also_on_cuda(conv2d, depthwise_conv2d)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

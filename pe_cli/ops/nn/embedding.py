@@ -6,15 +6,18 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda import cuda_kernel, on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
 from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
 from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.sorted_ids import PLACE, is_first, sorted_keys
 from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table
 
 
@@ -199,26 +202,43 @@ def take_rows_cuda(
 ):  # fmt: skip
     """One thread per element."""
     for e in range(begin * width, end * width):
-        i = e // width
+        i = quotient(e, width)
         k = ids[i]
         if k < 0 or k >= height:
-            report(status, i // per, k, height)
+            report(status, quotient(i, per), k, height)
             return
-        out[e] = T(0) if k == padding else table[k * width + e % width]
+        out[e] = T(0) if k == padding else table[k * width + e - i * width]
 
 
-@on_cuda(add_rows)
-def add_rows_cuda(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int, width: Int, padding: Int):
-    """One thread per column, which goes through the ids in order."""
-    for j in range(width):
-        for row in range(begin, end):
-            dtable[row * width + j] = T(0)
-        for i in range(count):
-            k = ids[i]
-            if k != padding and k >= begin and k < end:
-                dtable[k * width + j] += g[i * width + j]
+@cuda_kernel
+def add_sorted(g: Ptr, keys: PtrI64, dtable: Ptr, total: Int, width: Int):
+    """dtable[row] = the sum of what its ids have in g, in their order, for rows that have ids; one thread per number."""
+    for e in range(total * width):
+        at = quotient(e, width)
+        j = e - at * width
+        if is_first(keys, at):
+            row, sums, then = keys[at] >> 32, T(0), at
+            while then < total and keys[then] >> 32 == row:
+                sums += g[(keys[then] & PLACE) * width + j]
+                then += 1
+            dtable[row * width + j] = sums
 
 
+def _gradient_on_cuda(definition: OpDef) -> None:
+    assert definition.grad_op is not None
+
+    @definition.grad_op.lower("cuda")
+    def backward(o: Lowering) -> None:
+        g, ids, dw = o.input("Out@GRAD"), o.input("Ids"), o.output("W@GRAD")
+        total = product(ids.shape)
+        o.call(fill, dw, dw.size, 0.0)
+        if total and dw.size:
+            keys = sorted_keys(o, [ids], [o.attrs["padding_idx"]], dw.shape[0])
+            o.call(add_sorted, g, keys, dw, total, dw.shape[1])
+
+
+_gradient_on_cuda(lookup_table)
+_gradient_on_cuda(lookup_table_v2)
 also_on_cuda(lookup_table, lookup_table_v2)
 
 

@@ -31,7 +31,8 @@ def product(monkeypatch: pytest.MonkeyPatch, x: Array, y: Array, precision: str,
 
 
 @pytest.mark.parametrize(
-    ("flip_x", "flip_y"), [pytest.param(True, False, id="as for gradients of weights"), pytest.param(False, True, id="as for those of inputs")]
+    ("flip_x", "flip_y"),
+    [pytest.param(True, False, id="as for gradients of weights"), pytest.param(False, True, id="as for those of inputs")],
 )
 def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, flip_x: bool, flip_y: bool):
     """Small whole numbers, which every format holds, and so do all sums."""

@@ -84,3 +84,18 @@ def test_the_gradient_of_the_cross_entropy():
     found = support.run_gradient("softmax_with_cross_entropy", {"Logits": X, "Label": LABEL}, {}, "Loss", up)["Logits"]
     expected = (special.softmax(WIDE, 1) - (np.arange(70) == LABEL)) * up * (LABEL >= 0)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_more_ids_than_a_block_sorts_give_the_sums_of_the_cpu():
+    rng = np.random.default_rng(4)
+    ids, values = rng.integers(-2, 900, (8500, 1)), rng.standard_normal((8500, 2)).astype("float32")
+    found = support.run_op("merge_selected_rows", {"Ids": [ids], "X": [values]}, {"height": 880, "padding_idx": [7]})
+    kept = [i for i in dict.fromkeys(ids[:, 0].tolist()) if 0 <= i < 880 and i != 7]
+    rows = found["Rows"].tolist()
+    assert rows == kept + [-1] * (8500 - len(kept))
+    for row, got in zip(kept, found["Out"], strict=False):
+        total = np.zeros(2, np.float32)
+        for value in values[ids[:, 0] == row]:
+            total += value
+        assert got.tolist() == total.tolist()
+    assert not found["Out"][len(kept) :].any()

@@ -11,10 +11,10 @@ import numpy as np
 from pe_cli.devices.cuda_driver import CudaDriver
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, entry_of, ptx
-from tests.cuda.ptx.device import PtxDriver
+from tests.cuda.ptx.device import PtxDriver, backwards
 from tests.cuda.ptx.machine import Piece, Program
 
-CONTEXT, STREAM, DEVICE = 0x1000, 0x2000, 0
+CONTEXT, STREAM, DEVICE, NODE = 0x1000, 0x2000, 0, 0x3000
 
 
 class Library:
@@ -30,6 +30,7 @@ class Library:
         failing: function -> result that it gives from now on, or what is called with how often it was called and gives one.
         calls: function -> how often it was called.
         busy: looks at the stream that find it busy.
+        held: addresses of host memory that it has given.
     """
 
     def __init__(
@@ -43,6 +44,10 @@ class Library:
         self._sizes: dict[int, int] = {}
         self._images: list[bytes] = []
         self._functions: list[tuple[Built, Program]] = []
+        self._recorded: list[tuple[Callable[[], None], list[int]]] | None = None
+        self._after: list[int] = []
+        self._graphs: dict[int, list[tuple[Callable[[], None], list[int]]]] = {}
+        self.held: dict[int, Any] = {}
         self.current: int | None = None
         self.failing: dict[str, int | Callable[[int], int]] = {}
         self.calls: dict[str, int] = {}
@@ -133,14 +138,79 @@ class Library:
 
     def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
         assert stream.value == STREAM
-        return self.cuMemcpyHtoD_v2(address, host, nbytes)
+        return self._do(lambda: self.cuMemcpyHtoD_v2(address, host, nbytes))
+
+    def cuMemcpyDtoHAsync_v2(self, host: int, address: int, nbytes: int, stream: Any) -> int:
+        assert stream.value == STREAM
+        return self._do(lambda: self.cuMemcpyDtoH_v2(host, address, nbytes))
+
+    def _do(self, what: Callable[[], Any]) -> int:
+        """Do what is asked of the stream, or remember it while a graph is made."""
+        if self._recorded is None:
+            what()
+        else:
+            self._recorded.append((what, self._after))
+            self._after = [len(self._recorded) - 1]
+        return 0
+
+    def cuMemAllocHost_v2(self, place: Any, nbytes: int) -> int:
+        room = ctypes.create_string_buffer(b"\xff" * nbytes, nbytes)
+        place._obj.value = ctypes.addressof(room)
+        self.held[place._obj.value] = room
+        return 0
+
+    def cuMemFreeHost(self, place: Any) -> int:
+        del self.held[place.value]
+        return 0
+
+    def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
+        assert (stream.value, self._recorded) == (STREAM, None)
+        self._recorded, self._after = [], []
+        return 0
+
+    def cuStreamUpdateCaptureDependencies_v2(self, stream: Any, nodes: Any, data: Any, count: int, flags: int) -> int:
+        assert (stream.value, data, flags, len(nodes)) == (STREAM, None, 1, count)
+        self._after = [node - NODE for node in nodes]
+        return 0
+
+    def cuStreamGetCaptureInfo_v3(self, stream: Any, state: Any, number: Any, graph: Any, nodes: Any, data: Any, count: Any) -> int:
+        assert (stream.value, number, graph, data) == (STREAM, None, None, None)
+        self._shown = (ctypes.c_void_p * len(self._after))(*(NODE + i for i in self._after))
+        nodes._obj.contents = ctypes.c_void_p.from_buffer(self._shown)
+        state._obj.value, count._obj.value = 1, len(self._after)
+        return 0
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
+        assert stream.value == STREAM
+        assert self._recorded is not None
+        graph._obj.value = 1 + max(self._graphs, default=0)
+        self._graphs[graph._obj.value], self._recorded = self._recorded, None
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made: Any, graph: Any, flags: int) -> int:
+        made._obj.value = 1 + max(self._graphs)
+        self._graphs[made._obj.value] = self._graphs[graph.value]
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        del self._graphs[graph.value]
+        return 0
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def cuGraphLaunch(self, made: Any, stream: Any) -> int:
+        assert stream.value == STREAM
+        steps = self._graphs[made.value]
+        for i in backwards([after for _, after in steps]):
+            self._do(steps[i][0])
+        return 0
 
     def cuStreamQuery(self, stream: Any) -> int:
         self.busy -= 1
         return 600 if self.busy >= 0 else 0
 
     def cuStreamSynchronize(self, stream: Any) -> int:
-        assert stream.value == STREAM
+        assert (stream.value, self._recorded) == (STREAM, None)
         return 0
 
     def cuModuleLoadData(self, module: Any, image: Any) -> int:
@@ -163,8 +233,7 @@ class Library:
         places = (ctypes.c_uint64 * count).from_address(params)
         words = np.array([ctypes.c_uint64.from_address(place).value for place in places], np.uint64)
         pieces = [Piece(address, nbytes) for address, nbytes in self._sizes.items()]
-        program.launch(words, pieces, (gx, gy, gz), (bx, by, bz))
-        return 0
+        return self._do(lambda: program.launch(words, pieces, (gx, gy, gz), (bx, by, bz)))
 
 
 class LearningDriver(CudaDriver):
