@@ -93,11 +93,9 @@ def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tu
     alone = all(len(group) == 1 for group in pairs)
     most = max(1, min(SHARES, k // TERMS)) if alone else 1
     tiles = tiles_of(dtype, precision)
-    for tile in tiles:
-        blocks = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
-        if blocks * most >= BLOCKS or tile is tiles[-1]:
-            return tile, max(1, min(most, -(-BLOCKS // blocks)))
-    raise AssertionError("no tile")
+    blocks = {tile: -(-m // tile.rows) * -(-n // tile.columns) * len(pairs) for tile in tiles}
+    tile = next((tile for tile in tiles if blocks[tile] * most >= BLOCKS), tiles[-1])
+    return tile, min(most, -(-BLOCKS // blocks[tile]))
 
 
 def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
