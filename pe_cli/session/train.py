@@ -24,14 +24,11 @@ from pe_cli.program.ir import Block
 from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
 from pe_cli.session.evaluator import Evaluator
-from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.located import Place, locate, not_finite_feed
 from pe_cli.session.observer import NORM, Observer, Start
-from pe_cli.session.observers.outside import outside
 from pe_cli.session.outputs import files_of
-from pe_cli.session.profiling import write_trace
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
 from pe_cli.session.rows import Rows, text_of
@@ -110,7 +107,7 @@ class Trainer:
         norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
         recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
-        told = outside(self.run, job.note) if writes else []
+        told = _observers(job) if writes and self.run.output.observers else []
         self.observer: Observer = Rows([*recorder, *([] if smoke else told), job.observer])
         self._reading: tuple[Loader, DataSpec | None]
         self.at = Progress()
@@ -204,6 +201,8 @@ class Trainer:
             state: State = "failed"
             try:
                 if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads and self.witness is None:
+                    from pe_cli.session.graphs import draw
+
                     for phase, stages in self.stepper.stages(self._wanted()).items():
                         draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
                 if given:
@@ -219,6 +218,8 @@ class Trainer:
                 state = "stopped" if stopped else "done"
                 self.keeper.close(state)
                 if self.run.output.trace and not stopped and self.witness is None:
+                    from pe_cli.session.profiling import write_trace
+
                     write_trace(self.job, self.keeper.folder.trace_path, self.run.output.trace)
             except BaseException as error:
                 self.keeper.abandon(error)
@@ -495,3 +496,10 @@ class Trainer:
         )
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")
+
+
+def _observers(job: Job) -> list[Observer]:
+    """Return what tells the observers that the run file asks for."""
+    from pe_cli.session.observers.outside import outside
+
+    return outside(job.run, job.note)
