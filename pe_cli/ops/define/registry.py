@@ -129,7 +129,6 @@ class OpDef:
     Attributes:
         name: fluid's name.
         infer: see `op`; None for gradient ops, whose outputs have the types of what they are gradients of.
-        doc: of the inference.
         inputs, outputs: slots in order.
         attrs: by name.
         differentiable: input slots that gradients flow to.
@@ -143,10 +142,9 @@ class OpDef:
         traits: what else it can do, by class.
     """
 
-    def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
+    def __init__(self, name: str, infer: Callable[..., Any] | None) -> None:
         self.name = name
         self.infer = infer
-        self.doc = doc
         self.inputs: tuple[Slot, ...] = ()
         self.outputs: tuple[Slot, ...] = ()
         self.attrs: dict[str, Attr] = {}
@@ -160,6 +158,11 @@ class OpDef:
         self.is_grad_of: str | None = None
         self.module = ""
         self.traits: dict[type[Trait], Trait] = {}
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the inference; of a gradient op, what it is the gradient of."""
+        return inspect.getdoc(self.infer) or "" if self.infer else f"Gradient of {self.is_grad_of}."
 
     def give(self, *traits: Trait) -> None:
         """Add traits; one of each class."""
@@ -231,7 +234,7 @@ class OpDef:
         says of attributes why it had better not be so.
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
-        made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
+        made = OpDef(f"{self.name}_grad", None)
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
         rule = self.get(Sequenced)
@@ -369,7 +372,7 @@ def op(
 
     def make(infer: Callable[..., Any]) -> OpDef:
         assert name not in OPS, f"op {name} is declared twice"
-        made = OpDef(name, infer, inspect.getdoc(infer) or "")
+        made = OpDef(name, infer)
         made.inputs, made.outputs = slots(inputs), slots(outputs)
         made.attrs = dict(attrs or {})
         names = [s.name for s in made.inputs]
