@@ -125,7 +125,7 @@ class Trainer:
         self.numbers = job.trained_numbers
         self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
         self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
-        self._newest = {name for name in job.built.recorded if not name.endswith("gradient_norm")}
+        self._newest = {name for phase in job.built.phases for name in phase.newest}
         self._always = self._wanted()
         self._means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._watched()]))
         self.periods = self._periods()
