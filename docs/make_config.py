@@ -210,7 +210,7 @@ def metrics() -> str:
     rows = []
     for name, kind in discover_metrics().items():
         fields = kind.options.model_fields.items()
-        given = [f"`{key}`" if field.is_required() else f"`{key} = {_plain(field.default)}`" for key, field in fields]
+        given = [f"`{key}`" if field.is_required() else f"`{key} = {_plain(field.get_default(call_default_factory=True))}`" for key, field in fields]
         rows.append((f"`{name}`", ", ".join(given), " ".join(kind.doc.split())))
     return table(("type", "options", "measures"), rows)
 
