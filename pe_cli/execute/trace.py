@@ -31,7 +31,8 @@ def trace(profile: Profile, name: str = "", origin: int | None = None, phase: st
     events: list[dict[str, Any]] = []
     lanes: set[tuple[int, int]] = set()
     for step, line in enumerate(profile.timelines):
-        events.append(_event(f"{phase}: step {step}" if phase else f"step {step}", "step", line.start - origin, line.stop - line.start, (STEPS, 0), {}))
+        title = f"{phase}: step {step}" if phase else f"step {step}"
+        events.append(_event(title, "step", line.start - origin, line.stop - line.start, (STEPS, 0), {}))
         for i, work in enumerate(line.work.tolist()):
             lane = (1 + plan.tasks[work].home, int(line.thread[i]))
             lanes.add(lane)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -261,7 +262,7 @@ def test_the_timeline_has_all_phases_as_often_as_a_step_does_them(gan: Bench, de
     events = [e for e in made["traceEvents"] if e["ph"] == "X"]
     steps = [e for e in events if e["cat"] == "step"]
     assert [e["name"] for e in steps] == [*(f"critic: step {i}" for i in range(4)), "generator: step 0", "generator: step 1"]
-    assert all(b["ts"] >= a["ts"] + a["dur"] for a, b in zip(steps, steps[1:], strict=False))
+    assert all(b["ts"] >= a["ts"] + a["dur"] for a, b in pairwise(steps))
     kernels = [e for e in events if e["cat"] != "step"]
     ends = max(e["ts"] + e["dur"] for e in kernels if e["ts"] < steps[4]["ts"])
     assert ends <= steps[4]["ts"], "phases come one after the other"

@@ -307,7 +307,8 @@ def pool2d(
         if (h >= 0 and oh < 1) or (w >= 0 and ow < 1):
             raise PeError(
                 f"pool2d: a window of {ksize[0]}x{ksize[1]} does not fit into images of {h}x{w} with padding {paddings}",
-                hint="use a smaller pool_size; images are [channels, height, width]: of others {type: transpose, perm: [0, 3, 1, 2]} makes such",
+                hint="use a smaller pool_size; images are [channels, height, width]: of others"
+                " {type: transpose, perm: [0, 3, 1, 2]} makes such",
             )
     return x.with_shape(n, oh, ow, c) if last else x.with_shape(n, c, oh, ow)
 
