@@ -111,7 +111,7 @@ def test_a_step_that_cannot_be_planned_is_a_mistake(pe: Pe, tmp_path: Path) -> N
     (tmp_path / "r.yaml").write_text(RUN)
     said = pe("check", tmp_path / "r.yaml")
     assert said.code == ExitCode.USAGE
-    assert "m.yaml:3:6: error: reshape of float32[" in said.err
+    assert "m.yaml:3:7: error: reshape of float32[" in said.err
     assert "elements do not divide by 100" in said.err
     assert "no mistakes" not in said.out
 
