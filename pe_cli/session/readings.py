@@ -45,7 +45,7 @@ class Readings:
         #: Variables with the lengths of gradients, where they are asked for.
         self._lengths = [phase.norms_name for phase in job.built.phases if phase.norms]
         self._merges = [(n, v, (fetches[n].merge if n in fetches else None) or "mean") for n, v in self.numbers.items()]
-        self._newest = {name for name in job.built.recorded if not name.endswith("gradient_norm")}
+        self._newest = {name for phase in job.built.phases for name in phase.newest}
         self.always = self.variables()
         self.means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._lengths]))
         self.periods = self._periods()

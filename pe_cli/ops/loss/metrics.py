@@ -327,10 +327,10 @@ def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[T
     if indices.dtype != "int64" or len(indices.shape) != 2 or not same_sizes(out.shape, indices.shape):
         raise PeError(f"accuracy needs Out and Indices of top_k, [batch, k], got {out} and {indices}")
     if label.dtype != "int64" or not same_sizes(label.shape, (indices.shape[0], 1)):
-        raise PeError(
-            f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}",
-            hint="reshape the labels to [batch, 1]" if label.dtype == "int64" else "declare the feed with dtype: int64, or cast it",
-        )
+        hint = "reshape the labels to [batch, 1]" if label.dtype == "int64" else "declare the feed with dtype: int64, or cast it"
+        if len(label.shape) == 2 and label.shape[1] > 1:
+            hint = "of labels with a column for each class {type: argmax, axis: 1} and then {type: unsqueeze, axes: [1]} make class numbers"
+        raise PeError(f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}", hint=hint)
     count = TensorType((1,), "int64")
     return out.with_shape(1), count, count
 

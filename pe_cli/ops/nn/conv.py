@@ -124,7 +124,8 @@ def conv2d(
         raise PeError(
             f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide}"
             f" with padding {paddings}",
-            hint="use a smaller filter_size or more padding",
+            hint="use a smaller filter_size or more padding; images are [channels, height, width]: of others"
+            " {type: transpose, perm: [0, 3, 1, 2]} makes such",
         )
     return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)
 
