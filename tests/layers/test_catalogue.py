@@ -163,7 +163,7 @@ CALLS |= {
     ),
     "conv3d_transpose": (
         lambda f: L.conv3d_transpose(f.cube, 3, filter_size=1, bias_attr=False),
-        "transpose depth_windows reshape reshape conv2d reshape transpose",
+        "transpose reshape reshape conv2d_transpose reshape depth_overlay",
         ["float32[b, 3, 4, 4, 4]"],
     ),
     "data_norm": (
@@ -269,7 +269,7 @@ CALLS |= {
     ),
     "conv2d_transpose": (
         lambda f: L.conv2d_transpose(f.image, 6, filter_size=4, stride=2, padding=1, act="relu"),
-        "reshape pad reshape pad reshape pad reshape pad reverse transpose conv2d elementwise_add relu", ["float32[b, 6, 16, 16]"],
+        "conv2d_transpose elementwise_add relu", ["float32[b, 6, 16, 16]"],
     ),
     "uniform_random_batch_size_like": (
         lambda f: L.uniform_random_batch_size_like(f.x, [-1, 7]), "uniform_random_batch_size_like", ["float32[b, 7]"],
