@@ -207,6 +207,15 @@ CALLS |= {
     "matrix_nms": (
         lambda f: L.matrix_nms(f.codes, f.codes_of_classes, 0.1, 0.0, -1, 5), "padded_matrix_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
     ),
+    "locality_aware_nms": (
+        lambda f: L.locality_aware_nms(f.codes, f.codes_of_classes, 0.1, -1, 5), "padded_locality_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
+    "generate_proposals": (
+        lambda f: L.generate_proposals(
+            f.offset, L.concat([f.offset] * 4, axis=1), f.info, *(L.fill_constant([8, 8, 2, 4], "float32", 0.5) for _ in range(2)), post_nms_top_n=5
+        ),
+        "concat fill_constant fill_constant padded_proposals", ["float32[b, 5, 4]", "float32[b, 5, 1]", "int32[b, 1]"],
+    ),
     "detection_output": (
         lambda f: L.detection_output(f.codes, f.codes, *(L.fill_constant([3, 4], "float32", 0.5) for _ in range(2)), keep_top_k=5),
         "fill_constant fill_constant box_coder softmax transpose padded_nms",
