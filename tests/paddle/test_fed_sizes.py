@@ -244,3 +244,30 @@ def test_sizes_counts_and_factors_that_are_fed():
         assert 2 <= uniform.min() <= uniform.max() < 3
         assert set(whole.ravel()) <= {4, 5}
         assert normal.shape == (k, 3)
+
+
+def test_sizes_and_axes_of_joined_cut_and_marked_tensors_are_fed():
+    a = array(2, 3, 4)
+    x, k, label = fluid.data("x", [2, 3, 4]), fluid.data("k", [1], "int32"), fluid.data("label", [3, 1], "int64")
+    x.stop_gradient = False
+    joined = L.concat([x, x], k)
+    halves = L.split(x, [k, 3], dim=2)
+    cut = L.strided_slice(x, [1, 2], [k, 3], [3, 0], [1, -2])
+    marked = [L.one_hot(label, k, allow_out_of_range=True), fluid.one_hot(L.squeeze(label, [1]), k, allow_out_of_range=True)]
+    (slope,) = fluid.gradients(L.reduce_sum(L.square(cut)), [x])
+    ids = np.array([[0], [1], [2]])
+    for n in (1, 2):
+        feed = {"x": a, "k": np.array([n], "int32"), "label": ids}
+        both, thin, back, one, other = run(joined, cut, slope, *marked, **feed)
+        np.testing.assert_array_equal(both, np.concatenate([a, a], n))
+        np.testing.assert_array_equal(thin, a[:, n:3, 3:0:-2])
+        expected = np.zeros_like(a)
+        expected[:, n:3, 3:0:-2] = 2 * thin
+        np.testing.assert_allclose(back, expected, rtol=1e-6)
+        for v in (one, other):
+            np.testing.assert_array_equal(v, (ids == np.arange(n)).astype("float32"))
+    first, rest = run(*halves, x=a, k=np.array([1], "int32"), label=ids)
+    np.testing.assert_array_equal(first, a[:, :, :1])
+    np.testing.assert_array_equal(rest, a[:, :, 1:])
+    along = L.split(x, 2, dim=L.scale(k, 2.0))
+    assert [v.shape for v in run(*along, x=a, k=np.array([1], "int32"), label=ids)] == [(2, 3, 2)] * 2
