@@ -271,3 +271,27 @@ def test_sizes_and_axes_of_joined_cut_and_marked_tensors_are_fed():
     np.testing.assert_array_equal(rest, a[:, :, 1:])
     along = L.split(x, 2, dim=L.scale(k, 2.0))
     assert [v.shape for v in run(*along, x=a, k=np.array([1], "int32"), label=ids)] == [(2, 3, 2)] * 2
+
+
+def test_windows_of_images_are_sequences_and_constants_have_a_row_for_each_sequence():
+    x = fluid.data("x", [-1, 1, 3, 4])
+    x.stop_gradient = False
+    windows = L.im2sequence(L.scale(x, 2.0), filter_size=2)
+    best = L.sequence_pool(windows, "max")
+    (slope,) = fluid.gradients(L.reduce_sum(best), [x])
+    a = np.arange(24, dtype="float32").reshape(2, 1, 3, 4)
+    exe = fluid.Executor(fluid.CPUPlace())
+    rows, largest, back = exe.run(feed={"x": a}, fetch_list=[windows, best, slope], return_numpy=False)
+    assert rows.lod() == [[0, 6, 12]]
+    np.testing.assert_array_equal(np.array(largest), 2 * a[:, 0, 1:, 2:].reshape(2, 4))
+    expected = np.zeros_like(a)
+    expected[:, :, 1:, 2:] = 2
+    np.testing.assert_array_equal(np.array(back), expected)
+
+
+def test_a_constant_has_a_row_for_each_sequence():
+    words = fluid.data("words", [-1, 1], lod_level=1)
+    made = L.fill_constant_batch_size_like(words, [-1, 3], "float32", 2.0)
+    value = fluid.create_lod_tensor(np.zeros((6, 1), "float32"), [[2, 4]], fluid.CPUPlace())
+    (found,) = run(made, words=value)
+    np.testing.assert_array_equal(found, np.full((2, 3), 2.0))

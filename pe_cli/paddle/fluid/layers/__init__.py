@@ -109,6 +109,7 @@ _WIDER = {
     "linspace",
     "expand",
     "slice",
+    "im2sequence",
     "strided_slice",
     "one_hot",
     "concat",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.nn.windows import rows_of_windows
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
@@ -154,6 +155,31 @@ def split(input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None
     return [helper.block.var(n) for n in names]
 
 
+def im2sequence(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Any = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Any:
+    """Lay the windows of images out as rows, a sequence for each image; see the core's layer.
+
+    Raises:
+        NotThereYet: images of sizes that are fed, as input_image_size says.
+    """
+    if input_image_size is not None:
+        hint = "pad the images to one size, and leave input_image_size and out_stride out"
+        raise NotThereYet("im2sequence: input_image_size is not there: all images of a batch have one size", hint=hint)
+    ensure_defaults()
+    sizes = [list(v) if isinstance(v, (list, tuple)) else v for v in (filter_size, stride, padding)]
+    helper = LayerHelper("im2sequence", name)
+    with raised_as(FluidValueError):
+        rows, count = rows_of_windows(helper, input, *sizes)
+        return helper.one("even_sequences", {"X": rows}, {"rows": count})
+
+
 def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
     """Cut a box of a shape out of a tensor, from offsets on; both are numbers, integer variables, or one variable [axes]. -1 takes all."""
     ensure_defaults()
@@ -288,6 +314,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "one_hot", "slice_", "split", "strided_slice",
+    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split", "strided_slice",
     "topk", "uniform_random", "unique", "unique_with_counts", "where",
 ]  # fmt: skip
