@@ -46,3 +46,18 @@ def test_what_does_not_fit_is_told():
         LayerHelper("mine", act=3).append_activation(x)
     with pytest.raises(ValueError, match="2 param_attr for 3"):
         LayerHelper("mine", param_attr=[None, None]).multiple_param_attr(3)
+
+
+def test_drawn_parameters_have_a_diagonal_of_their_own():
+    def drawn(**given):
+        return L.create_parameter([3, 4], "float32", default_initializer=fluid.initializer.Uniform(0.0, 1e-7, **given))
+
+    found = [drawn(diag_num=3, diag_step=4, diag_val=2.0), drawn(diag_num=2, diag_step=1)]
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    first, second = exe.run(fetch_list=found)
+    assert first.round(3).ravel().nonzero()[0].tolist() == [0, 5, 10]
+    assert first.max() == 2
+    assert second.round(3).ravel().nonzero()[0].tolist() == [0, 2]
+    with pytest.raises(ValueError, match="5 elements 5 apart does not fit"):
+        drawn(diag_num=5, diag_step=4)
