@@ -269,6 +269,9 @@ def test_sizes_and_axes_of_joined_cut_and_marked_tensors_are_fed():
     first, rest = run(*halves, x=a, k=np.array([1], "int32"), label=ids)
     np.testing.assert_array_equal(first, a[:, :, :1])
     np.testing.assert_array_equal(rest, a[:, :, 1:])
+    made = [L.unsqueeze(x, [k]), L.unsqueeze(x, k), L.ones([k, 3], "int32"), L.zeros([2, k], "float32")]
+    shapes = [(2, 3, 1, 4), (2, 3, 1, 4), (2, 3), (2, 2)]
+    assert [v.shape for v in run(*made, x=a, k=np.array([2], "int32"), label=ids)] == shapes
     along = L.split(x, 2, dim=L.scale(k, 2.0))
     assert [v.shape for v in run(*along, x=a, k=np.array([1], "int32"), label=ids)] == [(2, 3, 2)] * 2
 

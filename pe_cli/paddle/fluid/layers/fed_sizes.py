@@ -128,6 +128,17 @@ def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> An
         return LayerHelper("one_hot").one("one_hot", {"X": ids, "Depth": fed}, {"allow_out_of_range": allow_out_of_range})
 
 
+def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Any:
+    """Insert axes of size 1; axes is numbers, integer variables, or one variable [new axes]."""
+    ensure_defaults()
+    places, fed = known_or_fed("unsqueeze", "axes", axes)
+    if fed is None:
+        return call("unsqueeze", input, places, name)
+    length_of("unsqueeze", fed)
+    with raised_as(FluidValueError):
+        return LayerHelper("unsqueeze", name).one("unsqueeze", {"X": input, "Axes": fed}, {})
+
+
 def concat(input: Any, axis: Any = 0, name: str | None = None) -> Any:
     """Join tensors along an axis, which is a number or an integer variable."""
     ensure_defaults()
@@ -315,5 +326,5 @@ class IfElse:
 
 __all__ = [
     "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split", "strided_slice",
-    "topk", "uniform_random", "unique", "unique_with_counts", "where",
+    "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
 ]  # fmt: skip
