@@ -212,7 +212,8 @@ CALLS |= {
     ),
     "generate_proposals": (
         lambda f: L.generate_proposals(
-            f.offset, L.concat([f.offset] * 4, axis=1), f.info, *(L.fill_constant([8, 8, 2, 4], "float32", 0.5) for _ in range(2)), post_nms_top_n=5
+            f.offset, L.concat([f.offset] * 4, axis=1), f.info, *(L.fill_constant([8, 8, 2, 4], "float32", 0.5) for _ in range(2)),
+            post_nms_top_n=5,
         ),
         "concat fill_constant fill_constant padded_proposals", ["float32[b, 5, 4]", "float32[b, 5, 1]", "int32[b, 1]"],
     ),

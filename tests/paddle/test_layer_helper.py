@@ -24,10 +24,11 @@ def dense(input, size, param_attr=None, bias_attr=None, act=None, name=None):
 def test_a_layer_of_ones_own_is_fc():
     x = fluid.data("x", [-1, 3])
     attrs = {"param_attr": fluid.initializer.Constant(0.5), "bias_attr": fluid.ParamAttr(initializer=fluid.initializer.Constant(1.0))}
-    found = [dense(x, 4, act="tanh", **attrs), dense(x, 4, act={"type": "leaky_relu", "alpha": 0.1}, bias_attr=False), L.fc(x, 4, act="tanh", **attrs)]
+    leaky = dense(x, 4, act={"type": "leaky_relu", "alpha": 0.1}, bias_attr=False)
+    found = [dense(x, 4, act="tanh", **attrs), leaky, L.fc(x, 4, act="tanh", **attrs)]
     names = [p.name for p in fluid.default_main_program().all_parameters()]
-    assert names[:3] == ["dense_0.w_0", "dense_0.b_0", "dense_1.w_0"]
-    slopes = fluid.gradients(L.reduce_sum(L.square(found[0])), [fluid.default_main_program().global_block().var("dense_0.w_0")])
+    assert names[:3] == ["dense_0.w_0", "dense_1.w_0", "dense_1.b_0"]
+    slopes = fluid.gradients(L.reduce_sum(L.square(found[0])), [fluid.default_main_program().global_block().var("dense_1.w_0")])
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())
     a = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import same_axis, sizes_for
+from pe_cli.layers.define.sizes import same_axis
 from pe_cli.layers.tensor.shape import unstack
 from pe_cli.program.ir import Variable
 

@@ -65,7 +65,9 @@ def keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, most, thres
 
 
 @helper
-def write_rows(boxes, scores, out, index, count, kept, numbers, i, n, classes, rows):
+def write_rows(  # noqa: C901 (loops over classes, rows and what is kept)
+    boxes, scores, out, index, count, kept, numbers, i, n, classes, rows
+):
     """Write the best of what is kept of image i, by class and falling score."""
     found = 0
     for _ in range(rows):  # the best of the classes' next ones

@@ -92,7 +92,7 @@ def _turn_equals(scores, i, order, at, most, anchors, area):
 
 
 @kernel
-def propose(
+def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those that are kept)
     scores: Ptr, deltas: Ptr, info: Ptr, around: Ptr, variances: Ptr, rois: Ptr, probs: Ptr, count: PtrI32, order: PtrI64, kept: Ptr,
     images: Int, anchors: Int, area: Int, most: Int, rows: Int, threshold: Real, least: Real, eta: Real,
 ):  # fmt: skip

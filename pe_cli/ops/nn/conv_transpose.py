@@ -100,7 +100,8 @@ def conv2d_transpose(
     oh, ow = (_size(*numbers) for numbers in rest)
     if (high >= 0 and oh < 1) or (wide >= 0 and ow < 1):
         raise PeError(
-            f"conv2d_transpose: no pixel is left of images of {high}x{wide} with paddings {paddings}", hint="use less padding or a larger filter"
+            f"conv2d_transpose: no pixel is left of images of {high}x{wide} with paddings {paddings}",
+            hint="use less padding or a larger filter",
         )
     filters = w.shape[1] * groups
     return x.with_shape(n, oh, ow, filters) if last else x.with_shape(n, filters, oh, ow)

@@ -197,7 +197,8 @@ def depth_overlay(x: TensorType, *, stride: int, before: int, dilation: int, dep
     if len(x.shape) != 6 or min(x.shape[1:4]) < 1:
         raise PeError(f"depth_overlay needs windows of rank 6 with known places, channels and taps, got {x}")
     if min(stride, dilation, depth) < 1 or before < 0:
-        raise PeError(f"depth_overlay: stride {stride}, dilation {dilation} and depth {depth} must be at least 1, before {before} at least 0")
+        text = f"stride {stride}, dilation {dilation} and depth {depth} must be at least 1, before {before} at least 0"
+        raise PeError(f"depth_overlay: {text}")
     return x.with_shape(x.shape[0], x.shape[2], depth, *x.shape[4:])
 
 

@@ -168,7 +168,7 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
         Sample({"X": (0, 4)}, {"num": 2, "axis": 1}, "empty batch", outputs={"Out": 2}),
     ],
 )
-def split(  # noqa: PLR0913 (a variable for each of two attributes)
+def split(
     x: TensorType,
     fed_axis: TensorType | None = None,
     fed_sections: TensorType | None = None,

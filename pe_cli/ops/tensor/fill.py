@@ -117,7 +117,7 @@ def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input
     samples=[
         Sample({"Input": (3, 2)}, {"shape": [-1, 4], "value": 1.5}, "a row for each row"),
         Sample({"Input": (3, 2)}, {"shape": [2, 1], "input_dim_idx": 1, "output_dim_idx": 1}, "another axis"),
-        Sample({"Input": (3, 2), "Rows": lambda rng: np.zeros(2, np.int64)}, {"shape": [-1, 4], "value": 1.5}, "a row for each sequence"),
+        Sample({"Input": (3, 2), "Rows": lambda rng: np.zeros(2, np.int64)}, {"shape": [-1, 4]}, "a row for each sequence"),
     ],
 )
 def fill_constant_batch_size_like(

@@ -36,7 +36,7 @@ _FED = FedSizes({"Starts": "starts", "Ends": "ends", "Strides": "strides"})
         Sample({"Input": (0, 4)}, {"axes": [-1], "starts": [3], "ends": [0], "strides": [-1]}, "empty batch"),
     ],
 )
-def strided_slice(  # noqa: PLR0913 (a variable for each of three attributes)
+def strided_slice(
     x: TensorType,
     fed_starts: TensorType | None = None,
     fed_ends: TensorType | None = None,

@@ -7,7 +7,13 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper as CoreHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, default_startup_program, ensure_defaults
+from pe_cli.paddle.fluid.framework import (
+    as_dtype,
+    as_sizes,
+    default_main_program,
+    default_startup_program,
+    ensure_defaults,
+)
 from pe_cli.program.ir import Variable
 
 
@@ -177,8 +183,9 @@ class LayerHelper:
         Raises:
             FluidTypeError: it is of another; a TypeError.
         """
-        if not isinstance(self.kwargs.get(param_name), cls):
-            raise FluidTypeError(f"{self.layer_type}: {param_name} must be a {cls.__name__}, not {type(self.kwargs.get(param_name)).__name__}")
+        given = self.kwargs.get(param_name)
+        if not isinstance(given, cls):
+            raise FluidTypeError(f"{self.layer_type}: {param_name} must be a {cls.__name__}, not {type(given).__name__}")
 
 
 __all__ = ["LayerHelper"]

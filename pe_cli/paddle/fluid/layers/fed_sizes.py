@@ -166,7 +166,7 @@ def split(input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None
     return [helper.block.var(n) for n in names]
 
 
-def im2sequence(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+def im2sequence(
     input: Variable,
     filter_size: Any = 1,
     stride: Any = 1,
@@ -325,6 +325,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split", "strided_slice",
-    "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
+    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split",
+    "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
 ]  # fmt: skip

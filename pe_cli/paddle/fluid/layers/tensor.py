@@ -219,7 +219,18 @@ def gaussian_random_batch_size_like(
 
 
 __all__ = [
-    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor",
-    "fill_constant", "fill_constant_batch_size_like", "full", "gaussian_random_batch_size_like", "ones", "zeros",
-    "randn", "randperm", "uniform_random_batch_size_like",
+    "assign",
+    "autoincreased_step_counter",
+    "create_global_var",
+    "create_parameter",
+    "create_tensor",
+    "fill_constant",
+    "fill_constant_batch_size_like",
+    "full",
+    "gaussian_random_batch_size_like",
+    "ones",
+    "randn",
+    "randperm",
+    "uniform_random_batch_size_like",
+    "zeros",
 ]  # fmt: skip
