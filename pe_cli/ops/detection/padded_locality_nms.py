@@ -124,7 +124,8 @@ def padded_locality_nms_cpu(o: Lowering) -> None:
     numbers = o.scratch(images * classes * 2, "int64")
     o.call(
         merge_and_find, boxes, scores, *own, out, o.output("Index"), o.output("Count"), *places, numbers, images, n, classes,
-        a["keep_top_k"], a["background_label"], a["score_threshold"], most, a["nms_threshold"], a["nms_eta"], 0.0 if a["normalized"] else 1.0,
+        a["keep_top_k"], a["background_label"], a["score_threshold"], most, a["nms_threshold"], a["nms_eta"],
+        0.0 if a["normalized"] else 1.0,
     )  # fmt: skip
 
 

@@ -121,7 +121,14 @@ def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input
     ],
 )
 def fill_constant_batch_size_like(
-    input: TensorType, rows: TensorType | None = None, *, shape: list[int], dtype: str, value: float, input_dim_idx: int, output_dim_idx: int
+    input: TensorType,
+    rows: TensorType | None = None,
+    *,
+    shape: list[int],
+    dtype: str,
+    value: float,
+    input_dim_idx: int,
+    output_dim_idx: int,
 ) -> TensorType:
     """Make a tensor whose elements all have one value, with as many rows as another has.
 
