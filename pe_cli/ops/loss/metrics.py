@@ -219,8 +219,8 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
 
 @op(
     "one_hot",
-    traits=[ReportsData()],
-    inputs="X",
+    traits=[ReportsData(), FedSizes({"Depth": "depth"})],
+    inputs="X Depth?",
     attrs={
         "depth": Attr(1, "number of classes"),
         "dtype": Attr("float32", "element type of the output", FLOATS),
@@ -234,13 +234,14 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
         Sample({"X": classes(0, 5, 0, 1)}, {"depth": 5}, "empty batch"),
     ],
 )
-def one_hot(x: TensorType, *, depth: int, dtype: str, allow_out_of_range: bool) -> TensorType:
+def one_hot(x: TensorType, fed: TensorType | None = None, *, depth: int, dtype: str, allow_out_of_range: bool) -> TensorType:
     """Turn class numbers into rows with a single one.
 
     Out[..., j] = 1 where j = X[...], else 0.
 
     Args:
         X: [..., 1] or [n] int64; class numbers from 0.
+        Depth: [1] integer, instead of the attribute: only known in the step.
         depth: number of classes, at least 1.
         dtype: of the output.
         allow_out_of_range: see the attribute.
@@ -256,10 +257,10 @@ def one_hot(x: TensorType, *, depth: int, dtype: str, allow_out_of_range: bool) 
     """
     if x.dtype != "int64":
         raise PeError(f"one_hot needs X of type int64, got {x}", hint="cast it to int64")
-    if depth < 1:
+    if fed is None and depth < 1:
         raise PeError(f"one_hot needs depth >= 1, got {depth}")
     leading = x.shape[:-1] if len(x.shape) > 1 and x.shape[-1] == 1 else x.shape
-    return TensorType((*leading, depth), check_dtype(dtype))
+    return TensorType((*leading, depth if fed is None else -1), check_dtype(dtype))
 
 
 @one_hot.lower("cpu")

@@ -121,7 +121,9 @@ class Sizes:
         """Return those of an op."""
         a, groups = o.attrs, o.attrs["groups"]
         (h, w, c), (oh, ow, oc) = images.image, images.out
-        taps, strides, paddings, dilations = ((p[0], p[1]) for p in (images.filters[2:], a["strides"], a["paddings"], a["dilations"]))
+        pads = a["paddings"]  # [above and below, left and right], or [above, below, left, right]
+        before = pads[:: len(pads) // 2]
+        taps, strides, paddings, dilations = ((p[0], p[1]) for p in (images.filters[2:], a["strides"], before, a["dilations"]))
         return cls(
             images.n, Side(h, w, c, c // groups), Side(oh, ow, oc, oc // groups), taps, strides, paddings, dilations, groups
         )  # fmt: skip
