@@ -228,8 +228,10 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
+        precision = source.run.executor.precision if source.run else "float32"
         each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads) for p in programs
+            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision)
+            for p in programs
         ]
         found = [beside(*estimates) for estimates in zip(*each, strict=True)]
     except PeError as error:

@@ -78,4 +78,6 @@ def _calls(source: Source, evaluation: bool) -> list[Call]:
     build = source.run.build_strategy if source.run else None
     program = source.program(evaluation)
     read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
-    return step_calls(program, [Place("cuda", 0)], source.batch_size, build=build, fetches=[f for f in fetches if f in read])
+    precision = source.run.executor.precision if source.run else "float32"
+    wanted = [f for f in fetches if f in read]
+    return step_calls(program, [Place("cuda", 0)], source.batch_size, build=build, fetches=wanted, precision=precision)

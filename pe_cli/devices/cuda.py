@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +14,13 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, forms
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.cuda_table import written
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -114,7 +115,7 @@ def built_of(call: Call) -> Built:
 
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
-    found = [replace(call, kernel=kernel) for call in calls for kernel in forms(call.kernel)]
+    found = [made for call in calls for made in calls_on_cuda(call)]
     return [call for call in found if 0 not in shape_of(call)[0]]
 
 
@@ -157,9 +158,8 @@ class CudaStep:
         self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
         self._reports = self._sent(self._host_reports)
         self._counts = any(STEP in c.args for _, c in calls)
-        self._works = [i for i, _ in calls]
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
-        self.launches = self._prepare([c for _, c in calls], progress)
+        self.launches = self._prepare(works, calls, progress)
         self._runs = 0
         self._replay: Callable[[], None] | None = None
 
@@ -169,23 +169,35 @@ class CudaStep:
         self._driver.write(memory.address, value)
         return Extent(memory.address, value.nbytes)
 
-    def _prepare(self, calls: Sequence[Call], progress: Progress | None) -> list[Callable[[], None]]:
-        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in map(built_of, calls)}
+    def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
+        launches = merged(list(self._launches(works, calls)), self._sent)
+        self._works = [launch.work for launch in launches]
+        wanted = dict.fromkeys(launch.built for launch in launches)
+        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in wanted}
         missing = [b for b, there in ready.items() if not there]
         told: set[Built] = set()
-        report = 0
-        launches = []
-        for call in calls:
-            args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
-            report += STATUS in call.args
-            built = built_of(call)
+        made = []
+        for launch in launches:
+            built = launch.built
             if not ready[built] and built not in told and progress:
-                progress(len(told), len(missing), call.kernel.name)
+                progress(len(told), len(missing), built.kernel.name)
                 told.add(built)
-            launches.append(self._driver.launcher(built, *shape_of(call), args))
+            made.append(self._driver.launcher(built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(len(missing), len(missing), "")
-        return launches
+        return made
+
+    def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
+        report = 0
+        for work, call in calls:
+            args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
+            report += STATUS in call.args
+            places = [a.address for a in args if isinstance(a, Extent)]
+            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
+                continue
+            own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
+            writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
+            yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -194,7 +206,8 @@ class CudaStep:
         """
         self._host_step[0] = step
         if self._replay is None and self._runs:
-            self._replay = self._driver.captured(self._sequence())
+            steps = self._sequence()
+            self._replay = self._driver.captured(steps, [range(max(0, i - 1), i) for i in range(len(steps))])
         self._runs += 1
         for launch in self._sequence() if self._replay is None else [self._replay]:
             launch()

@@ -119,9 +119,10 @@ def step_calls(
     *,
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
+    precision: str = "float32",
 ) -> list[Call]:
     """Return the kernel calls of a step on the first device, in order; arguments and errors as of `estimate_memory`."""
-    lowered = _lowered(program, places, samples, build or BuildStrategy(), fetches, len(places))
+    lowered = _lowered(program, places, samples, build or BuildStrategy(), fetches, len(places), precision)
     return [call for task in lowered.tasks if task.home == 0 for call in task.calls]
 
 
@@ -137,7 +138,7 @@ class _Lowered:
 
 
 def _lowered(
-    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int
+    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
     stages = compile_program(program, Purpose(places, build, threads=threads), fetches)
@@ -145,7 +146,7 @@ def _lowered(
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads)
+    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -157,6 +158,7 @@ def estimate_memory(
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
     threads: int = 0,
+    precision: str = "float32",
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
@@ -167,6 +169,7 @@ def estimate_memory(
         build: strategy of the graph.
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
+        precision: of products on CUDA.
 
     Returns:
         One entry per device.
@@ -176,7 +179,7 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, precision)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}

@@ -20,26 +20,31 @@ Nothing here imports numba: `Built.bound` gets the module, when something has to
 from __future__ import annotations
 
 import ast
-import copy
+import dis
 import functools
 import inspect
 import math
 import textwrap
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import FLOATS
+from pe_cli.kernels.calls import Call
+from pe_cli.kernels.cuda_deal import deal_loops
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
+from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
 #: Name of what Python's math is on CUDA.
 MATH = "math on CUDA"
 #: Most iterations of an outermost loop that is dealt, and most elements of a buffer.
 MOST_ITERATIONS = 2**31 - 1
+#: Bytes of Python's code in the helpers of a loop that is done by fours; what is longer takes longer than its memory.
+MOST_CODE = 600
 
 
 class _Module:
@@ -129,6 +134,7 @@ class CudaKernel:
         block: threads of a block along x (and y, z) of a kernel that works by blocks; empty where the outermost loops are dealt.
         threads: how many threads have something to do along each, as expressions of the integer parameters; empty for
             a whole grid.
+        copies: makes its second argument what its first is: nothing to do where the plan gave both the same bytes.
         resident: blocks that a multiprocessor shall have room for at a time, which bounds their registers; 0 for the compiler's choice.
     """
 
@@ -138,6 +144,7 @@ class CudaKernel:
     text: str | None = None
     block: tuple[int, ...] = ()
     threads: tuple[str, ...] = ()
+    copies: bool = False
     resident: int = 0
 
     def __repr__(self) -> str:
@@ -148,10 +155,13 @@ class CudaKernel:
 DEALT: set[Kernel] = set()
 #: Kernels of the CPU -> what runs on CUDA instead, in order.
 INSTEAD: dict[Kernel, list[CudaKernel]] = {}
+#: Kernels of the CPU -> what makes other calls of one that is of a common kind; None where it is not.
+CHOSEN: dict[Kernel, Callable[[Call], Call | None]] = {}
 
 
 def cuda_kernel(
     fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = "",
+    copies: bool = False,
     resident: int = 0,
 ) -> Any:  # fmt: skip
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
@@ -162,12 +172,13 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
         name: `module:function`, for functions made by `exec`.
-        resident: see `CudaKernel`.
+        copies, resident: see `CudaKernel`.
     """
     if fn is None:
-        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name, resident=resident)
-    name = name or f"{fn.__module__}:{fn.__qualname__}"
-    return CudaKernel(fn, parameter_kinds(fn), name, text, tuple(block), tuple(threads), resident)
+        how: dict[str, Any] = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies, "resident": resident}
+        return lambda f: cuda_kernel(f, **how)
+    named = name or f"{fn.__module__}:{fn.__qualname__}"
+    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies, resident)
 
 
 def deal(*kernels: Kernel) -> None:
@@ -190,6 +201,12 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
         return made
 
     return make
+
+
+def calls_on_cuda(call: Call) -> list[Call]:
+    """Return the calls that a call becomes on CUDA, in order."""
+    chosen = CHOSEN[call.kernel](call) if call.kernel in CHOSEN else None
+    return [chosen] if chosen else [replace(call, kernel=kernel) for kernel in forms(call.kernel)]
 
 
 def same_on_cuda(kernel: Kernel, other: Kernel) -> None:
@@ -296,20 +313,41 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str) -> Built:
         dtype: element type T.
         second: element type U.
     """
-    fn = kernel.fn
+    tree, space, resolver, loops = _prepared(kernel, dtype, second)
     own = kernel if isinstance(kernel, CudaKernel) else None
-    tree = _definition(fn, own.text if own else None)
-    loops = _deal(tree) if (kernel in DEALT if own is None else not own.block) else []
     threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
-    resolver = _Resolver(dtype)
-    space = resolver.space(fn)
-    exec(compile(ast.Module([tree], []), inspect.getsourcefile(fn) or kernel.name, "exec"), space)
+    exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
     codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
-    made = space.pop(fn.__name__)
+    made = space.pop(tree.name)
     return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops))
 
 
-def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
+def prepared(kernel: Kernel | CudaKernel, dtype: str, second: str) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    """Return the text of a kernel, its loops dealt, and its globals; see `build`."""
+    return _prepared(kernel, dtype, second)[:2]
+
+
+def _prepared(
+    kernel: Kernel | CudaKernel, dtype: str, second: str
+) -> tuple[ast.FunctionDef, dict[str, Any], _Resolver, list[ast.expr]]:
+    own = kernel if isinstance(kernel, CudaKernel) else None
+    tree = definition(kernel.fn, own.text if own else None)
+    stored = functools.partial(Built.element, Built(kernel.fn, frozenset(), kernel, dtype, second, (), False))
+    arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
+    resolver = _Resolver(dtype)
+    space = resolver.space(kernel.fn)
+    short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
+    loops = deal_loops(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
+    for element in sorted(set(arrays.values())) if loops else ():
+        space |= meanings(element)
+    return tree, space, resolver, loops
+
+
+def _loops(fn: types.FunctionType) -> bool:
+    return any(at.opname == "FOR_ITER" or "JUMP_BACKWARD" in at.opname for at in dis.get_instructions(fn))
+
+
+def definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
     """Return the function without decorators and annotations, with the line numbers of its file."""
     tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
     found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == fn.__name__)
@@ -319,67 +357,6 @@ def _definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
     for arg in found.args.args:
         arg.annotation = None
     return found
-
-
-def _deal(tree: ast.FunctionDef) -> list[ast.expr]:
-    """Make the outermost loops take every `_dealt_stride`-th iteration from `_dealt_first`; return their numbers of iterations.
-
-    Iterations are counted in 32 bits without a sign, which suffices (`MOST_ITERATIONS`). Before a range with a step, and before any loop
-    that is counted in 64 bits, LLVM would divide by the step: 230 to 340 instructions for a loop that needs 32.
-    """
-    bounds: list[ast.expr] = []
-
-    def dealt(node: ast.For) -> list[ast.stmt]:
-        call, name = node.iter, node.target
-        assert isinstance(call, ast.Call), f"{tree.name}: an outermost loop must be over a range"
-        assert len(call.args) < 3, f"{tree.name}: an outermost loop must have steps of 1"
-        assert isinstance(name, ast.Name), f"{tree.name}: an outermost loop must have one variable"
-        low, high = call.args if len(call.args) == 2 else (ast.Constant(0), call.args[0])
-        bounds.append(_expression("high - low", high=high, low=low) if len(call.args) == 2 else high)
-        at, begin, end = (f"_{word}_{len(bounds)}" for word in ("at", "begin", "end"))
-        made = ast.parse(
-            f"{begin} = low\n{end} = _u32(max(0, high - {begin}))\n{at} = _dealt_first\n"
-            f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _dealt_stride)\n"
-        ).body
-        made = [_put(statement, high=high, low=low) for statement in made]
-        for statement in made:
-            for part in ast.walk(statement):
-                ast.copy_location(part, node)
-        loop = made[-1]
-        assert isinstance(loop, ast.While)
-        loop.body += node.body
-        return made
-
-    def walk(body: list[ast.stmt]) -> list[ast.stmt]:
-        out: list[ast.stmt] = []
-        for node in body:
-            if isinstance(node, ast.If):
-                node.body, node.orelse = walk(node.body), walk(node.orelse)
-            out += dealt(node) if isinstance(node, ast.For) else [node]
-        return out
-
-    start = ast.parse("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))").body
-    for statement in start:
-        ast.increment_lineno(statement, tree.lineno - 1)
-    skip = 1 if ast.get_docstring(tree) else 0
-    tree.body = [*tree.body[:skip], *start, *walk(tree.body[skip:])]
-    ast.fix_missing_locations(tree)
-    return [ast.fix_missing_locations(b) for b in bounds]
-
-
-def _expression(text: str, **parts: ast.expr) -> ast.expr:
-    made: ast.expr = _put(ast.parse(text, mode="eval").body, **parts)
-    return made
-
-
-def _put(tree: Any, **parts: ast.expr) -> Any:
-    """Put expressions where names stand."""
-
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return copy.deepcopy(parts[node.id]) if node.id in parts else node
-
-    return Put().visit(tree)
 
 
 def _module(members: dict[str, Any]) -> types.ModuleType:

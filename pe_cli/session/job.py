@@ -303,6 +303,7 @@ class Job:
             levels=levels,
             peers=peers,
             arenas=self._arenas if alone else None,
+            precision=self.run.executor.precision,
         )
         self._made.append(weakref.ref(made))
         return made

@@ -28,10 +28,12 @@ class Lowering:
         attrs: complete attributes.
         seed: of the program, for random ops, mixed with the op's own number: the same for this op on every device and at every step.
         sample_offset: index in the whole batch of the device's first sample.
+        place: kind of the device that it is lowered for.
         share: number of this part of the op's rows, and how many parts there are; see `ByRows`.
         shares: threads that share an update among them; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
+        precision: of products on CUDA: float32, or tf32 or bf16, to which factors are rounded for tensor cores; sums are float32.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device.
         order: in which it adds them up.
         calls: what `call` collected.
@@ -48,10 +50,12 @@ class Lowering:
     shares: int = 1
     threads: int = 1
     helped: bool = False
+    precision: str = "float32"
     more: Sequence[Sequence[Buffer]] = ()
     order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)
     scratch_buffers: list[Buffer] = field(default_factory=list)
+    place: str = "cpu"
     _only: str | None = None
 
     def input(self, slot: str) -> Buffer:

@@ -28,7 +28,7 @@ def fill(out: Ptr, n: Int, value: Real):
 deal(fill)
 
 
-@on_cuda(copy)
+@on_cuda(copy, copies=True)
 def copy_cuda(x: Ptr, out: Ptr, n: Int):
     """One thread per element."""
     for i in range(n):

@@ -33,7 +33,7 @@ from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import WIDE, call_binary
 from pe_cli.ops.math.elementwise import ADD
-from pe_cli.ops.math.mul import mul
+from pe_cli.ops.math.mul import mul, mul_cuda
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values
@@ -301,9 +301,8 @@ def _separately(o: Lowering, kind: str) -> None:
 
 @fused_gemm_epilogue.lower("cuda")
 def fused_gemm_epilogue_cuda(o: Lowering) -> None:
-    """The separate calls."""
-    mul.lowerings["cuda"](o)
-    _then(o, o.output("Out"), -1)
+    """A product that ends with the bias and relu."""
+    mul_cuda(o, o.input("Bias"), o.attrs["activation"] == "relu")
 
 
 @conv2d_fusion.lower("cuda")

@@ -6,11 +6,14 @@ import functools
 import math
 import types
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES
-from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.calls import Call
+from pe_cli.kernels.cuda import CHOSEN, CudaKernel, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda_index import divided, left_over, reciprocal
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.far import FAR, fence_past, store_run
 from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
@@ -108,22 +111,35 @@ def loop(
     fence_past()
 """
 
-#: CUDA has one thread per element; a call in place is nothing special there. Two equal shapes need no look at the geometry.
+#: CUDA has one thread per element; a call in place is nothing special there. This one knows all ways of broadcasting.
 _BINARY_CUDA = """
 from __future__ import annotations
 def loop(x: Ptr, y: Ptr, out: {kind}, {near}geometry: PtrI64, rank: Int, blocks: Int, rows: Int, n: Int, xr: Int, yr: Int, mode: Int):
-    flat = rank == 0 and rows == 1
     for e in range(blocks * rows * n):
-        if flat:
-            out[e] = f(x[0 if mode == 2 else e], y[0 if mode == 1 else e])
-        else:
-            row = quotient(e, n)
-            i = e - row * n
-            b = quotient(row, rows)
-            r = row - b * rows
-            p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
-            q = place_of(b, rank, geometry, 2) + r * yr + (0 if mode == 1 else i)
-            out[e] = f(x[p], y[q])
+        row = quotient(e, n)
+        i = e - row * n
+        b = quotient(row, rows)
+        r = row - b * rows
+        p = place_of(b, rank, geometry, 1) + r * xr + (0 if mode == 2 else i)
+        q = place_of(b, rank, geometry, 2) + r * yr + (0 if mode == 1 else i)
+        out[e] = f(x[p], y[q])
+"""
+
+#: The common ways on CUDA. One operand is walked as the result is, `whole`; the other is walked so, too, or is one number, or has one for
+#: each place in a row, for each row, or for each row of a block: `part`. Divisors come as their reciprocals.
+_WAYS_CUDA = {
+    "both": "out[e] = f(x[e], y[e])",
+    "one": "out[e] = f({one})",
+    "last": "i = left_over(e, divided(e, m, s), n)\n        out[e] = f({part})",
+    "first": "i = divided(e, m, s)\n        out[e] = f({part})",
+    "middle": "row = divided(e, m, s)\n        i = left_over(row, divided(row, bm, bs), rows)\n        out[e] = f({part})",
+}
+_WAY_CUDA = """
+from __future__ import annotations
+def loop(x: Ptr, y: Ptr, out: {kind}, size: Int, n: Int, m: Int, s: Int, rows: Int, bm: Int, bs: Int):
+    {still}
+    for e in range(size):
+        {body}
 """
 
 _BACK_CUDA = """
@@ -150,19 +166,76 @@ def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
     return made
 
 
+def _by_ways(made: Kernel, f: Helper, kind: str) -> None:
+    """Give a binary kernel its common ways on CUDA."""
+
+    @functools.cache
+    def of(way: str, x_whole: bool) -> CudaKernel:
+        whole, part = ("x", "y") if x_whole else ("y", "x")
+
+        def args(other: str) -> str:
+            return f"{whole}[e], {other}" if x_whole else f"{other}, {whole}[e]"
+
+        body = _WAYS_CUDA[way].format(one=args("still"), part=args(f"{part}[i]"))
+        text = _WAY_CUDA.format(kind=kind, still=f"still = {part}[0]" if way == "one" else "", body=body)
+        space: dict[str, Any] = {"f": f, "divided": divided, "left_over": left_over}
+        exec(_code(text), space)
+        name = f"{made.name}.{way}{'' if x_whole else '.of_x'}"
+        found: CudaKernel = cuda_kernel(space["loop"], text=text, name=name)
+        return found
+
+    def choose(call: Call) -> Call | None:
+        *buffers, geometry, _, blocks, rows, n, xr, yr, mode = call.args
+        way = _way(geometry.values, rows, n, xr, yr, mode)
+        if way is None:
+            return None
+        numbers = (blocks * rows * n, n, *reciprocal(n), rows, *reciprocal(rows))
+        return replace(call, kernel=of(*way), args=(*buffers[:3], *numbers))
+
+    CHOSEN[made] = choose
+
+
+def _way(geometry: Sequence[int], rows: int, n: int, xr: int, yr: int, mode: int) -> tuple[str, bool] | None:
+    """Return how a call broadcasts, and whether X is the operand that is walked as the result is; None for a way that is not common."""
+    if mode == BOTH and not geometry and ((xr, yr) == (n, n) or rows == 1):
+        return "both", True
+    for number, still, own, other in ((1, Y_STILL, xr, yr), (2, X_STILL, yr, xr)):
+        in_blocks = [(geometry[k + number], geometry[k + 3 - number]) for k in range(0, len(geometry), 3)]
+        size = rows * n
+        is_whole = own == n or rows == 1
+        for k, (step, _) in enumerate(in_blocks):
+            is_whole &= step == size
+            size *= geometry[3 * k]
+        if not is_whole or any(step for _, step in in_blocks) or mode == 3 - still:
+            continue
+        x_whole = number == 1
+        if mode == still and (rows == 1 or other == 0):
+            return "one", x_whole
+        if mode == BOTH and (rows == 1 or other == 0):
+            return "last", x_whole
+        if mode == still and other == 1:
+            return ("middle" if geometry else "first"), x_whole
+    return None
+
+
 def binary_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> T` over two broadcast tensors; out may be x."""
     f, name = helper(fn), f"{fn.__module__}:{fn.__qualname__}"
     inplace = "address(x) == address(out)"
     made = _made(_BINARY.format(kind="Ptr", inplace=inplace), _BINARY_CUDA.format(kind="Ptr", near=""), f, name)
-    _FAR_KERNELS[made] = _made(_BINARY_FAR, _BINARY_CUDA.format(kind="Ptr", near="near: Ptr, "), f, f"{name}.far")
+    far = _FAR_KERNELS[made] = _made(_BINARY_FAR, _BINARY_CUDA.format(kind="Ptr", near="near: Ptr, "), f, f"{name}.far")
+    _by_ways(made, f, "Ptr")
+    CHOSEN[far] = CHOSEN[made]
     return made
 
 
 def truth_kernel(fn: Any) -> Kernel:
     """Return the kernel that maps `fn(x, y) -> bool` over two broadcast tensors, into bytes."""
     text, cuda_text = _BINARY.format(kind="PtrU8", inplace="False"), _BINARY_CUDA.format(kind="PtrU8", near="")
-    return _made(text, cuda_text, helper(fn), f"{fn.__module__}:{fn.__qualname__}")
+    f = helper(fn)
+    made = _made(text, cuda_text, f, f"{fn.__module__}:{fn.__qualname__}")
+    _by_ways(made, f, "PtrU8")
+    return made
 
 
 def back_kernel(fn: Any) -> Kernel:
@@ -258,7 +331,7 @@ def call_binary(
         return
     rank = len(shape)
     axes = _joined(shape, aligned(x.shape, rank, axis), aligned(y.shape, rank, axis))
-    if len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
+    if o.place == "cpu" and len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
         (rows, _, _), (n, _, _) = axes
         if n <= WIDE // 4 and rows >= 4 * (WIDE // n):
             _call_narrow(o, kernel, x, y, (out, *more), rows, n, values)
@@ -274,7 +347,7 @@ def call_binary(
 
 def _near_or_far(o: Lowering, kernel: Kernel, out: Buffer, elements: int) -> tuple[Kernel, list[Buffer]]:
     """Return the kernel for a result of so many elements, and the scratch that it takes after its results."""
-    if kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
+    if o.place != "cpu" or kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
         return kernel, []
     return _FAR_KERNELS[kernel], [o.scratch(PIECE, out.dtype)]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import cuda_kernel, deal
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, helper, kernel
+from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -85,46 +83,9 @@ def mean_grad_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-#: Most partial sums of a whole tensor: as many threads work on it.
-PARTS = 1024
-
-
-@cuda_kernel
-def sum_parts(x: Ptr, parts: PtrF64, count: Int, n: Int):
-    """parts[p] = the sum of x[p], x[p + count], ..."""
-    for p in range(count):
-        total = 0.0
-        for i in range(p, n, count):
-            total += x[i]
-        parts[p] = total
-
-
-@cuda_kernel
-def mean_of_parts(parts: PtrF64, out: Ptr, count: Int, n: Int):
-    """out[0] = sum(parts) / n, NaN where n is 0."""
-    for r in range(1):
-        total = 0.0
-        for p in range(count):
-            total += parts[p]
-        out[r] = T(total / n) if n > 0 else T(math.nan)
-
-
-def parts_of(n: int) -> int:
-    """Return how many partial sums n elements are worth."""
-    return max(1, min(PARTS, n // 64))
-
-
-@mean.lower("cuda")
-def mean_cuda(o: Lowering) -> None:
-    """Partial sums side by side, then their sum; both orders are fixed."""
-    x, count = o.input("X"), parts_of(o.input("X").size)
-    parts = o.scratch(count, "float64")
-    o.call(sum_parts, x, parts, count, x.size)
-    o.call(mean_of_parts, parts, o.output("Out"), count, x.size, dtype=x.dtype)
-
-
 deal(mean_back)
-also_on_cuda(mean)
+assert mean.grad_op
+also_on_cuda(mean.grad_op)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ it is kept, whole rows are combined. Both orders are fixed, and float sums are c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pe_cli.kernels.cuda import deal, on_cuda
@@ -37,6 +37,8 @@ from pe_cli.ops.math.mean import pairwise_sum
 WIDE = 256
 
 Axis = tuple[int, int]  # size, step in elements
+#: Kind of device -> what appends the calls of `sum_axes` where one call does not keep it busy, and says whether it did.
+IN_STAGES: dict[str, Callable[[Lowering, Buffer, Buffer, list[tuple[int, int, bool]], float], bool]] = {}
 
 
 @kernel
@@ -231,12 +233,14 @@ def sum_axes(
     They are parts, of which threads take one each, where the first axis stays.
     """
     axes = runs(shape, reduced)
+    if o.place in IN_STAGES and IN_STAGES[o.place](o, x, out, axes, factor):
+        return
     kept = [(s, step) for s, step, gone in axes if not gone]
     gone = [(s, step) for s, step, gone in axes if gone]
     inner = not axes or axes[-1][2]
     n, _ = (gone.pop() if gone else (1, 1)) if inner else kept.pop()
     rows, step = (1, n) if inner or not gone else gone.pop()
-    if not inner and n <= WIDE // 4 and len(axes) == 2 and rows >= 8 * (WIDE // n):
+    if o.place == "cpu" and not inner and n <= WIDE // 4 and len(axes) == 2 and rows >= 8 * (WIDE // n):
         _sum_narrow(o, x, out, rows, n, factor)
         return
     size, far = kept[0] if kept and not axes[0][2] else (1, 0)

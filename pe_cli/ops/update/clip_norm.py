@@ -13,7 +13,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ByValue, InPlace, Pointwise, RowsApart, Scalar
-from pe_cli.ops.math.mean import parts_of
+from pe_cli.ops.math.reduction_cuda import sum_whole
 from pe_cli.ops.update.optimizer import sum_of_squares
 
 
@@ -239,26 +239,6 @@ scale_by.give(Pointwise(lambda attrs, _: [Scalar("Out", multiply_one, ("X", "Sca
 
 
 @cuda_kernel
-def square_parts(x: Ptr, parts: PtrF64, count: Int, n: Int):
-    """parts[p] = the sum of the squares of x[p], x[p + count], ..."""
-    for p in range(count):
-        total = 0.0
-        for i in range(p, n, count):
-            total += x[i] * x[i]
-        parts[p] = total
-
-
-@cuda_kernel
-def join_parts(parts: PtrF64, out: Ptr, count: Int):
-    """out[0] = sum(parts)."""
-    for r in range(1):
-        total = 0.0
-        for p in range(count):
-            total += parts[p]
-        out[r] = T(total)
-
-
-@cuda_kernel
 def shorten_by(x: Ptr, out: Ptr, square: PtrF64, n: Int, limit: Real):
     """As shorten, with the squared length given."""
     length = math.sqrt(square[0])
@@ -271,10 +251,7 @@ def shorten_by(x: Ptr, out: Ptr, square: PtrF64, n: Int, limit: Real):
 
 def square_sum(o: Lowering, x: Buffer, out: Buffer) -> None:
     """Append the calls that write the sum of squares of x."""
-    count = parts_of(x.size)
-    parts = o.scratch(count, "float64")
-    o.call(square_parts, x, parts, count, x.size)
-    o.call(join_parts, parts, out, count, dtype=out.dtype)
+    sum_whole(o, x, out, x.size, squares=True)
 
 
 @squared_l2_norm.lower("cuda")

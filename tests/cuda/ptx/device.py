@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import heapq
 import importlib.metadata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pe_cli.devices.cuda_batches import Filled
 from pe_cli.devices.cuda_driver import Extent, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
@@ -82,9 +84,9 @@ class PtxDriver:
         """Return host memory."""
         return np.zeros(words, np.int64)
 
-    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Return what does all of these."""
-        held = list(launches)
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
+        """Return what does all of these, each as late as those that wait for others allow."""
+        held = [launches[i] for i in backwards(waits)]
 
         def run() -> None:
             for launch in held:
@@ -115,7 +117,8 @@ class PtxDriver:
         """Load a kernel and return what runs it with these arguments."""
         program, words = self.program(built), packed(built, args)
         extents = [a for a in args if isinstance(a, Extent)]
-        apart = _merged(extents)
+        inside = [(table, at, extent) for table in extents if isinstance(table, Filled) for at, extent in table.held]
+        apart = _merged([*extents, *(extent for _, _, extent in inside)])
         held = np.empty(sum(size + 2 * GUARD + ALIGNMENT for _, size in apart) + ALIGNMENT, np.uint8)
         copies, at = [], -(-held.ctypes.data // ALIGNMENT) * ALIGNMENT
         for address, size in apart:
@@ -124,19 +127,29 @@ class PtxDriver:
             copies.append(at)
             at += size
         pointers = [i for i, a in enumerate(args) if isinstance(a, Extent)]
+
+        def moved(address: int) -> int:
+            k = next(k for k, (begin, size) in enumerate(apart) if begin <= address < begin + size)
+            return int(copies[k] + address - apart[k][0])
+
         for i, extent in zip(pointers, extents, strict=True):
-            k = next(k for k, (address, size) in enumerate(apart) if address <= extent.address < address + size)
-            words[i] = copies[k] + extent.address - apart[k][0]
+            words[i] = moved(extent.address)
+        led = [(moved(table.address + at), extent.address, moved(extent.address)) for table, at, extent in inside]
         kinds = zip(args, built.kernel.params, strict=True)
         small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) == "uint8"]
+        small += [extent.address for _, _, extent in inside]
         shifts = [0 if any(address <= a < address + size for a in small) else 2 for address, size in apart]
         pieces = [Piece(copy, size, shift) for copy, (_, size), shift in zip(copies, apart, shifts, strict=True)]
 
         def run(_held: Array = held) -> None:
             for copy, (address, size) in zip(copies, apart, strict=True):
                 ctypes.memmove(copy, address, size)
+            for at, _, there in led:
+                ctypes.c_int64.from_address(at).value = there
             program.launch(words, pieces, grid, block, self.orders[self.launches % len(self.orders)])
             self.launches += 1
+            for at, address, _ in led:
+                ctypes.c_int64.from_address(at).value = address
             for copy, (address, size) in zip(copies, apart, strict=True):
                 ctypes.memmove(address, copy, size)
 
@@ -148,6 +161,25 @@ class PtxDriver:
 
     def wait(self) -> None:
         """Do nothing: a launch returns when it is done."""
+
+
+def backwards(waits: Sequence[Collection[int]]) -> list[int]:
+    """Return an order of steps that keeps what each waits for, with the last that may be done always first."""
+    left = [set(before) for before in waits]
+    others: list[list[int]] = [[] for _ in waits]
+    for i, before in enumerate(left):
+        for j in before:
+            others[j].append(i)
+    ready = [-i for i, before in enumerate(left) if not before]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        found.append(-heapq.heappop(ready))
+        for i in others[found[-1]]:
+            left[i].discard(found[-1])
+            if not left[i]:
+                heapq.heappush(ready, -i)
+    return found
 
 
 def needs_compiler() -> None:

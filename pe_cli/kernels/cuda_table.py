@@ -1,0 +1,176 @@
+"""Kernels of CUDA that do many calls of one kernel in one launch: the arguments of every call lie in a table on the device.
+
+A table is int64 words: first, for every block of the launch, the word at which the row of its call begins, then the rows. A row is the
+first block of the call, how many it has along x, y and z, and its arguments: addresses, whole numbers, the bits of floating ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.kernels import cuda as language
+from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
+from pe_cli.kernels.lang import POINTERS, Kernel
+
+#: Words of a row before its arguments.
+HEAD = 4
+#: What a kernel asks of its place in the grid; a helper or a text that asks otherwise cannot be given another.
+PLACES = ("blockIdx", "gridDim")
+_ASKS = frozenset({*PLACES, "grid", "gridsize"})
+
+
+@functools.cache
+def written(kernel: Kernel | CudaKernel) -> frozenset[int]:
+    """Return the numbers of parameters that a kernel may write through: all that it does more with than read elements."""
+    tree = _tree(kernel)
+    found = set()
+    for number, arg in enumerate(tree.args.args):
+        uses = sum(isinstance(n, ast.Name) and n.id == arg.arg for n in ast.walk(tree))
+        reads = sum(
+            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name) and n.value.id == arg.arg
+            for n in ast.walk(tree)
+        )
+        if uses > reads:
+            found.add(number)
+    return frozenset(found)
+
+
+@functools.cache
+def of_table(built: Built) -> Built | None:
+    """Return the kernel that takes a table of calls; None where a kernel's text asks for its place in the grid in a way of its own."""
+    kernel = built.kernel
+    tree = _tree(kernel)
+    asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in _ASKS]
+    if any(n.attr not in PLACES for n in asked) or any(_ASKS & set(fn.__code__.co_names) for fn in built.helpers):
+        return None
+    if any(isinstance(n, ast.Return) for n in ast.walk(tree)):
+        return None
+    made, space = language.prepared(kernel, built.dtype, built.second)
+    _take_row(made, built)
+    space |= _meanings(frozenset(built.element(k) for k in kernel.params if k in POINTERS or k == "Addr"))
+    exec(compile(ast.fix_missing_locations(ast.Module([made], [])), kernel.name, "exec"), space)
+    fn = space.pop(made.name)
+    of = CudaKernel(fn, ("PtrI64",), f"{kernel.name}[]", block=built.block)
+    return Built(fn, built.helpers, of, built.dtype, built.second, (), False)
+
+
+def _tree(kernel: Kernel | CudaKernel) -> ast.FunctionDef:
+    return language.definition(kernel.fn, kernel.text if isinstance(kernel, CudaKernel) else None)
+
+
+def _take_row(tree: ast.FunctionDef, built: Built) -> None:
+    """Let a function, whose loops are dealt, take its arguments and its place in the grid from a table."""
+    lines = ["_table_row = _table[_cuda.blockIdx.x]", "_table_block = _u32(_cuda.blockIdx.x - _table[_table_row])"]
+    for at, (arg, kind) in enumerate(zip(tree.args.args, built.kernel.params, strict=True), HEAD):
+        word = f"_table[_table_row + {at}]"
+        if kind in POINTERS or kind == "Addr":
+            word = f"_at_{built.element(kind)}({word})"
+        elif kind == "Real":
+            word = f"_number_{built.number(kind)}({word})"
+        lines.append(f"{arg.arg} = {word}")
+    for axis in "xyz":
+        lines.append(f"_table_gridDim_{axis} = _i32(_table[_table_row + {1 + 'xyz'.index(axis)}])")
+    lines += [
+        "_table_blockIdx_x = _i32(_table_block % _u32(_table_gridDim_x))",
+        "_table_blockIdx_y = _i32(_table_block // _u32(_table_gridDim_x) % _u32(_table_gridDim_y))",
+        "_table_blockIdx_z = _i32(_table_block // _u32(_table_gridDim_x) // _u32(_table_gridDim_y))",
+    ]
+    start = ast.parse("\n".join(lines)).body
+    body = [_Here().visit(statement) for statement in tree.body]
+    if not built.loops and not built.block:  # one thread does everything
+        alone = ast.parse("if _cuda.threadIdx.x == 0:\n    pass").body
+        assert isinstance(alone[0], ast.If)
+        alone[0].body, body = body, alone
+    tree.body = [*start, *body]
+    tree.args.args = [ast.arg("_table")]
+
+
+class _Here(ast.NodeTransformer):
+    """Puts a call's place among its own blocks where a text asks for that in the grid."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Attribute) and node.value.attr in PLACES:
+            return ast.Name(f"_table_{node.value.attr}_{node.attr}", ast.Load())
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        names = {"_dealt_first": "_u32(_table_block * _u32(_cuda.blockDim.x) + _u32(_cuda.threadIdx.x))",
+                 "_dealt_stride": "_u32(_u32(_table_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and target.id in names:
+            return ast.parse(f"{target.id} = {names[target.id]}").body[0]
+        return self.generic_visit(node)
+
+
+def _meanings(elements: frozenset[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"_i32": np.int32}
+    for element in elements:
+        found[f"_at_{element}"] = _at(element)
+    for number in ("float32", "float64"):
+        found[f"_number_{number}"] = _number(number)
+    return found
+
+
+@functools.cache
+def _at(element: str) -> CudaIntrinsic:
+    def emit(env: Any, args: list[Any]) -> Any:
+        """Make a pointer of an address in the device's memory: LLVM need not think of other spaces."""
+        from llvmlite import ir
+
+        from pe_cli.core.types import DTYPES
+
+        kind = {"float32": ir.FloatType(), "float64": ir.DoubleType()}.get(element, ir.IntType(8 * DTYPES[element]))
+        return env.builder.addrspacecast(env.builder.inttoptr(args[0], kind.as_pointer(1)), kind.as_pointer())
+
+    return CudaIntrinsic(f"_at_{element}", f"{element}*", ("int64",), emit)
+
+
+@functools.cache
+def _number(number: str) -> CudaIntrinsic:
+    def emit(env: Any, args: list[Any]) -> Any:
+        """Return the number whose bits a word begins with."""
+        from llvmlite import ir
+
+        if number == "float64":
+            return env.builder.bitcast(args[0], ir.DoubleType())
+        return env.builder.bitcast(env.builder.trunc(args[0], ir.IntType(32)), ir.FloatType())
+
+    return CudaIntrinsic(f"_number_{number}", number, ("int64",), emit)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A call in a table.
+
+    Args:
+        grid: its blocks along each axis.
+        words: [arguments] uint64, as of a launch.
+    """
+
+    grid: tuple[int, ...]
+    words: np.ndarray[Any, Any]
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has."""
+        return int(np.prod(self.grid))
+
+
+def words_of(rows: Sequence[Row]) -> tuple[np.ndarray[Any, Any], list[int]]:
+    """Return a table, [words] int64, and the word at which the arguments of every row begin."""
+    blocks = [row.blocks for row in rows]
+    begins, at = [], sum(blocks)
+    parts: list[Any] = []
+    for k, row in enumerate(rows):
+        begins.append(at)
+        first = sum(blocks[:k])
+        parts.append(np.array([first, *(*row.grid, 1, 1)[:3]], np.int64))
+        parts.append(row.words.view(np.int64))
+        at += HEAD + len(row.words)
+    return np.concatenate([np.repeat(np.array(begins, np.int64), blocks), *parts]), [b + HEAD for b in begins]
