@@ -80,7 +80,7 @@ def main() -> None:
     import torch
 
     driver, rng = cuda_driver.only_driver(), np.random.default_rng(0)
-    print(f"{'shape':>16} {'precision':9} {'ours us':>9} {'TFLOP/s':>8} {'error':>8} {'torch us':>9} {'TFLOP/s':>8} {'error':>8} ratio  kernels")  # noqa: T201
+    print(f"{'shape':>16} {'precision':9} {'ours us':>9} {'TFLOP/s':>8} {'error':>8} {'torch us':>9} {'TFLOP/s':>8} {'error':>8} ratio  kernels")
     for text in sys.argv[1:] or SHAPES:
         m, k, n = map(int, text.split(","))
         x, y = (rng.standard_normal(s, np.float32) for s in ((m, k), (k, n)))
@@ -108,7 +108,7 @@ def main() -> None:
             other = seconds(lambda: torch.matmul(a, b, out=made), torch.cuda.synchronize, flops)  # noqa: B023
             theirs = np.abs(made[torch.from_numpy(rows).cuda()].double().cpu().numpy() - exact).max() / scale
             rate = [flops / t / 1e12 for t in (own, other)]
-            print(  # noqa: T201
+            print(
                 f"{text:>16} {precision:9} {own * 1e6:9.1f} {rate[0]:8.2f} {error:8.1e} {other * 1e6:9.1f} {rate[1]:8.2f} {theirs:8.1e}"
                 f" {other / own:5.2f}  {' '.join(names)}", flush=True,
             )  # fmt: skip

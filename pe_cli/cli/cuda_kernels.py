@@ -41,13 +41,16 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     """
     from pe_cli.cli.columns import columns
     from pe_cli.devices.cuda import built_of, calls_of
-    from pe_cli.kernels.cuda_compiler import arch, cubin
+    from pe_cli.kernels.cuda_compiler import arch, cubin, is_kept
+    from pe_cli.kernels.cuda_workers import compile_ahead
 
     phases = {"training": False, "evaluation": True} if source.built.train is not None else {"evaluation": True}
     launches = {phase: Counter(map(built_of, calls_of(_calls(source, evaluation)))) for phase, evaluation in phases.items()}
     kernels: list[Built] = sorted(set().union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
     names = " ".join(map(arch, wanted))
     said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
+    for capability in wanted:
+        compile_ahead([built for built in kernels if not is_kept(built, capability)], capability)
     rows: list[tuple[object, ...]] = [("kernel", "types", *launches, "registers", "spills", "local", "shared", "code")]
     for built in kernels:
         used = [cubin(built, capability).usage for capability in wanted]

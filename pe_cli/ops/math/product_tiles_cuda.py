@@ -6,7 +6,6 @@ here, because only what has a name of its own lies in one.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import math
@@ -15,7 +14,15 @@ from typing import Any
 
 from pe_cli.kernels import cuda_wide
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
-from pe_cli.kernels.cuda_wide import global_four, is_wide, put_global_four, put_shared_four, put_shared_one, shared_four, shared_room
+from pe_cli.kernels.cuda_wide import (
+    global_four,
+    is_wide,
+    put_global_four,
+    put_shared_four,
+    put_shared_one,
+    shared_four,
+    shared_room,
+)
 from pe_cli.kernels.lang import SIZE, T, helper
 
 #: Lanes of a warp lie in 4 rows and 8 columns; each has 4 neighbours.
