@@ -164,6 +164,9 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
+        if executor.precision != "float32" and executor.place == "cpu":
+            said = f"precision: {executor.precision} is for the tensor cores of place: cuda; products on the CPU are of float32"
+            self.mistakes.say(said, executor.at_of("precision"), "place: cuda, or leave precision out")
         for text, at, hint in phase_mistakes(train, executor, execution, self.tree):
             self.mistakes.say(text, at, hint)
         distributed = self.distributed()

@@ -112,7 +112,9 @@ class Plan:
         everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
         types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, whole=whole, like=like)
+        made = lowering(
+            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, whole=whole, like=like
+        )
         tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
 

@@ -125,7 +125,7 @@ def put_global_four(env: Any, args: list[Any]) -> None:
 
 @cuda_intrinsic("bool", "T*", "int64", "int64")
 def is_wide(env: Any, args: list[Any]) -> Any:
-    """Return whether lines of so many elements (the last argument) all begin at multiples of 16 bytes, the first at an index of a pointer."""
+    """Return whether lines of so many elements, the first at an index of a pointer, all begin at multiples of 16 bytes."""
     from llvmlite import ir
 
     word, size = ir.IntType(64), 4 if env.dtype == "float32" else 8
@@ -145,12 +145,21 @@ def _asm(env: Any, returns: Any, takes: list[Any], text: str, constraints: str, 
     return env.builder.call(made, args)
 
 
-@cuda_intrinsic("int32", "float32")
-def tf32_of(env: Any, args: list[Any]) -> Any:
-    """Return the bits of a number rounded to tf32, a float32 of 10 bits behind the point; of ties, away from zero."""
+@cuda_intrinsic("int32", "int64")
+def shared_word(env: Any, args: list[Any]) -> Any:
+    """Return 32 bits of shared memory, whatever they mean."""
     from llvmlite import ir
 
-    return _asm(env, ir.IntType(32), [ir.FloatType()], "cvt.rna.tf32.f32 $0, $1;", "=r,f", args)
+    return env.builder.load(env.builder.inttoptr(args[0], ir.PointerType(ir.IntType(32), addrspace=_SHARED)))
+
+
+@cuda_intrinsic("T", "T")
+def tf32_of(env: Any, args: list[Any]) -> Any:
+    """Return a number rounded to tf32, a float32 of 10 bits behind the point; of ties, away from zero."""
+    from llvmlite import ir
+
+    found = _asm(env, ir.IntType(32), [ir.FloatType()], "cvt.rna.tf32.f32 $0, $1;", "=r,f", args)
+    return env.builder.bitcast(found, ir.FloatType())
 
 
 @cuda_intrinsic("int32", "float32", "float32")

@@ -17,11 +17,12 @@ from pe_cli.kernels.lang import helper
 from pe_cli.ops.math.product_tiles_cuda import FOUR, Tile, framed, indented, made, put_one
 
 #: From the largest; high and wide are those of a warp.
-TILES = (Tile("128", 128, 128, 16, 64, 32, (2, 4)), Tile("64", 64, 64, 16, 32, 32, (2, 2)))
+TILES = (Tile("128", 128, 128, 16, 64, 32, (2, 4), 2), Tile("64", 64, 64, 16, 32, 32, (2, 2)))
 #: Elements that a line of a tile is longer than the tile, where its lines are terms, and where they are rows: no two lanes meet in a bank.
 PAD_DEPTH, PAD_ROWS = 4, 8
 #: Rows and columns of a product of a warp, and the terms that it adds.
 ROWS, COLUMNS = 16, 8
+ROUNDED = ", ".join(f"tf32_of(w{e})" for e in range(FOUR))
 DEPTHS = {"tf32": 8, "bf16": 16}
 
 
@@ -63,9 +64,10 @@ class _Factor:
         r, d = (along, lines) if self.across else (lines, along)
         out = [f"r_{x}, d_{x} = {r}, {d}", f"wide_{x} = is_wide({x}, at_{x} + low, ld{x})"]
         to = f"room + SIZE * ({self.begins} + me // {self.per_line} * {self.line} + me % {self.per_line} * {FOUR})"
-        rows, terms = f"{self.all} - {self.first} - r_{x}", f"high - low - d_{x}"
+        rows, terms = f"int32(min({self.all} - {self.first} - r_{x}, {self.rows}))", f"int32(high - low - d_{x})"
         where = f"(low + d_{x}) * ld{x} + {self.first} + r_{x}" if self.across else f"({self.first} + r_{x}) * ld{x} + low + d_{x}"
-        return [*out, f"to_{x}, now_{x} = {to}, at_{x} + {where}", f"x_{x}, y_{x} = {f'{rows}, {terms}' if self.across else f'{terms}, {rows}'}"]
+        left = f"{rows}, {terms}" if self.across else f"{terms}, {rows}"
+        return [*out, f"to_{x}, now_{x} = {to}, at_{x} + {where}", f"x_{x}, y_{x} = {left}"]
 
     def copy(self, half: str) -> list[str]:
         """Return lines that begin to copy the next tile to a half of shared memory."""
@@ -75,9 +77,15 @@ class _Factor:
             to, start = f"to_{x} + {half} + SIZE * {v * self.hop * self.line}", f"now_{x} + {v * self.hop} * ld{x}"
             quick += [there, f"copy_four({to}, {x}, {start}, there)"]
             slow += [there, *[f"copy_one({to} + SIZE * {e}, {x}, {start} + {e}, 1 if there > {e} else 0)" for e in range(FOUR)]]
-        moved = f"y_{x} -= {self.depth}" if self.across else f"x_{x} -= {self.depth}"
+        left = "y" if self.across else "x"
+        moved = f"{left}_{x} = int32({left}_{x} - {self.depth})"
         step = f"{self.depth} * ld{x}" if self.across else str(self.depth)
         return [f"if wide_{x}:", *indented(quick), "else:", *indented(slow), f"now_{x} += {step}", moved]
+
+    def round(self) -> list[str]:
+        """Return lines that round to tf32 what this thread has copied of a tile."""
+        where = [f"to_{self.name} + half + SIZE * {v * self.hop * self.line}" for v in range(self.fours)]
+        return [text for at in where for text in (f"w0, w1, w2, w3 = shared_four({at})", f"put_shared_four({at}, {ROUNDED})")]
 
     def place(self, row: int, term: int) -> str:
         """Return where an element is, from that of the lane on."""
@@ -86,7 +94,7 @@ class _Factor:
     def word(self, kind: str, row: int, term: int) -> str:
         """Return a register of a fragment."""
         if kind == "tf32":
-            return f"tf32_of({self.place(row, term)})"
+            return f"shared_word(in_{self.name} + SIZE * {row * self.row + term * self.term})"
         return f"bf16_of({self.place(row, term)}, {self.place(row, term + 1)})"
 
 
@@ -121,17 +129,18 @@ def kernel_of(tile: Tile, kind: str, ta: int, tb: int) -> CudaKernel:
         *[text for f in factors for text in f.begin()],
         *[text for f in factors for text in f.copy("0")],
         "commit_copies()",
-        "half, left = 0, high - low",
+        "half, left = int32(0), int32(high - low)",
         "while left > 0:",
         f"    if left > {tile.depth}:",
         *[f"        {text}" for f in factors for text in f.copy(f"(SIZE * {half} - half)")],
         "    commit_copies()",
         "    wait_but_one()",
+        *[f"    {text}" for f in factors for text in (f.round() if kind == "tf32" else ())],
         "    cuda.syncthreads()",
         *indented(multiply),
         "    cuda.syncthreads()",
-        f"    half = SIZE * {half} - half",
-        f"    left -= {tile.depth}",
+        f"    half = int32(SIZE * {half} - half)",
+        f"    left = int32(left - {tile.depth})",
     ]
     end = ["right = side + column + 2 * member"]
     end += [f"e{j}_{e} = bias_of(bias, end, right + {COLUMNS * j + e}, n)" for j in range(wide) for e in range(2)]
@@ -145,7 +154,7 @@ def kernel_of(tile: Tile, kind: str, ta: int, tb: int) -> CudaKernel:
                 end.append(f"    put_two(c, there + {COLUMNS * j}, {pair}, scale, adds, end > 1, n - right - {COLUMNS * j})")
     sums = [f"s{i}_{j}_{e}" for i in range(high) for j in range(wide) for e in range(4)]
     named = replace(tile, name=f"products_{kind}_{tile.name}_{'nt'[ta]}{'nt'[tb]}")
-    names = ("copy_four", "copy_one", "commit_copies", "tf32_of", "bf16_of")
+    names = ("copy_four", "copy_one", "commit_copies", "tf32_of", "bf16_of", "shared_word")
     more = {name: getattr(cuda_wide, name) for name in names}
     return made(
         named, framed(named, sums, head, product, end), room_of=shared_room(2 * half), put_two=put_two,

@@ -6,11 +6,13 @@ here, because only what has a name of its own lies in one.
 """
 
 from __future__ import annotations
-import __future__
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from pe_cli.kernels import cuda_wide
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
@@ -45,6 +47,7 @@ class Tile:
         depth: terms of a sum that a step adds.
         high, wide: rows and columns of a thread, or of a warp where it uses tensor cores.
         warps: along rows, and along columns.
+        resident: see `CudaKernel`.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Tile:
     high: int
     wide: int
     warps: tuple[int, int]
+    resident: int = 0
 
     @property
     def threads(self) -> int:
@@ -61,6 +65,8 @@ class Tile:
         return 32 * math.prod(self.warps)
 
 
+#: Terms that stand one after the other in the text of the innermost loop.
+UNROLLED = 4
 #: From the largest; float64 has no registers for the first.
 TILES = (
     Tile("products_128", 128, 128, 8, 8, 8, (4, 2)),
@@ -110,16 +116,18 @@ def put_four(c, at, s0, s1, s2, s3, e0, e1, e2, e3, alpha, adds, cut, left, wide
 
 def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
     """Return a kernel whose text is the body's lines."""
-    text = f"def {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
+    text = f"from __future__ import annotations\n\n\ndef {tile.name}({PARAMS}):\n" + "\n".join("    " + line for line in lines) + "\n"
     space: dict[str, Any] = {
-        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "bias_of": bias_of, "global_four": global_four, "is_wide": is_wide,
+        "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of,
+        "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
         "shared_one": cuda_wide.shared_one, **more,
     }  # fmt: skip
-    exec(compile(text, f"<{tile.name}>", "exec", __future__.annotations.compiler_flag), space)  # our own text
-    threads = (f"(m + {tile.rows - 1}) // {tile.rows} * {tile.threads}", f"(n + {tile.columns - 1}) // {tile.columns}", "groups * splits")
+    exec(compile(text, f"<{tile.name}>", "exec"), space)  # our own text
+    rows, columns = f"(m + {tile.rows - 1}) // {tile.rows}", f"(n + {tile.columns - 1}) // {tile.columns}"
+    threads = (f"{rows} * {tile.threads}", columns, "groups * splits")
     kernel: CudaKernel = cuda_kernel(
-        space[tile.name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{tile.name}"
+        space[tile.name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{tile.name}", resident=tile.resident
     )
     return kernel
 
@@ -176,31 +184,34 @@ def kernel_of(tile: Tile) -> CudaKernel:
         "scale = T(alpha)",
         "wide_c = is_wide(c, 0, n)",
     ]
-    factors = [_Factor(tile, "a", "ta", "top", "m", tile.rows, line["a"], 0), _Factor(tile, "b", "not tb", "side", "n", tile.columns, line["b"], size["a"])]
+    factors = [
+        _Factor(tile, "a", "ta", "top", "m", tile.rows, line["a"], 0),
+        _Factor(tile, "b", "not tb", "side", "n", tile.columns, line["b"], size["a"]),
+    ]
     # a step: fetch the next tiles, multiply these, put the next ones
-    multiply = ["for i in range(" + str(tile.depth) + "):"]
-    for x, count in (("a", tile.high), ("b", tile.wide)):
+    multiply = [f"for i in range(0, {tile.depth}, {UNROLLED}):"]
+    for step, (x, count) in itertools.product(range(UNROLLED), (("a", tile.high), ("b", tile.wide))):
         for g in range(count // FOUR):
             names = ", ".join(f"{x}{FOUR * g + e}" for e in range(FOUR))
             apart = (LANE_ROWS if x == "a" else LANE_COLUMNS) * FOUR * g
-            multiply.append(f"    {names} = shared_four(from_{x} + half + SIZE * ({line[x]} * i + {apart}))")
-    for i in range(tile.high):
-        multiply += [f"    s{i}_{j} += a{i} * b{j}" for j in range(tile.wide)]
+            multiply.append(f"    {names} = shared_four(from_{x} + half + SIZE * ({line[x]} * i + {line[x] * step + apart}))")
+        for i in range(tile.high if x == "b" else 0):
+            multiply += [f"    s{i}_{j} += a{i} * b{j}" for j in range(tile.wide)]
     product = [
         *[text for f in factors for text in f.begin()],
         *[text for f in factors for text in f.fetch()],
         *[text for f in factors for text in f.put("0")],
         "cuda.syncthreads()",
-        "half, left = 0, high - low",
+        "half, left = int32(0), int32(high - low)",
         "while left > 0:",
         f"    if left > {tile.depth}:",
         *[f"        {text}" for f in factors for text in f.fetch()],
         *indented(multiply),
-        f"    half = SIZE * {half} - half",
+        f"    half = int32(SIZE * {half} - half)",
         f"    if left > {tile.depth}:",
         *[f"        {text}" for f in factors for text in f.put("half")],
         "    cuda.syncthreads()",
-        f"    left -= {tile.depth}",
+        f"    left = int32(left - {tile.depth})",
     ]
     end = [
         f"e{j} = bias_of(bias, end, side + column + {j % FOUR + LANE_COLUMNS * FOUR * (j // FOUR)}, n)" for j in range(tile.wide)
@@ -252,23 +263,22 @@ class _Factor:
     def begin(self) -> list[str]:
         """Return lines that set where each four is in memory, and where it goes."""
         x, deep, count = self.name, self.tile.depth, self.tile.threads
-        begin = [
+        return [
             f"over_{x} = {self.across}",
             f"wide_{x} = is_wide({x}, at_{x} + low, ld{x})",
             f"if over_{x}:",
             f"    r, d = me % {self.rows // FOUR} * {FOUR}, me // {self.rows // FOUR}",
             f"    now_{x} = at_{x} + (low + d) * ld{x} + {self.first} + r",
-            f"    x_{x}, y_{x} = {self.all} - {self.first} - r, high - low - d",
+            f"    x_{x}, y_{x} = int32(min({self.all} - {self.first} - r, {self.rows})), int32(high - low - d)",
             f"    step_{x}, less_x_{x}, less_y_{x}, hop_{x} = {deep} * ld{x}, 0, {deep}, {count // (self.rows // FOUR)}",
             f"    to_{x}, far_{x} = room + SIZE * ({self.begins} + d * {self.line} + r), SIZE * {count // (self.rows // FOUR) * self.line}",
             "else:",
             f"    r, d = me // {deep // FOUR}, me % {deep // FOUR} * {FOUR}",
             f"    now_{x} = at_{x} + ({self.first} + r) * ld{x} + low + d",
-            f"    x_{x}, y_{x} = high - low - d, {self.all} - {self.first} - r",
+            f"    x_{x}, y_{x} = int32(high - low - d), int32(min({self.all} - {self.first} - r, {self.rows}))",
             f"    step_{x}, less_x_{x}, less_y_{x}, hop_{x} = {deep}, {deep}, 0, {count // (deep // FOUR)}",
             f"    to_{x}, far_{x} = room + SIZE * ({self.begins} + d * {self.line} + r), SIZE * {count // (deep // FOUR)}",
         ]
-        return begin
 
     def fetch(self) -> list[str]:
         """Return lines that read the next tile into registers."""
@@ -284,7 +294,7 @@ class _Factor:
                 f"    {' = '.join(names)} = T(0)",
                 *[text for e, name in enumerate(names) for text in (f"    if there > {e}:", f"        {name} = {x}[here + {e}]")],
             ]
-        return [*out, f"now_{x} += step_{x}", f"x_{x} -= less_x_{x}", f"y_{x} -= less_y_{x}"]
+        return [*out, f"now_{x} += step_{x}", f"x_{x}, y_{x} = int32(x_{x} - less_x_{x}), int32(y_{x} - less_y_{x})"]
 
     def put(self, half: str) -> list[str]:
         """Return lines that write it to a half of shared memory."""

@@ -477,18 +477,16 @@ def copy_async(e: Emitter, s: Statement) -> None:
         return
     if s.op[1] != "async" or len(s.args) != 4:
         raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
-    there = e.read(s.args[3], "i32")
-    words = []
+    there, words = e.read(s.args[3], "i32"), []
+    found = re.fullmatch(r"\[\s*([^\]+\s]+)\s*(?:\+\s*(-?\w+))?\s*\]", s.args[1])
+    assert found
     for i in range(int(s.args[2]) // 4):
-        slot = f"%{e.fresh('copied')}"
+        slot, place = f"%{e.fresh('copied')}", f"[{found[1]}+{int(found[2] or '0', 0) + 4 * i}]"
         e.emit(f"{slot} = alloca i32")
         e.emit(f"store i32 0, ptr {slot}")
 
-        def read(i: int = i, slot: str = slot) -> None:
-            base, offset = s.args[1].strip("[]").strip(), 4 * i
-            found = re.fullmatch(r"(\S+?)\s*\+\s*(-?\d+)", base)
-            base, offset = (found[1], int(found[2]) + offset) if found else (base, offset)
-            pointer = e.place_of(f"[{base}+{offset}]", "global", 4, at.READ)
+        def read(slot: str = slot, place: str = place) -> None:
+            pointer = e.place_of(place, "global", 4, at.READ)
             e.emit(f"store i32 {e.value(f'load i32, ptr {pointer}, align 1')}, ptr {slot}")
 
         e.branch(e.value(f"icmp sgt i32 {there}, {4 * i}"), read)

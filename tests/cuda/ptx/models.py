@@ -62,16 +62,18 @@ class Trained:
     weights: dict[str, Array]
 
 
-def train(config: Path, place: str, *, moved: bool = False) -> Trained:
-    """Train a config for five steps.
+def train(config: Path, place: str, *, moved: bool = False, more: Sequence[str] = (), steps: int = STEPS) -> Trained:
+    """Train a config for some steps.
 
     Args:
         config: below `ROOT`.
         place: cpu or cuda.
         moved: whether the first parameters have other last bits.
+        more: overrides.
+        steps: how many.
     """
     name = str(config.resolve().relative_to(ROOT))
-    job = Job.open(config, [*ALWAYS, *SMALLER.get(name, ()), f"executor.place={place}"], smoke=True)
+    job = Job.open(config, [*ALWAYS, *SMALLER.get(name, ()), f"executor.place={place}", *more], smoke=True)
     job.initialise()
     rng = np.random.default_rng(0)
     for name in job.scope if moved else ():
@@ -84,7 +86,7 @@ def train(config: Path, place: str, *, moved: bool = False) -> Trained:
     feeds = (feed for epoch in itertools.count() for feed in loader.epoch(epoch))
     names = list(job.built.losses.values())
     losses = []
-    for step, feed in enumerate(itertools.islice(feeds, STEPS)):
+    for step, feed in enumerate(itertools.islice(feeds, steps)):
         found = stepper.run(feed, names, step)
         losses.append([float(next(v[n] for v in found.values if n in v).item()) for n in names])
     return Trained(np.array(losses), {n: np.array(job.scope.get(n)) for n in job.scope})
