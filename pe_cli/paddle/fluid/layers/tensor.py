@@ -181,6 +181,11 @@ def fill_constant_batch_size_like(
     """Make a tensor of one value whose batch axis is another tensor's."""
     ensure_defaults()
     sizes = _rows("fill_constant_batch_size_like", shape, output_dim_idx)
+    if getattr(input, "lod_level", 0) and input_dim_idx == 0:  # a row for every sequence, as in the original
+        attrs = {"shape": sizes, "dtype": as_dtype(dtype), "value": float(value), "output_dim_idx": output_dim_idx}
+        made = LayerHelper("fill_constant_batch_size_like").one("fill_constant_for_sequences", {"Input": input}, attrs)
+        made.stop_gradient = True
+        return made
     return find("fill_constant_batch_size_like").fn(input, sizes, as_dtype(dtype), float(value), input_dim_idx, output_dim_idx)
 
 
