@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pe_cli.core.types import TensorType
+from pe_cli.core.value import Value
 
 #: Element type of texts; no variable of a program has it.
 TEXT = "string"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Value):
     """What is done with a value; most steps keep its type."""
 
     def after(self, kind: TensorType) -> TensorType:
@@ -28,14 +28,12 @@ class Step:
         return kind
 
 
-@dataclass(frozen=True)
 class Fill(Step):
     """A number stands for NaN."""
 
     value: float
 
 
-@dataclass(frozen=True)
 class Clip(Step):
     """Numbers outside are brought to the nearest limit."""
 
@@ -43,7 +41,6 @@ class Clip(Step):
     high: float
 
 
-@dataclass(frozen=True)
 class Standardise(Step):
     """(x - shift) / divisor, with one number for all elements or one for each of the last axis."""
 
@@ -51,7 +48,6 @@ class Standardise(Step):
     divisor: tuple[float, ...]
 
 
-@dataclass(frozen=True)
 class Affine(Step):
     """x * factor + shift, with one number for all elements or one for each of the last axis; of integers, whole numbers."""
 
@@ -59,7 +55,6 @@ class Affine(Step):
     shift: tuple[float, ...]
 
 
-@dataclass(frozen=True)
 class Check(Step):
     """What does not hold ends the run with an error.
 
@@ -74,7 +69,6 @@ class Check(Step):
     limit: int = 0
 
 
-@dataclass(frozen=True)
 class Lookup(Step):
     """A text becomes its index, int64.
 
@@ -95,7 +89,6 @@ class Lookup(Step):
         return TensorType(kind.shape, "int64")
 
 
-@dataclass(frozen=True)
 class OneHot(Step):
     """An index becomes a row of 0 and 1, along the last axis; an index outside becomes zeros."""
 
@@ -108,7 +101,6 @@ class OneHot(Step):
         return TensorType((*shape, self.width), self.dtype)
 
 
-@dataclass(frozen=True)
 class Count(Step):
     """Indices of any number become a row that says how often each is there, float32; an index of `width` is none.
 
@@ -125,7 +117,6 @@ class Count(Step):
         return TensorType((self.width,), "float32")
 
 
-@dataclass(frozen=True)
 class Wave(Step):
     """A number that comes around again becomes the sine and the cosine of 2 pi (x - first) / period."""
 
@@ -137,7 +128,6 @@ class Wave(Step):
         return TensorType((*kind.shape[:-1], 2), kind.dtype)
 
 
-@dataclass(frozen=True)
 class Cast(Step):
     """Another element type; of bool, whether the number is not 0."""
 
@@ -148,7 +138,6 @@ class Cast(Step):
         return TensorType(kind.shape, self.dtype)
 
 
-@dataclass(frozen=True)
 class Reshape(Step):
     """Another shape of a sample; every size is known."""
 
@@ -159,7 +148,6 @@ class Reshape(Step):
         return TensorType(self.shape, kind.dtype)
 
 
-@dataclass(frozen=True)
 class ChannelsFirst(Step):
     """[height, width, channels] becomes [channels, height, width]."""
 
@@ -169,7 +157,6 @@ class ChannelsFirst(Step):
         return TensorType((channels, height, width), kind.dtype)
 
 
-@dataclass(frozen=True)
 class Best(Step):
     """The index of the largest number of the last axis, int64 [1]."""
 
@@ -178,7 +165,6 @@ class Best(Step):
         return TensorType((*kind.shape[:-1], 1), "int64")
 
 
-@dataclass(frozen=True)
 class Above(Step):
     """Index 1 for a number above the limit and 0 for others, int64."""
 
@@ -189,7 +175,6 @@ class Above(Step):
         return TensorType(kind.shape, "int64")
 
 
-@dataclass(frozen=True)
 class Names(Step):
     """An index becomes a text."""
 

@@ -22,6 +22,7 @@ from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Ta
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
 from pe_cli.kernels.cuda_table import written
+from pe_cli.kernels.cuda_workers import compile_ahead
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -175,16 +176,11 @@ class CudaStep:
         self._works = [launch.work for launch in launches]
         self._waits = waits_of(launches)
         wanted = dict.fromkeys(launch.built for launch in launches)
-        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in wanted}
-        missing = [b for b, there in ready.items() if not there]
-        told: set[Built] = set()
+        missing = [b for b in wanted if not self._driver.has(b) and not is_kept(b, self._driver.capability)]
+        compile_ahead(missing, self._driver.capability, progress)
         made = []
         for launch in launches:
-            built = launch.built
-            if not ready[built] and built not in told and progress:
-                progress(len(told), len(missing), built.kernel.name)
-                told.add(built)
-            made.append(self._driver.launcher(built, launch.grid, launch.block, launch.args))
+            made.append(self._driver.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(len(missing), len(missing), "")
         return made

@@ -12,6 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
+from pe_cli.devices.protocol import Work
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowering import GraphLowering
@@ -23,7 +24,7 @@ from pe_cli.execute.types import device_types
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.sequences import Sequences
 from pe_cli.graph.ssa import Graph
-from pe_cli.kernels.calls import Call
+from pe_cli.kernels.calls import Buffer
 from pe_cli.program.ir import Program, Variable
 
 Array = np.ndarray[Any, Any]
@@ -112,7 +113,7 @@ def _stand_in(name: str, kind: TensorType, sequences: Sequences) -> Array:
     return np.broadcast_to(np.asarray(ASSUMED_ROWS, kind.numpy), kind.shape)
 
 
-def step_calls(
+def step_on_paper(
     program: Program,
     places: Sequence[Place],
     samples: int,
@@ -120,10 +121,22 @@ def step_calls(
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
     precision: str = "float32",
-) -> list[Call]:
-    """Return the kernel calls of a step on the first device, in order; arguments and errors as of `estimate_memory`."""
-    lowered = _lowered(program, places, samples, build or BuildStrategy(), fetches, len(places), precision)
-    return [call for task in lowered.tasks if task.home == 0 for call in task.calls]
+) -> tuple[list[Work], dict[Buffer, int]]:
+    """Return a step's work on the first device, in order, and the byte at which each of its buffers would lie.
+
+    Arguments and errors as of `estimate_memory`.
+    """
+    strategy = build or BuildStrategy()
+    lowered = _lowered(program, places, samples, strategy, fetches, len(places), precision)
+    memory, *_ = plan_devices(lowered.graph, lowered.request, lowered.low, lowered.tasks, strategy, len(places))
+    where, named, at = dict(memory.plan.offsets), dict[str, int](), aligned(memory.plan.nbytes)
+    for b in (*memory.placed, *memory.same.values()):
+        if b.name not in named:
+            named[b.name] = at
+            at += aligned(b.type.nbytes)
+        where[b] = named[b.name]
+    where |= {b: named[other.name] for b, other in memory.same.items()}
+    return [task.work(task.calls) for task in lowered.tasks if task.home == 0], where
 
 
 @dataclass(frozen=True)

@@ -324,7 +324,8 @@ class Plan:
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
                 made, shape = self.graph.program.global_block().vars.get(name), self._lowering.types[device][name].shape
                 who = f"layer '{layer_of(name)}'" if ".fused." in f"{node.op.definition.module}." else node.op.type
-                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where)
+                joined = len(node.op.attrs.get("ops", ())) > 1  # whose results inside are stored nowhere
+                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where, joined=joined)
             if isinstance(node, Compute):
                 report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)

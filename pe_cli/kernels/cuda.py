@@ -339,7 +339,7 @@ def _prepared(
     short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
     loops = deal_loops(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
     for element in sorted(set(arrays.values())) if loops else ():
-        space |= meanings(element)
+        space |= meanings(element, CudaIntrinsic)
     return tree, space, resolver, loops
 
 

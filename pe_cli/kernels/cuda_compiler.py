@@ -102,10 +102,13 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    resident = kernel.resident if isinstance(kernel, CudaKernel) else 0
-    wishes = map(repr, (kernel.params, built.block, resident))
-    said = [kernel.name, *wishes, built.dtype, built.second, arch(capability), *_toolchain()]
+    form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second)
+    said = [kernel.name, *form, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
+
+
+def _resident(built: Built) -> int:
+    return built.kernel.resident if isinstance(built.kernel, CudaKernel) else 0
 
 
 @functools.cache
@@ -174,7 +177,7 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         with _target(capability), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
-            resident = built.kernel.resident if isinstance(built.kernel, CudaKernel) else 0
+            resident = _resident(built)
             bounds = (math.prod(built.block), resident) if resident else None
             text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx", launch_bounds=bounds)
     return _renamed(text, entry)

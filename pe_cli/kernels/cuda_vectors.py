@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.types import DTYPES
+from pe_cli.kernels.lang import Intrinsic
 
 #: Iterations that a thread does at a time.
 WIDTH = 4
@@ -211,17 +212,15 @@ def _put(env: Any, args: list[Any], element: str) -> Any:
 
 
 @functools.cache
-def meanings(element: str) -> dict[str, Any]:
-    """Return what the names of rewritten text mean for an element type."""
+def meanings(element: str, intrinsic: type[Intrinsic]) -> dict[str, Any]:
+    """Return what the names of rewritten text mean for an element type; intrinsic: what instructions are made of."""
     import numpy as np
 
-    from pe_cli.kernels.cuda import CudaIntrinsic
-
-    def made(begin: str, emit: Any, returns: str, *args: str) -> CudaIntrinsic:
+    def made(begin: str, emit: Any, returns: str, *args: str) -> Intrinsic:
         def emitted(env: Any, values: list[Any]) -> Any:  # a function, so that its code is part of a kernel's hash
             return emit(env, values, element)
 
-        return CudaIntrinsic(begin + element, returns, args, emitted)
+        return intrinsic(begin + element, returns, args, emitted)
 
     array = f"{element}*"
     return {

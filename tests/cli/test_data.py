@@ -73,6 +73,11 @@ def test_figures_are_told_but_of_numbers_that_are_classes(unit: str, classes: tu
     assert list(_facts(column, {})) == told
 
 
+@pytest.mark.parametrize(("unit", "what"), [("value", "unknown"), ("tokens", "unknown tokens")])
+def test_what_training_never_saw_is_told(unit: str, what: str):
+    assert list(_facts(ColumnFacts("c", "category", unknown={"eval": 1200}, unit=unit), {})) == [f"{what}: 1,200 in eval"]
+
+
 def test_the_text_has_bars_and_shares(pe):
     said = pe("data", CONFIGS / "people.yaml", "--rows", 1)
     assert said.code == 0, said.err

@@ -16,6 +16,7 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError, PeErrors
 from pe_cli.data import discover, open_reader, readers
 from pe_cli.data.readers import synthetic
+from pe_cli.data.registry import READERS, reader
 
 FIELD = {"x": {"shape": [2]}}
 
@@ -38,6 +39,23 @@ def test_docs(name):
 def test_registering_a_name_twice_is_a_bug():
     with pytest.raises(AssertionError, match="two readers are named synthetic"):
         importlib.reload(synthetic)
+
+
+def test_two_packages_do_not_share_the_name_of_a_reader(monkeypatch):
+    monkeypatch.setattr("pe_cli.data.registry.READERS", dict(READERS))
+
+    def of(module: str):
+        def found(options, origin):
+            raise NotImplementedError
+
+        found.__module__ = module
+        return found
+
+    register = reader("theirs", READERS["npy"].options)
+    register(of("first.reading"))
+    register(of("first.reading"))  # imported anew
+    with pytest.raises(PeError, match="there is a reader 'theirs' already"):
+        register(of("second.reading"))
 
 
 def test_the_registry_alone_finds_all_readers_and_one_without_the_others():

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
 from pe_cli.execute.plans import MAX_PLANS
 from pe_cli.execute.shortcut import Shortcuts
+from pe_cli.program.ir import Program
 from tests.execute.test_executor import WIDTHS, batch, make
 
 
@@ -42,6 +46,20 @@ def test_the_same_values_with_and_without(devices, searches):
                 np.testing.assert_array_equal(a[name], b[name])
     assert searches[::2] == [False, True, False, True, True, False, True]
     assert not any(searches[1::2])
+
+
+def test_what_has_no_samples_goes_to_every_device_whole(searches, rng):
+    program = Program("table")
+    block = program.global_block()
+    block.create_var("x", TensorType((-1, 2)), is_data=True)
+    block.create_var("table", TensorType((2, 3)), is_data=True)
+    block.append_op("mul", {"X": "x", "Y": "table"}, {"Out": "out"})
+    executor = Executor(program, Scope([Place("cpu", d) for d in range(2)]))
+    for step in range(2):
+        x, table = (rng.standard_normal(shape).astype("float32") for shape in ((6, 2), (2, 3)))
+        found = executor.run({"x": x, "table": table}, ["out"], step).values
+        np.testing.assert_allclose(np.concatenate([v["out"] for v in found]), x @ table, rtol=1e-5)
+    assert searches == [False, True]
 
 
 def test_what_is_wrong_is_told_after_a_shortcut_too(searches):

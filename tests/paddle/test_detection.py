@@ -27,11 +27,12 @@ def test_rows_of_windows_are_those_of_torch(padding):
     torch = pytest.importorskip("torch")
     a = array(2, 3, 6, 7)
     x = fluid.data("x", [-1, 3, 6, 7])
-    (found,) = run(L.im2sequence(x, [3, 2], [2, 1], padding), x=a)
+    rows = L.im2sequence(x, [3, 2], [2, 1], padding)
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": a}, fetch_list=[rows], return_numpy=False)
     up, left, down, right = [padding] * 4 if isinstance(padding, int) else padding
     padded = torch.nn.functional.pad(torch.tensor(a), (left, right, up, down))
     expected = torch.nn.functional.unfold(padded, (3, 2), stride=(2, 1)).transpose(1, 2).reshape(-1, 18)
-    np.testing.assert_array_equal(found, expected.numpy())
+    np.testing.assert_array_equal(np.array(found), expected.numpy())
 
 
 def test_a_head_of_ssd_has_a_row_for_every_box():

@@ -26,7 +26,7 @@ from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back,
 FULL = 132 * 512
 #: Steps of a sum that a block does at least, and most parts of one.
 STEPS, PARTS = 8, 256
-#: Blocks from which on filters are brought into the order of the steps first, so that threads that load them read neighbours.
+#: Blocks from which on filters are brought into the order of the steps for the gradient of images, so that their threads read neighbours.
 MANY = 32
 
 #: Tiles of pixels and channels: for many channels, for some, and for few; `FLAT` for images of few channels.
@@ -121,7 +121,9 @@ class Sizes:
         """Return those of an op."""
         a, groups = o.attrs, o.attrs["groups"]
         (h, w, c), (oh, ow, oc) = images.image, images.out
-        taps, strides, paddings, dilations = ((p[0], p[1]) for p in (images.filters[2:], a["strides"], a["paddings"], a["dilations"]))
+        pads = a["paddings"]  # [above and below, left and right], or [above, below, left, right]
+        before = pads[:: len(pads) // 2]
+        taps, strides, paddings, dilations = ((p[0], p[1]) for p in (images.filters[2:], a["strides"], before, a["dilations"]))
         return cls(
             images.n, Side(h, w, c, c // groups), Side(oh, ow, oc, oc // groups), taps, strides, paddings, dilations, groups
         )  # fmt: skip
@@ -223,7 +225,7 @@ def _append(
     blocks = -(-rows // tile.rows) * -(-each // tile.columns) * s.groups * len(classes)
     parts = parts_of(blocks * tile.threads, -(-most * per // DEPTH) if flat else most * chunks)
     w_tap, w_out, w_in, w_group = 1, *((taps, each * taps) if back else (per * taps, taps)), per * each * taps
-    if tile.high > 4 and s.groups == 1 and blocks >= MANY and (taps > 1 or back):
+    if back and not flat and s.groups == 1 and blocks >= MANY:
         filters = o.scratch(w.size, w.dtype)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1

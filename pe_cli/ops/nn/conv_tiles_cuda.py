@@ -80,13 +80,13 @@ def finished(value, base, bias, at, o, then):
 @helper
 def put_four(y, base, bias, at, o, s0, s1, s2, s3, left, then, together):  # noqa: C901 - four of everything
     """Write as many of four neighbours as are left, of channel o and the next."""
-    if left > 0:
+    if then and left > 0:
         s0 = finished(s0, base, bias, at, o, then)
-    if left > 1:
+    if then and left > 1:
         s1 = finished(s1, base, bias, at + 1, o + 1, then)
-    if left > 2:
+    if then and left > 2:
         s2 = finished(s2, base, bias, at + 2, o + 2, then)
-    if left > 3:
+    if then and left > 3:
         s3 = finished(s3, base, bias, at + 3, o + 3, then)
     if together:
         if left > 0:
@@ -300,11 +300,14 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         body += [
             f"pixel = top + ty * {tile.high} + {i}",
             "if pixel < pixels:",
-            "    line = quotient(pixel, across)",
-            "    image = quotient(line, down)",
-            "    i = (line - image * down) * place_y + table[f + 8]",
-            "    j = (pixel - line * across) * place_x + table[f + 9]",
-            "    to = split * size + ((image * out_high + i) * out_wide + j) * outs + group * each + o",
+            "    to = pixel",
+            "    if classes > 1:",
+            "        line = quotient(pixel, across)",
+            "        image = quotient(line, down)",
+            "        i = (line - image * down) * place_y + table[f + 8]",
+            "        j = (pixel - line * across) * place_x + table[f + 9]",
+            "        to = (image * out_high + i) * out_wide + j",
+            "    to = split * size + to * outs + group * each + o",
             f"    put_four(y, base, bias, to, group * each + o, {', '.join(f's{i}{j}' for j in range(4))}, each - o, then, together & 2)",
         ]
     threads = (

@@ -10,7 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype, product
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
+from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant, fixed, sequence_count
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -141,6 +141,49 @@ def fill_constant_batch_size_like(
     return like_batch("fill_constant_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
 
 
+@op(
+    "fill_constant_for_sequences",
+    inputs="Input Offsets?",
+    attrs={
+        "shape": Attr([1], "sizes; that of one axis is the number of sequences"),
+        "dtype": Attr("float32", "element type"),
+        "value": Attr(0.0, "every element, no unit"),
+        "output_dim_idx": Attr(0, "axis of shape that gets it"),
+    },
+    differentiable="",
+    samples=[Sample({"Input": (3, 2), "Offsets": fixed([0, 1, 3])}, {"shape": [-1, 4], "value": 1.5}, "a row for each sequence")],
+)
+def fill_constant_for_sequences(
+    input: TensorType, offsets: TensorType | None = None, *, shape: list[int], dtype: str, value: float, output_dim_idx: int
+) -> TensorType:
+    """Make a tensor whose elements all have one value, with a row for every sequence of another, or every row of one without.
+
+    Args:
+        Input: any; only how many sequences it has counts.
+        Offsets: of its innermost sequences, int64 [sequences + 1].
+        shape: sizes; one of them is replaced.
+        value: of every element, converted to dtype.
+
+    Returns:
+        Out: shape, but for axis output_dim_idx, which has the number of sequences.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or an unknown dtype.
+
+    Source:
+        fluid.layers.fill_constant_batch_size_like of sequences.
+    """
+    rows = input if offsets is None else input.with_shape(sequence_count(offsets), *input.shape[1:])
+    return like_batch("fill_constant_for_sequences", rows, shape, dtype, 0, output_dim_idx)
+
+
+@fill_constant_for_sequences.sequences("Offsets")
+def fill_constant_for_sequences_lod(s: LodRequest) -> None:
+    """Sequences count, not their rows."""
+    if found := s.lod("Input"):
+        s.give("Offsets", found[-1])
+
+
 @fill_constant.sequences()
 def fill_constant_known(s: LodRequest) -> None:
     """Whole numbers are known before the step."""
@@ -152,6 +195,7 @@ def fill_constant_known(s: LodRequest) -> None:
 @fill_constant.lower("cpu")
 @fill_like.lower("cpu")
 @fill_constant_batch_size_like.lower("cpu")
+@fill_constant_for_sequences.lower("cpu")
 def fill_cpu(o: Lowering) -> None:
     """One loop."""
     out = o.output("Out")
@@ -161,7 +205,7 @@ def fill_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-also_on_cuda(fill_constant, fill_like, fill_constant_batch_size_like)
+also_on_cuda(fill_constant, fill_like, fill_constant_batch_size_like, fill_constant_for_sequences)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

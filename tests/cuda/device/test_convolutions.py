@@ -105,3 +105,21 @@ def test_batch_norm_of_many_parts(monkeypatch, last: bool):
     found = support.run_gradient("batch_norm", given, attrs, "Y", up)
     for slot, value in (("X", exact), ("Scale", each[0]), ("Bias", each[1])):
         close(found[slot], value.grad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["fused_batch_norm_act", "fused_bn_add_activation"])
+def test_relu_behind_batch_norm_by_fours(name: str):
+    rng = np.random.default_rng(0)
+    x, z, up = (rng.standard_normal((3, 5, 7, 12)).astype("float32") for _ in range(3))
+    scale, bias, zeros, ones = (np.linspace(a, b, 12, dtype="float32") for a, b in ((0.5, 1.5), (-1, 1), (0, 0), (1, 1)))
+    exact, other, *each = (torch.tensor(a, dtype=torch.float64).requires_grad_() for a in (x, z, scale, bias))
+    out = to_last(torch.nn.functional.batch_norm(exact.permute(0, 3, 1, 2), None, None, *each, training=True))
+    given, inputs = {"X": x, "Scale": scale, "Bias": bias, "Mean": zeros, "Variance": ones}, {"X": exact, "Scale": each[0], "Bias": each[1]}
+    if name == "fused_bn_add_activation":
+        out, given["Z"], inputs["Z"] = out + other, z, other
+    out = out.relu()
+    out.backward(torch.tensor(up, dtype=torch.float64))
+    close(support.run_op(name, given, {"data_layout": "NHWC"})["Y"], out)
+    found = support.run_gradient(name, given, {"data_layout": "NHWC"}, "Y", up)
+    for slot, value in inputs.items():
+        close(found[slot], value.grad)  # type: ignore[arg-type]

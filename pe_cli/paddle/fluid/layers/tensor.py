@@ -159,6 +159,16 @@ def _rows(layer: str, shape: Any, output_dim_idx: int) -> list[int]:
     return [-1 if i == output_dim_idx else s for i, s in enumerate(sizes_of(layer, "shape", shape))]
 
 
+def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Any:
+    """Make a tensor of ones; sizes may be variables."""
+    return fill_constant(shape, dtype, 1.0)
+
+
+def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Any:
+    """Make a tensor of zeros; sizes may be variables."""
+    return fill_constant(shape, dtype, 0.0)
+
+
 def fill_constant_batch_size_like(
     input: Variable,
     shape: Any,
@@ -171,6 +181,11 @@ def fill_constant_batch_size_like(
     """Make a tensor of one value whose batch axis is another tensor's."""
     ensure_defaults()
     sizes = _rows("fill_constant_batch_size_like", shape, output_dim_idx)
+    if getattr(input, "lod_level", 0) and input_dim_idx == 0:  # a row for every sequence, as in the original
+        attrs = {"shape": sizes, "dtype": as_dtype(dtype), "value": float(value), "output_dim_idx": output_dim_idx}
+        made = LayerHelper("fill_constant_batch_size_like").one("fill_constant_for_sequences", {"Input": input}, attrs)
+        made.stop_gradient = True
+        return made
     return find("fill_constant_batch_size_like").fn(input, sizes, as_dtype(dtype), float(value), input_dim_idx, output_dim_idx)
 
 
@@ -209,7 +224,18 @@ def gaussian_random_batch_size_like(
 
 
 __all__ = [
-    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor",
-    "fill_constant", "fill_constant_batch_size_like", "full", "gaussian_random_batch_size_like",
-    "randn", "randperm", "uniform_random_batch_size_like",
+    "assign",
+    "autoincreased_step_counter",
+    "create_global_var",
+    "create_parameter",
+    "create_tensor",
+    "fill_constant",
+    "fill_constant_batch_size_like",
+    "full",
+    "gaussian_random_batch_size_like",
+    "ones",
+    "randn",
+    "randperm",
+    "uniform_random_batch_size_like",
+    "zeros",
 ]  # fmt: skip

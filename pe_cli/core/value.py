@@ -1,0 +1,42 @@
+"""Values of many classes, as frozen dataclasses have them, without methods that are compiled for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, dataclass_transform
+
+#: Stands for a field that has to be given.
+_REQUIRED: Any = object()
+
+
+@dataclass_transform(frozen_default=True)
+class Value:
+    """Base of small values: the annotations of a subclass are its fields, as of a frozen dataclass.
+
+    Dataclasses compile their methods, which takes a third of a millisecond for each class, in every start of the program.
+    """
+
+    _fields: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = vars(cls).get("__annotations__", {})
+        cls._fields = {**cls._fields, **{name: vars(cls).get(name, _REQUIRED) for name in own}}
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        found = {**self._fields, **dict(zip(self._fields, args, strict=False)), **given}
+        if len(args) > len(self._fields) or len(found) > len(self._fields) or _REQUIRED in found.values():
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields) or 'nothing'}, got {args} {given}")
+        vars(self).update(found)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} does not change")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(vars(self))))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in vars(self).items())})"
