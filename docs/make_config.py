@@ -210,7 +210,9 @@ def metrics() -> str:
     rows = []
     for name, kind in discover_metrics().items():
         fields = kind.options.model_fields.items()
-        given = [f"`{key}`" if field.is_required() else f"`{key} = {_plain(field.default)}`" for key, field in fields]
+        needed = {key for key, field in fields if field.is_required()}
+        defaults = {key: _plain(field.get_default(call_default_factory=True)) for key, field in fields if key not in needed}
+        given = [f"`{key}`" if key in needed else f"`{key} = {defaults[key]}`" for key, _ in fields]
         rows.append((f"`{name}`", ", ".join(given), " ".join(kind.doc.split())))
     return table(("type", "options", "measures"), rows)
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+import hashlib
+import heapq
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is not mutated: kernels, and what only declares or prints.
 APART = ("kernels/", "/forms/", "__main__", "ops/conv_kernels", "/templates/")
-KERNELS = ("kernel", "helper", "shared", "on_cuda")
+KERNELS = ("kernel", "cuda_kernel", "helper", "shared", "on_cuda")
 #: Texts of the mutants that replace a statement; those of all others are expressions.
 STATEMENTS = ("pass", "break", "continue")
 SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -162,6 +164,18 @@ def mutants(only: str = "") -> list[Mutant]:
 
 
 def sample(count: int, seed: int, only: str = "") -> list[Mutant]:
-    """Return some mutants, of every file as likely as it has places."""
-    known = mutants(only)
-    return random.Random(seed).sample(known, min(count, len(known)))
+    """Return some mutants, of every file as likely as it has places.
+
+    A place is drawn by the text of its line, so that a sample stays as it is while code is changed elsewhere, and a smaller sample is the
+    beginning of a larger one.
+    """
+    seen: Counter[str] = Counter()
+    drawn: list[tuple[bytes, Mutant]] = []
+    lines: dict[str, list[str]] = {}
+    for mutant in mutants(only):
+        if mutant.file not in lines:
+            lines[mutant.file] = (ROOT / mutant.file).read_text(encoding="utf-8").splitlines()
+        key = f"{seed}\n{mutant.file}\n{lines[mutant.file][mutant.line - 1].strip()}\n{mutant.was}\n{mutant.text}"
+        seen[key] += 1
+        drawn.append((hashlib.sha256(f"{key}\n{seen[key]}".encode()).digest(), mutant))
+    return [mutant for _, mutant in heapq.nsmallest(count, drawn, key=lambda d: d[0])]

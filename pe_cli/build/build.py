@@ -246,7 +246,7 @@ class _References:
 
     def wanted(self) -> list[Wanted]:
         """Return what the phases minimise."""
-        return [Wanted(spec, None if spec.terms else self.loss(spec), self.terms(spec)) for spec in (self.run.phases if self.run else ())]
+        return [Wanted(spec, None if spec.summed else self.loss(spec), self.terms(spec)) for spec in (self.run.phases if self.run else ())]
 
     def terms(self, spec: PhaseSpec) -> dict[str, tuple[Variable, Term]]:
         """Return the losses that are added up; empty where there is one alone, or a mistake."""
@@ -278,7 +278,7 @@ class _References:
         for name in self.run.fetches if self.run else ():
             assert self.run
             wanted[name] = self.run.tree_key("fetches", name)
-        sums = {spec.loss for spec in self.run.phases if spec.loss and spec.terms} if self.run else set()
+        sums = {spec.loss for spec in self.run.phases if spec.loss and spec.summed} if self.run else set()
         found = {name: self.find(name, at) for name, at in wanted.items() if name not in sums}
         for name, section in self.run.fetches.items() if self.run else ():
             variable = found.get(name)

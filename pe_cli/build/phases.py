@@ -59,6 +59,11 @@ class Phase:
         return self.spec.name
 
     @property
+    def newest(self) -> dict[str, str]:
+        """What is recorded as it was in the last update: the mean of a learning rate over several is one that no update had."""
+        return {name: variable for name, variable in self.recorded.items() if not name.endswith("gradient_norm")}
+
+    @property
     def repeat(self) -> int:
         """Updates in every step."""
         return self.spec.repeat

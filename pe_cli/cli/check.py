@@ -211,6 +211,15 @@ def _resources(source: Source) -> Resources:
     return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
 
 
+def _is_settled(source: Source) -> bool:
+    """Whether a config alone says how large all that a training step is fed is, so that what cannot be planned cannot be trained."""
+    from pe_cli.graph.sequences import declared_levels
+
+    programs = source.built.programs
+    sequences = any(level for program in programs for level in declared_levels(program).values())
+    return bool(programs) and not sequences and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
+
+
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from pe_cli.core.errors import ExitCode, PeError
@@ -228,13 +237,18 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
+        precision = source.run.executor.precision if source.run else "float32"
         each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads) for p in programs
+            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision)
+            for p in programs
         ]
         found = [beside(*estimates) for estimates in zip(*each, strict=True)]
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
+        if error.code == ExitCode.USAGE and _is_settled(source):
+            mistakes.add(error)
+            return []
         return [f"memory is not planned: {error.message}"]
     for device in found:
         echo(

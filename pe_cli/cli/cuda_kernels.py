@@ -39,13 +39,16 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
         PeError: an op has no form for CUDA, or a kernel cannot be compiled (exit code 5).
     """
     from pe_cli.cli.columns import columns
-    from pe_cli.kernels.cuda_compiler import arch, cubin
+    from pe_cli.kernels.cuda_compiler import arch, cubin, is_kept
+    from pe_cli.kernels.cuda_workers import compile_ahead
 
     phases = {"training": False, "evaluation": True} if source.built.train is not None else {"evaluation": True}
     launches = {phase: Counter(_launches(source, evaluation)) for phase, evaluation in phases.items()}
     kernels: list[Built] = sorted(set().union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
     names = " ".join(map(arch, wanted))
     said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
+    for capability in wanted:
+        compile_ahead([built for built in kernels if not is_kept(built, capability)], capability)
     rows: list[tuple[object, ...]] = [("kernel", "types", *launches, "registers", "spills", "local", "shared", "code")]
     for built in kernels:
         used = [cubin(built, capability).usage for capability in wanted]
@@ -77,5 +80,7 @@ def _launches(source: Source, evaluation: bool) -> list[Built]:
     build = source.run.build_strategy if source.run else None
     program = source.program(evaluation)
     read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
+    precision = source.run.executor.precision if source.run else "float32"
     kept = [f for f in fetches if f in read]
-    return launches_of(*step_on_paper(program, [Place("cuda", 0)], source.batch_size, build=build, fetches=kept))
+    cuda = [Place("cuda", 0)]
+    return launches_of(*step_on_paper(program, cuda, source.batch_size, build=build, fetches=kept, precision=precision))

@@ -110,6 +110,6 @@ def _numbered(texts: Sequence[str]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    from pe_cli.io.view.sections import cell
+    from pe_cli.io.view.listing import cell
 
     return " ".join(cell(value).split())  # a note may have several lines

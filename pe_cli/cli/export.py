@@ -36,7 +36,7 @@ def command(
     from pe_cli.cli.common import open_trained
     from pe_cli.cli.progress import Quiet
     from pe_cli.io.atomic import write_bytes
-    from pe_cli.io.onnx import OPSET, export
+    from pe_cli.io.onnx.export import OPSET, export
     from pe_cli.session.exporting import Exporting
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())

@@ -312,6 +312,7 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
         execution=resources.execution(run.exec_strategy) if run else None,
         seed=run.executor.seed if run else 0,
         check_nan_inf=run is not None and run.executor.check_nan_inf,
+        precision=run.executor.precision if run else "float32",
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)

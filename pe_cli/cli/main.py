@@ -115,6 +115,8 @@ def main() -> None:
     if "train" not in sys.argv[1:2] or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         interruptible()
     gc.set_threshold(GARBAGE, 10, 10)
+    # there are no plugins for our forms, and pydantic would look for some in every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -62,7 +62,7 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
     from pe_cli.config.load import load_run
     from pe_cli.core.errors import PeError
     from pe_cli.session.given import spooled, text_column
-    from pe_cli.session.seats import are_several
+    from pe_cli.session.teams import are_several
 
     run = load_run(config_of(target), overrides)
     if are_several(run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pe_cli.cli.common import Source
 from pe_cli.core.errors import PeError
@@ -40,11 +40,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     shown, why = read_timeline(run.trace_path)
     found = Facts(timeline=shown, notes=(why,) if why else ())
     if profile:
-        from pe_cli.cli.profile import called, measure
-        from pe_cli.execute.trace import trace
-
-        timed, measured, _ = measure(run.resolved_path, tuple(overrides), profile)
-        found = Facts(timeline=timeline(trace(measured, called(timed))))
+        found = Facts(timeline=timeline(_measured(run.resolved_path, tuple(overrides), profile)))
     try:
         source = open_source(run.resolved_path)
     except PeError as error:
@@ -56,6 +52,17 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     judged, why = _judged(folder) if curves else (None, "")
     notes = (*notes, why) if why else notes
     return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data, judged=judged)
+
+
+def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str, Any]:
+    """Return the trace of some steps that are done now."""
+    from pe_cli.cli.progress import Quiet
+    from pe_cli.session.job import Job
+    from pe_cli.session.profiling import trace_of_phases
+
+    job = Job.open(config, overrides, Quiet())
+    job.initialise()
+    return trace_of_phases(job, steps)
 
 
 def _judged(folder: Path) -> tuple[Judged | None, str]:

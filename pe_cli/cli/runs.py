@@ -94,7 +94,7 @@ def _remarks(runs: list[Run]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    from pe_cli.io.view.sections import cell
+    from pe_cli.io.view.listing import cell
 
     return _cut(cell(value))
 

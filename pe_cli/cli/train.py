@@ -15,6 +15,7 @@ from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
     from pe_cli.config.spec import RunSpec
+    from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
     from pe_cli.session.resume import Resume
 
@@ -93,8 +94,6 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     from pe_cli.cli.progress import watch
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
-    from pe_cli.session.seats import ServerTeam
-    from pe_cli.session.served import serve_run
     from pe_cli.session.stop import Limits
     from pe_cli.session.trainers import trainer_of
 
@@ -111,9 +110,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     try:
         observers = Observers([watcher])
         job = Job.open(path, overrides, observers, smoke=smoke, join=True)
-        if isinstance(job.team, ServerTeam):
-            with job.team.together():
-                serve_run(job.run, job.built, job.team)
+        if job.run.has_servers and _serve(job):
             return ExitCode.DONE
         if live and job.team.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
@@ -132,6 +129,18 @@ def command(  # noqa: PLR0913, PLR0917 - one argument an option
     elif result.stopped:
         job.team.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
+
+
+def _serve(job: Job) -> bool:
+    """Do the work of a parameter server; return whether this process is one."""
+    from pe_cli.session.seats import ServerTeam
+    from pe_cli.session.served import serve_run
+
+    if not isinstance(job.team, ServerTeam):
+        return False
+    with job.team.together():
+        serve_run(job.run, job.built, job.team)
+    return True
 
 
 def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quiet: bool) -> int:

@@ -14,7 +14,7 @@ from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe, f
 from pe_cli.config.period import Period
 from pe_cli.config.scalars import show
 from pe_cli.config.sections.section import Section
-from pe_cli.config.words import told_once, wanted
+from pe_cli.config.words import keys_inside, told_once, wanted
 from pe_cli.core.errors import PeError, Span, did_you_mean
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -63,7 +63,7 @@ def explain(
     section: type[Section], node: Node, path: Path, detail: Mapping[str, Any], above_at: Span | None = None
 ) -> PeError:
     """Return one of pydantic's errors as one of ours."""
-    kind, loc = str(detail["type"]), tuple(detail["loc"])
+    kind, loc = str(detail["type"]), (*detail["loc"], *keys_inside(detail))
     full = ".".join(str(part) for part in (*path, *loc))
     if kind == "extra_forbidden":
         return _unknown(section, node, path, loc)

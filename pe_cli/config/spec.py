@@ -191,6 +191,7 @@ class PhaseSpec:
         optimizer: as written; it is checked where optimizers are known.
         name: empty where there is only this one.
         terms: the losses that are added up, where there are several.
+        summed: whether several are written, also where something is wrong with them.
         patterns: of the parameters that are trained; None for all that the loss depends on.
         repeat: updates in every step.
     """
@@ -200,6 +201,7 @@ class PhaseSpec:
     optimizer: Node | None
     name: str = ""
     terms: Mapping[str, Term] = field(default_factory=dict)
+    summed: bool = False
     patterns: Sequence[str] | None = None
     repeat: int = 1
 
@@ -279,14 +281,15 @@ class RunSpec:
             return ()
         if is_null(written.get("phases")):
             terms = self.train.loss if self.train and isinstance(self.train.loss, dict) else {}
-            return (PhaseSpec(("train",), _minimised(written.get("loss"), TOTAL_LOSS), written.get("optimizer"), terms=terms),)
+            loss, summed = _minimised(written.get("loss"), TOTAL_LOSS)
+            return (PhaseSpec(("train",), loss, written.get("optimizer"), terms=terms, summed=summed),)
         return tuple(self._phase(i, section) for i, section in enumerate(self.train.phases if self.train else ()))
 
     def _phase(self, number: int, section: PhaseSection) -> PhaseSpec:
         path = ("train", "phases", number)
         made = PhaseSpec(path, None, find(self.tree, (*path, "optimizer")), section.name, patterns=section.patterns, repeat=section.repeat)
-        loss = _minimised(find(self.tree, (*path, "loss")), made.called(TOTAL_LOSS))
-        return replace(made, loss=loss, terms=section.loss if isinstance(section.loss, dict) else {})
+        loss, summed = _minimised(find(self.tree, (*path, "loss")), made.called(TOTAL_LOSS))
+        return replace(made, loss=loss, summed=summed, terms=section.loss if isinstance(section.loss, dict) else {})
 
     def tree_key(self, *path: str | int) -> Span:
         """Return the place of a key itself, or of the nearest key above it that is written."""
@@ -298,8 +301,8 @@ class RunSpec:
         return found.at if found is not None else key_span(self.tree, path)
 
 
-def _minimised(node: Node | None, total: str) -> str | None:
-    """Return the name of a loss as written, `total` where there are several."""
+def _minimised(node: Node | None, total: str) -> tuple[str | None, bool]:
+    """Return the name of a loss as written, `total` where there are several, and whether there are."""
     if isinstance(node, MapNode):
-        return total
-    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
+        return total, True
+    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None, False

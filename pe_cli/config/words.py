@@ -55,7 +55,7 @@ def wanted(detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
     """
     kind, context = str(detail["type"]), detail.get("ctx", {})
     if kind == "value_error":
-        said = context["error"].args  # a sentence, and what to do where there is more to say
+        said = context["error"].args  # a sentence, what to do where there is more to say, and the keys that lead to the mistake
         return str(said[0]), said[1] if len(said) > 1 else None
     if kind == "literal_error":
         options = [part.strip("'") for part in str(context["expected"]).replace(" or ", ", ").split(", ")]
@@ -77,6 +77,12 @@ def wanted(detail: Mapping[str, Any], value: Any) -> tuple[str, str | None]:
     elif kind == "string_type":
         hint = "quote it" if value is not None else None
     return f"must be {_WANTED.get(kind, detail['msg'])}", hint
+
+
+def keys_inside(detail: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """Return the keys that lead from a value which one function checks to the mistake in it; none where it is the value."""
+    said = detail.get("ctx", {}).get("error") if detail["type"] == "value_error" else None
+    return tuple(said.args[2]) if said is not None and len(said.args) > 2 else ()
 
 
 def told_once(details: Iterable[ErrorDetails], known: Callable[[tuple[int | str, ...]], Collection[str]]) -> list[ErrorDetails]:

@@ -159,7 +159,6 @@ class Reshape(Step):
         return TensorType(self.shape, kind.dtype)
 
 
-@dataclass(frozen=True)
 class ChannelsFirst(Step):
     """[height, width, channels] becomes [channels, height, width]."""
 
@@ -169,7 +168,6 @@ class ChannelsFirst(Step):
         return TensorType((channels, height, width), kind.dtype)
 
 
-@dataclass(frozen=True)
 class Best(Step):
     """The index of the largest number of the last axis, int64 [1]."""
 

@@ -105,6 +105,17 @@ def in_runs(codes: NDArray[np.int64]) -> bool:
     return 2 <= stretches < len(codes) and stretches == len(np.unique(codes))
 
 
+def not_finite(feed: str, infinite: bool, where: str) -> str:
+    """Warn of a number that is none.
+
+    Args:
+        feed: that gets it.
+        infinite: whether it is an infinity.
+        where: the row.
+    """
+    return f"feed '{feed}' has {'infinity' if infinite else 'NaN'} in {where}: what is computed of it is no number. Mend the data"
+
+
 def constant_target(target: str, value: str | None) -> str | None:
     """Warn of a target that is the same in every training row.
 

@@ -16,11 +16,13 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
 from pe_cli.kernels.cuda_table import written
+from pe_cli.kernels.cuda_workers import compile_ahead
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -138,7 +140,7 @@ def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 class CudaStep:
-    """Works as launches, in order, on one stream.
+    """Works as launches on one stream: in order the first time, then as one graph, where each waits for what it must.
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
@@ -172,17 +174,13 @@ class CudaStep:
     def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
         launches = merged(list(self._launches(works, calls)), self._sent)
         self._works = [launch.work for launch in launches]
+        self._waits = waits_of(launches)
         wanted = dict.fromkeys(launch.built for launch in launches)
-        ready = {b: self._driver.has(b) or is_kept(b, self._driver.capability) for b in wanted}
-        missing = [b for b, there in ready.items() if not there]
-        told: set[Built] = set()
+        missing = [b for b in wanted if not self._driver.has(b) and not is_kept(b, self._driver.capability)]
+        compile_ahead(missing, self._driver.capability, progress)
         made = []
         for launch in launches:
-            built = launch.built
-            if not ready[built] and built not in told and progress:
-                progress(len(told), len(missing), built.kernel.name)
-                told.add(built)
-            made.append(self._driver.launcher(built, launch.grid, launch.block, launch.args))
+            made.append(self._driver.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(len(missing), len(missing), "")
         return made
@@ -206,7 +204,7 @@ class CudaStep:
         """
         self._host_step[0] = step
         if self._replay is None and self._runs:
-            self._replay = self._driver.captured(self._sequence())
+            self._replay = self._driver.captured(self._sequence(), self._order())
         self._runs += 1
         for launch in self._sequence() if self._replay is None else [self._replay]:
             launch()
@@ -218,6 +216,12 @@ class CudaStep:
         count = [partial(self._driver.send, self._step.address, self._host_step)] if self._counts else []
         reports = [partial(self._driver.fetch, self._reports.address, self._host_reports)] if self._reporters else []
         return [*count, *self.launches, *reports]
+
+    def _order(self) -> list[Sequence[int]]:
+        """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for all launches."""
+        first, count = int(self._counts), len(self.launches)
+        launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
+        return [*[()] * first, *launches, *[range(first, first + count)] * bool(self._reporters)]
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""

@@ -30,9 +30,11 @@ class Filled(Extent):
 
     Args:
         held: byte at which one stands, and what it leads to.
+        written: those of the bytes whose memory may be written.
     """
 
     held: tuple[tuple[int, Extent], ...] = ()
+    written: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,13 @@ def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any]], Extent]) -> La
     rows = [Row(each.grid, packed(each.built, each.args)) for each in group.launches]
     words, begins = words_of(rows)
     sent = send(words)
-    held = tuple(
-        (8 * (begin + i), a)
+    found = [
+        (8 * (begin + i), a, i in each.writes)
         for begin, each in zip(begins, group.launches, strict=True)
         for i, a in enumerate(each.args)
         if isinstance(a, Extent)
-    )
-    table = Filled(sent.address, sent.nbytes, held)
+    ]
+    held, written = tuple((at, a) for at, a, _ in found), frozenset(at for at, _, writes in found if writes)
+    table = Filled(sent.address, sent.nbytes, held, written)
     block = max(each.block for each in group.launches)
     return replace(first, built=group.tabled, grid=(sum(row.blocks for row in rows),), block=block, args=[table], writes=frozenset())

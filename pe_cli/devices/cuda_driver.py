@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ SUCCESS, OUT_OF_MEMORY, NO_DEVICE, NOT_READY = 0, 2, 100, 600
 NO_DEVICE_TEXT = "no CUDA device is visible"
 #: How a capture looks at calls that are not captured, such as giving memory back: it lets them be.
 _RELAXED = 2
+#: What is captured next waits for what is named, and for nothing else.
+_INSTEAD = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
 _WORD = ctypes.c_uint64
@@ -59,6 +61,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuModuleLoadData": (_POINTER, _POINTER),
     "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
     "cuStreamBeginCapture_v2": (_POINTER, ctypes.c_int),
+    "cuStreamGetCaptureInfo_v3": (_POINTER,) * 7,
+    "cuStreamUpdateCaptureDependencies_v2": (_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _NUMBER),
     "cuStreamEndCapture": (_POINTER, _POINTER),
     "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, ctypes.c_ulonglong),
     "cuGraphDestroy": (_POINTER,),
@@ -117,8 +121,13 @@ class Driver(Protocol):
     def pinned(self, words: int) -> Array:
         """Return host memory that the device can copy from and to while the host goes on: [words] int64, zero."""
 
-    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Return what does all of these at once, in order: launches, and copies by `send` and `fetch` of `pinned` arrays."""
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
+        """Return what does all of these at once: launches, and copies by `send` and `fetch` of `pinned` arrays.
+
+        Args:
+            launches: each a kernel or a copy.
+            waits: for each, numbers of the earlier ones that must be done before; what is not ordered so may run side by side.
+        """
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -237,18 +246,22 @@ class CudaDriver:
         weakref.finalize(held, self._library.cuMemFreeHost, place)
         return found
 
-    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does all of these as one graph of CUDA's; see `Driver`.
 
         Raises:
             PeError: the device makes no graph of them; of what is returned: the device failed (exit code 5).
         """
         graph, made = _POINTER(), _POINTER()
+        nodes: list[int] = []
         self._enter()
         self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
         try:
-            for launch in launches:
+            for launch, before in zip(launches, waits, strict=True):
+                wanted = (_POINTER * len(before))(*(nodes[i] for i in before))
+                self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(before), _INSTEAD)
                 launch()
+                nodes.append(self._last_captured())
         finally:
             self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
         self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
@@ -260,6 +273,14 @@ class CudaDriver:
 
         weakref.finalize(run, self._library.cuGraphExecDestroy, made)
         return run
+
+    def _last_captured(self) -> int:
+        """Return the node of the graph that the last launch has become."""
+        state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
+        rest = ctypes.byref(where), None, ctypes.byref(count)
+        self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
+        assert count.value == 1
+        return where[0] or 0
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""

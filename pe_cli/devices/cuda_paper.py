@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ class PaperDriver:
         """Return memory of the host."""
         return np.zeros(words, np.int64)
 
-    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does nothing."""
         return lambda: None
 

@@ -120,13 +120,14 @@ def step_on_paper(
     *,
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
+    precision: str = "float32",
 ) -> tuple[list[Work], dict[Buffer, int]]:
     """Return a step's work on the first device, in order, and the byte at which each of its buffers would lie.
 
     Arguments and errors as of `estimate_memory`.
     """
     strategy = build or BuildStrategy()
-    lowered = _lowered(program, places, samples, strategy, fetches, len(places))
+    lowered = _lowered(program, places, samples, strategy, fetches, len(places), precision)
     memory, *_ = plan_devices(lowered.graph, lowered.request, lowered.low, lowered.tasks, strategy, len(places))
     where, named, at = dict(memory.plan.offsets), dict[str, int](), aligned(memory.plan.nbytes)
     for b in (*memory.placed, *memory.same.values()):
@@ -150,7 +151,7 @@ class _Lowered:
 
 
 def _lowered(
-    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int
+    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
     stages = compile_program(program, Purpose(places, build, threads=threads), fetches)
@@ -158,7 +159,7 @@ def _lowered(
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads)
+    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -170,6 +171,7 @@ def estimate_memory(
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
     threads: int = 0,
+    precision: str = "float32",
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
@@ -180,6 +182,7 @@ def estimate_memory(
         build: strategy of the graph.
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
+        precision: of products on CUDA.
 
     Returns:
         One entry per device.
@@ -189,7 +192,7 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, precision)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}

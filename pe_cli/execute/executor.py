@@ -61,6 +61,7 @@ class Executor:
         levels: feed -> levels of its sequences; default: as the program declares.
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
+        precision: of products on CUDA: float32, tf32 or bf16.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -82,9 +83,10 @@ class Executor:
         levels: Mapping[str, int] | None = None,
         peers: Summing | None = None,
         arenas: Arenas | None = None,
+        precision: str = "float32",
     ) -> None:
         self.peers = peers
-        self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
+        self.watchdog, self.check_nan_inf, self.precision = watchdog, check_nan_inf, precision
         self.build = build or BuildStrategy()
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
@@ -177,6 +179,7 @@ class Executor:
             progress=self.progress,
             peers=self.peers,
             arenas=self._arenas,
+            precision=self.precision,
             roomy=roomy,
         )
         if self.watchdog:

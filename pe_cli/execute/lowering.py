@@ -34,6 +34,7 @@ class GraphLowering:
         whole: devices of all processes; None where this is the only one.
         threads: of each device.
         cuts: whether ops are cut for the threads of a device.
+        precision: of products, see `Lowering`.
         like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
             types.
 
@@ -48,7 +49,7 @@ class GraphLowering:
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a wish of its own
         self,
         graph: Graph,
         types: Sequence[Mapping[str, TensorType]],
@@ -59,9 +60,10 @@ class GraphLowering:
         threads: int = 1,
         cuts: bool = True,
         like: GraphLowering | None = None,
+        precision: str = "float32",
     ) -> None:
         self.graph, self.types, self.seed = graph, types, seed
-        self.threads, self.cuts = threads, cuts
+        self.threads, self.cuts, self.precision = threads, cuts, precision
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
         self.native = [device(place.kind).native_threads for place in graph.places]

@@ -65,6 +65,7 @@ class Plan:
     Args:
         roomy: whether it is one for batches of any shape, which others will fit into.
         arenas: memory that it shares with plans that run before and after; default: its own.
+        precision: of products on CUDA, see `Lowering`.
 
     Attributes:
         tasks: in order, for pictures.
@@ -89,6 +90,7 @@ class Plan:
         peers: Summing | None = None,
         roomy: bool = False,
         arenas: Arenas | None = None,
+        precision: str = "float32",
     ) -> None:
         self.graph = graph
         self.request = request
@@ -99,7 +101,7 @@ class Plan:
         self._seed = seed
         self._strategy = build or BuildStrategy()
         self._execution = execution or ExecutionStrategy()
-        self._threads = threads
+        self._threads, self._precision = threads, precision
         self._rows = fetched_rows(graph, request)
         self._lowering, self.tasks = self._lower(request)
         self._place(ROOM if roomy else 1.0)
@@ -110,7 +112,7 @@ class Plan:
         everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
         types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, whole=whole, like=like)
+        made = lowering(graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, whole=whole, like=like)
         tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
 
@@ -320,7 +322,8 @@ class Plan:
                 where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
                 made, shape = self.graph.program.global_block().vars.get(name), self._lowering.types[device][name].shape
                 who = f"layer '{layer_of(name)}'" if ".fused." in f"{node.op.definition.module}." else node.op.type
-                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where)
+                joined = len(node.op.attrs.get("ops", ())) > 1  # whose results inside are stored nowhere
+                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where, joined=joined)
             if isinstance(node, Compute):
                 report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
             raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
@@ -386,13 +389,14 @@ def lowering(
     threads: int,
     whole: Whole | None = None,
     like: GraphLowering | None = None,
+    precision: str = "float32",
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like)
+    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision)
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:

@@ -139,7 +139,7 @@ class _Op(ABC):
             before: samples before those that it is about.
         """
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
-        inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False)
+        inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False, precision=self.g.precision)
         inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset + before
         for op in region.block.ops:
             _check_sequences(op)

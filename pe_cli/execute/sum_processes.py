@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives import parts
 from pe_cli.collectives.protocol import Parts, Pending, Summing
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
@@ -100,7 +99,9 @@ class _Shared:
         self._sizes = [b.size // max(1, b.shape[0]) for b in buffers]  # elements of a row
         if self._peers is not None:
             sizes = [sum(self._length(i, rank) for i in range(len(buffers))) for rank in range(self._peers.size)]
-            self.most = parts.room_for(sizes, node.pieces)
+            from pe_cli.collectives.parts import room_for
+
+            self.most = room_for(sizes, node.pieces)
             self._peers.reserve_parts(self.most * buffers[0].type.numpy.itemsize)
 
     @property

@@ -17,20 +17,22 @@ STEPS = 0
 COMMUNICATION = 10_000
 
 
-def trace(profile: Profile, name: str = "", origin: int | None = None) -> dict[str, Any]:
+def trace(profile: Profile, name: str = "", origin: int | None = None, phase: str = "") -> dict[str, Any]:
     """Return a trace as what JSON is made of.
 
     Args:
         profile: of some steps.
         name: of the model.
         origin: ns of `time.perf_counter_ns` that count as 0; default: where the first step begins.
+        phase: of the steps, which their names begin with.
     """
     plan = profile.plan
     origin = profile.timelines[0].start if origin is None else origin
     events: list[dict[str, Any]] = []
     lanes: set[tuple[int, int]] = set()
     for step, line in enumerate(profile.timelines):
-        events.append(_event(f"step {step}", "step", line.start - origin, line.stop - line.start, (STEPS, 0), {}))
+        title = f"{phase}: step {step}" if phase else f"step {step}"
+        events.append(_event(title, "step", line.start - origin, line.stop - line.start, (STEPS, 0), {}))
         for i, work in enumerate(line.work.tolist()):
             lane = (1 + plan.tasks[work].home, int(line.thread[i]))
             lanes.add(lane)
@@ -84,6 +86,23 @@ def _names(profile: Profile, lanes: list[tuple[int, int]]) -> list[dict[str, Any
 
 def _meta(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
+
+
+def in_turn(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the traces of several phases as one: each begins where the one before it ends, in the same lanes.
+
+    Args:
+        traces: of one process or the same processes, one for each phase, in order.
+    """
+    names: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    events: list[Mapping[str, Any]] = []
+    begin = 0.0
+    for found in traces:
+        whole = [{**event, "ts": begin + event["ts"]} for event in found["traceEvents"] if event["ph"] == "X"]
+        names |= {(e["pid"], e["tid"], e["name"]): e for e in found["traceEvents"] if e["ph"] == "M"}
+        events += whole
+        begin = max((event["ts"] + event["dur"] for event in whole), default=begin)
+    return {**traces[0], "traceEvents": [*names.values(), *events]}
 
 
 def together(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

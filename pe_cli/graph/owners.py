@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from pe_cli.collectives.parts import order
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.traits import Folds, Pointwise, Random, RowsApart
 from pe_cli.program.ir import Block, Operator, Program, Role
@@ -61,6 +60,8 @@ def share_rows(sizes: Sequence[tuple[int, int]], size: int, whole: Collection[in
     >>> share_rows([(3, 1), (5, 1)], 2, whole=[1])
     [((0, 0), (0, 3)), ((0, 5), (5, 5))]
     """
+    from pe_cli.collectives.parts import order
+
     ranks, load, total = order(size), [0] * size, 0
     found: dict[int, Rows] = {}
     for i in sorted(range(len(sizes)), key=lambda i: i not in whole):

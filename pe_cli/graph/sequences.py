@@ -15,7 +15,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
-from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.registry import find, forward_name
 from pe_cli.ops.define.traits import HasRegions, MergesRows, NamesOnly, Runs, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 from pe_cli.program.region import Region, regions_of
@@ -163,6 +163,8 @@ class _Walk:
                 self._apply(op, definition is forward)
         elif definition is forward and not definition.has(MergesRows):  # its rows are those of a table
             self._hand_on(op)
+        if definition is not forward:  # a gradient has the sequences of what it is of
+            self.lods.update({n: self.lods[of] for n in op.output_names() if (of := forward_name(n)) in self.lods})
 
     def _enter(self, op: Operator) -> None:
         """Walk over the regions of an op; what their sequence ops are given becomes captured."""

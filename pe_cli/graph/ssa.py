@@ -30,6 +30,8 @@ class VarNode:
 class Node:
     """What one device does, or several together. `GraphBuilder.append` fills in all but device and slots.
 
+    Subclasses without fields of their own are no dataclasses again: that would compile the same methods once more, at every start.
+
     Attributes:
         device: index of the place it runs on; what joins devices is at home on the first that takes part.
         ins, outs: slot -> (variable, device) pairs; a node may read and write another device's memory.
@@ -106,7 +108,6 @@ class Compute(Node):
         return self.op.at
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class ScaleLossGrad(Compute):
     """The first gradient, that of the loss, times the device's share of what the loss is the mean of."""
 
@@ -117,14 +118,12 @@ class ScaleLossGrad(Compute):
         return self.kind
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Sync(Compute):
     """An operator that reads what every device with samples has written."""
 
     kind: ClassVar[str] = "sync"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Update(Compute):
     """An update that is done once for all devices, which share what it writes.
 
@@ -135,14 +134,12 @@ class Update(Compute):
     kind: ClassVar[str] = "update"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Copy(Compute):
     """An operator whose result is its input under another name, where the bytes will change under one of the two: they are copied."""
 
     kind: ClassVar[str] = "copy"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Gather(Compute):
     """Merges the rows of a row-sparse gradient of all devices, in device order."""
 
@@ -157,7 +154,6 @@ class Gather(Compute):
         return Role.DIST
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Check(Compute):
     """Looks for NaN and infinity in results of an operator, slot X, and gives them as slot Out, the same bytes."""
 
@@ -168,7 +164,6 @@ class Check(Compute):
         return "check_nan_inf"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Collective(Node):
     """Sums gradients, slot X, over the devices with samples into slot Out.
 
@@ -181,7 +176,6 @@ class Collective(Node):
         return list(dict.fromkeys(n for n, _ in self.outs["Out"]))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class AllReduce(Collective):
     """Every device gets the sums; those of several gradients are summed as one stretch of memory."""
 
@@ -192,19 +186,16 @@ class AllReduce(Collective):
         return self.kind if len(self.names) == 1 else f"fused_{self.kind}"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Reduce(Collective):
     """The device that updates the parameter gets the sum."""
 
     kind: ClassVar[str] = "reduce"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Start(Collective):
     """Begins something that processes do together, on the communication thread, beside what comes after."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Wait(Collective):
     """Waits for what a node has begun; every device gets it."""
 
@@ -224,21 +215,18 @@ class StartSum(Start):
     kind: ClassVar[str] = "start_all_reduce_processes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class WaitSum(Wait):
     """Waits for a sum over all processes; every device gets it."""
 
     kind: ClassVar[str] = "wait_all_reduce_processes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class StartScatter(StartSum):
     """Begins a sum of which every process gets the rows that are its own; the others then hold something else."""
 
     kind: ClassVar[str] = "start_reduce_scatter_processes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class WaitScatter(WaitSum):
     """Waits for a sum of which every process gets its own rows."""
 
@@ -258,14 +246,12 @@ class StartGather(Start):
     kind: ClassVar[str] = "start_all_gather_processes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class WaitGather(Wait):
     """Waits for the rows of all processes."""
 
     kind: ClassVar[str] = "wait_all_gather_processes"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class GatherProcesses(Collective):
     """Gives what each device has written, slot X, to all processes: a row for every device of all, zeros for one without samples."""
 

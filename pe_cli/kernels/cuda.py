@@ -56,7 +56,7 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T; `4T` are four numbers."""
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
@@ -69,6 +69,57 @@ def claim(env: Any, args: list[Any]) -> Any:
     """Write a number to a place that holds 0, and return what it held: of several threads, one is given 0."""
     zero = args[1].type(0)
     return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
+
+
+def _fours(env: Any, place: Any, at: Any) -> tuple[Any, Any]:
+    """Return a pointer to a vector of four elements, and the number of a lane as LLVM wants it."""
+    from llvmlite import ir
+
+    element = {"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype]()
+    return env.builder.bitcast(env.builder.gep(place, [at]), ir.VectorType(element, 4).as_pointer()), ir.IntType(32)
+
+
+@cuda_intrinsic("4T", "T*", "int64")
+def load_four(env: Any, args: list[Any]) -> Any:
+    """Return four neighbours that lie at a multiple of 16 bytes, by one load, or two of float64."""
+    from llvmlite import ir
+
+    place, lane = _fours(env, *args)
+    found = env.builder.load(place, align=16)
+    out = ir.Constant(ir.ArrayType(found.type.element, 4), ir.Undefined)
+    for i in range(4):
+        out = env.builder.insert_value(out, env.builder.extract_element(found, ir.Constant(lane, i)), i)
+    return out
+
+
+@cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
+def store_four(env: Any, args: list[Any]) -> None:
+    """Write four neighbours that lie at a multiple of 16 bytes, by one store, or two of float64."""
+    from llvmlite import ir
+
+    place, lane = _fours(env, *args[:2])
+    made = ir.Constant(place.type.pointee, ir.Undefined)
+    for i, value in enumerate(args[2:]):
+        made = env.builder.insert_element(made, value, ir.Constant(lane, i))
+    env.builder.store(made, place, align=16)
+
+
+def shared_tile(name: str, size: int) -> Any:
+    """Return a function without arguments, for a kernel to call once, that gives a pointer to so many elements of shared memory.
+
+    They lie at a multiple of 16 bytes, so that `load_four` and `store_four` take four of them at a time.
+    """
+
+    def emit(env: Any, args: list[Any]) -> Any:
+        from llvmlite import ir
+
+        kind = ir.ArrayType({"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype](), size)
+        memory = ir.GlobalVariable(env.builder.module, kind, f"_cudapy_smem_{name}", addrspace=3)
+        memory.linkage, memory.align, memory.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
+        place = env.builder.addrspacecast(memory, kind.as_pointer())
+        return env.builder.bitcast(place, kind.element.as_pointer())
+
+    return CudaIntrinsic(name, "T*", (), emit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +135,7 @@ class CudaKernel:
         threads: how many threads have something to do along each, as expressions of the integer parameters; empty for
             a whole grid.
         copies: makes its second argument what its first is: nothing to do where the plan gave both the same bytes.
+        resident: blocks that a multiprocessor shall have room for at a time, which bounds their registers; 0 for the compiler's choice.
     """
 
     fn: types.FunctionType
@@ -93,6 +145,7 @@ class CudaKernel:
     block: tuple[int, ...] = ()
     threads: tuple[str, ...] = ()
     copies: bool = False
+    resident: int = 0
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -109,6 +162,7 @@ CHOSEN: dict[Kernel, Callable[[Call], Call | None]] = {}
 def cuda_kernel(
     fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = "",
     copies: bool = False,
+    resident: int = 0,
 ) -> Any:  # fmt: skip
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
@@ -118,12 +172,13 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
         name: `module:function`, for functions made by `exec`.
-        copies: see `CudaKernel`.
+        copies, resident: see `CudaKernel`.
     """
     if fn is None:
-        return lambda f: cuda_kernel(f, text=text, block=block, threads=threads, name=name, copies=copies)
+        how: dict[str, Any] = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies, "resident": resident}
+        return lambda f: cuda_kernel(f, **how)
     named = name or f"{fn.__module__}:{fn.__qualname__}"
-    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies)
+    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies, resident)
 
 
 def deal(*kernels: Kernel) -> None:

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import re
 import struct
 import types as python_types
@@ -22,7 +23,7 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
-from pe_cli.kernels.cuda import Built, CudaIntrinsic
+from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.digest import reached
 from pe_cli.kernels.lang import POINTERS
 
@@ -101,7 +102,7 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    said = [kernel.name, repr(kernel.params), repr(built.block), built.dtype, built.second, arch(capability), *_toolchain()]
+    said = [kernel.name, repr(kernel.params), repr(built.block), str(getattr(kernel, "resident", 0)), built.dtype, built.second, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
 
@@ -171,7 +172,9 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         with _target(capability), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
-            text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx")
+            resident = built.kernel.resident if isinstance(built.kernel, CudaKernel) else 0
+            bounds = (math.prod(built.block), resident) if resident else None
+            text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx", launch_bounds=bounds)
     return _renamed(text, entry)
 
 
@@ -200,6 +203,8 @@ def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:
     def type_of(name: str) -> Any:
         if name.endswith("*"):
             return types.CPointer(type_of(name[:-1]))
+        if name == "4T":
+            return types.UniTuple(type_of("T"), 4)
         return types.void if name == "void" else getattr(types, {"T": dtype, "bool": "uint8"}.get(name, name))
 
     returns, wanted = type_of(value.returns), [type_of(a) for a in value.args]

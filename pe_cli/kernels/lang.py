@@ -80,7 +80,6 @@ class Kernel:
         return f"<kernel {self.name}>"
 
 
-@dataclass(frozen=True, eq=False)
 class Routine(Kernel):
     """Machine code that many kernels share: compiled once for an element type, and called by its symbol.
 
@@ -88,7 +87,6 @@ class Routine(Kernel):
     """
 
 
-@dataclass(frozen=True, eq=False)
 class Shared(Kernel):
     """A kernel of numbers that others call like a helper, but by its symbol: compiled once for an element type, not with each of them."""
 

@@ -48,6 +48,8 @@ def append_backward(
     targets = {p.name for p in wanted} | set(also)
     found = _Walk(block, targets, set(no_grad_set or ())).run([loss.name], None)
     pairs = [(p, block.vars[found[p.name]]) for p in wanted if p.name in found]
+    if not pairs and block.parameters() and not any(p.trainable for p in block.parameters()):
+        raise PeError("every parameter is frozen: there is nothing to train", at=loss.at, hint="leave some out of train.groups with freeze")
     if not pairs:
         raise PeError(
             f"the loss '{loss.name}' depends on no trainable parameter, or on none through ops with a gradient",

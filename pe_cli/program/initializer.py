@@ -143,7 +143,6 @@ class Normal(Initializer):
         return {"mean": float(self.loc), "std": float(self.scale), "seed": self.seed}
 
 
-@dataclass(frozen=True)
 class TruncatedNormal(Normal):
     """Normal draws, redrawn outside two standard deviations from the mean; arguments of `Normal`."""
 

@@ -10,7 +10,8 @@ from typing import Any, Self, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import TensorType, check_dtype
-from pe_cli.ops.define.registry import OpDef, find, infer_types
+from pe_cli.ops.define.inference import infer_types
+from pe_cli.ops.define.registry import OpDef, find
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pe_cli.core.errors import PeError, PeErrors, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.registry import GRAD, MAX_BYTES, MAX_SIZE, find, forward_name, grad_name, infer_types
+from pe_cli.ops.define.inference import MAX_BYTES, MAX_SIZE, infer_types
+from pe_cli.ops.define.registry import GRAD, find, forward_name, grad_name
 from pe_cli.ops.define.traits import Remote
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, agrees
 from pe_cli.program.region import regions_of

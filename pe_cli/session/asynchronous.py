@@ -43,8 +43,8 @@ class AsyncTrainer(Trainer):
         self._executors = [job.executor(job.program, alone=False) for _ in range(self.threads)]
         self._counting = threading.Lock()
         self._started = 0
-        if self.arrays:
-            name = next(iter(self.arrays))
+        if self.readings.arrays:
+            name = next(iter(self.readings.arrays))
             at = self.run.fetches[name].at
             raise PeError(
                 f"'{name}' is not one number: asynchronous training records numbers only", at=at, hint="fetch its mean"
@@ -125,7 +125,7 @@ class AsyncTrainer(Trainer):
 
     def _train_on(self, executor: Executor, feed: Batch, number: int) -> None:
         """Run one step, and count it while no other thread does."""
-        found = executor.run(feed, self._wanted(), number)
+        found = executor.run(feed, self.readings.always, number)
         with self._counting:
             if self.job.observer.wants_plan() and found.plan is not None:
                 self.job.observer.planned([Planned(executor, found.plan, None, number)])

@@ -11,7 +11,6 @@ from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
-from pe_cli.devices.cuda import MORE_THAN_ONE, cuda_count
 from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.work import Layout
 from pe_cli.io.environment import memory
@@ -60,6 +59,8 @@ def resolve_places(
         PeError: CPU_NUM is no positive number (exit code 2), there are fewer CUDA devices, or more than one is wanted (exit code 5).
     """
     if kind == "cuda":
+        from pe_cli.devices.cuda import MORE_THAN_ONE, cuda_count
+
         there, why_not = cuda_count()
         if there == 0:
             raise PeError(

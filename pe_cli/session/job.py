@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -36,11 +36,13 @@ from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.job_data import JobData
 from pe_cli.session.observer import Observer
 from pe_cli.session.owners import divided
-from pe_cli.session.seats import join_team, launched_team
-from pe_cli.session.served import ServedValues, served_of
 from pe_cli.session.start import check_frozen, read_start
 from pe_cli.session.team import Team
+from pe_cli.session.teams import join_team, launched_team
 from pe_cli.session.values import Values
+
+if TYPE_CHECKING:
+    from pe_cli.session.served import Served
 
 Array = np.ndarray[Any, Any]
 #: Samples of a step where the run file has no train section.
@@ -79,7 +81,7 @@ class Job:
         self.observer = observer if observer and self.team.leads else Observer()
         self.smoke = smoke
         self.built: Built = built or build(run.model, run)
-        self.served = served_of(self.team, self.built, run)
+        self.served = _served(self.team, self.built, run)
         if self.served is not None:
             self.built = self.served.built
         self.built, self._divided = divided(run, self.built, self.team)
@@ -212,8 +214,7 @@ class Job:
 
     def share(self) -> None:
         """Give servers, where there are some, the values that training begins with."""
-        if isinstance(self.values, ServedValues):
-            self.values.share()
+        self.values.share()
 
     def release(self, times: Collection[str], *, kept: bool = True) -> None:
         """Go on with the programs that train what was frozen until some times; values that are there stay.
@@ -303,6 +304,7 @@ class Job:
             levels=levels,
             peers=peers,
             arenas=self._arenas if alone else None,
+            precision=self.run.executor.precision,
         )
         self._made.append(weakref.ref(made))
         return made
@@ -381,3 +383,12 @@ class Job:
         """What is averaged as metrics in training, of all phases: name as written -> variable; the losses first."""
         found = {name: variable for program in self.programs for name, variable in self.numbers(program).items()}
         return {name: found[name] for name in sorted(found, key=lambda n: n not in self.built.losses)}
+
+
+def _served(team: Team, built: Built, run: RunSpec) -> Served | None:
+    """Return what stands between a trainer and its servers; None where there are none."""
+    if not run.has_servers:
+        return None
+    from pe_cli.session.served import served_of
+
+    return served_of(team, built, run)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.execute.profile import Profile, run_profile
-from pe_cli.execute.trace import together, trace
+from pe_cli.execute.trace import in_turn, together, trace
 from pe_cli.io import atomic
 from pe_cli.session.job import Job
 from pe_cli.session.timed import Timed, timed_phase
@@ -38,12 +38,26 @@ def whole_trace(timed: Timed, steps: int) -> tuple[Profile, dict[str, Any]]:
     team.texts({})
     origin = time.perf_counter_ns() if team.size > 1 else None
     found = profile_step(timed, steps)
-    made = trace(found, f"{name}: {timed.phase}" if timed.phase else name, origin)
+    made = trace(found, f"{name}: {timed.phase}" if timed.phase else name, origin, timed.phase)
     return found, made if team.size == 1 else together(team.texts(made))
 
 
+def trace_of_phases(job: Job, steps: int) -> dict[str, Any]:
+    """Return the timeline of some steps: of every phase as many updates as it makes in them, the phases one after the other.
+
+    Args:
+        job: with values, which training changes.
+        steps: that are recorded.
+    """
+    if len(job.built.phases) < 2:
+        return whole_trace(timed_phase(job, None), steps)[1]
+    found = [whole_trace(timed_phase(job, phase.name), steps * phase.repeat)[1] for phase in job.built.phases]
+    made = in_turn(found)
+    return {**made, "otherData": {**made["otherData"], "model": job.run.model.name}}
+
+
 def write_trace(job: Job, path: Path, steps: int) -> None:
-    """Write a timeline of some steps, of the first phase where they have several, and leave the job's values as they were.
+    """Write a timeline of some steps with all their phases, and leave the job's values as they were.
 
     Args:
         job: with values.
@@ -52,8 +66,7 @@ def write_trace(job: Job, path: Path, steps: int) -> None:
     """
     before = job.values.state()
     try:
-        timed = timed_phase(job, None)
-        found = whole_trace(timed, steps)[1]
+        found = trace_of_phases(job, steps)
         if job.team.leads:
             atomic.write_text(path, json.dumps(found))
     finally:

@@ -62,8 +62,8 @@ class Replayer(Trainer):
         updated = [n.removesuffix(UPDATE) for n in names if n.endswith(UPDATE)]
         before = {n: np.array(self.job.scope.get(n)) for n in self.job.scope}
         variables = [n for n in names if not n.endswith(UPDATE)]
-        fetches = list(dict.fromkeys([*self._wanted(), *variables]))
-        result: StepResult = self.stepper.run(feed, fetches, self.at.step, samples, self._means)
+        fetches = list(dict.fromkeys([*self.readings.always, *variables]))
+        result: StepResult = self.stepper.run(feed, fetches, self.at.step, samples, self.readings.means)
         values: dict[str, Sequence[Array]] = {n: [v[n] for v in result.values if n in v] for n in variables}
         values |= {f"{n}{UPDATE}": [np.array(self.job.scope.get(n)) - before[n]] for n in updated}
         ops = {n: op.type for op in self.job.built.ops for n in op.output_names()}

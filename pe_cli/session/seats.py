@@ -29,7 +29,7 @@ from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
 from pe_cli.session.agreement import machine_facts
 from pe_cli.session.devices import Resources, resolve_places
-from pe_cli.session.team import LINGER, PeerTeam, Team, open_team
+from pe_cli.session.team import LINGER, PeerTeam, Team
 
 Array = np.ndarray[Any, Any]
 #: How to give processes more time.
@@ -199,30 +199,6 @@ class TrainerTeam(PeerTeam):
         servers = len(self.seat.endpoints)
         many = f"{threads} threads" if threads > 1 else "1 thread"
         return f"{many} in each of {self.size} trainer{'s'[: self.size > 1]}, with {servers} server{'s'[: servers > 1]}"
-
-
-def join_team(run: RunSpec) -> Team:
-    """Return the processes that a run file asks for.
-
-    Raises:
-        PeError: there is no MPI, or what `take_seat` raises.
-    """
-    return take_seat(run) if run.has_servers else open_team(run)
-
-
-def launched_team(run: RunSpec) -> Team:
-    """Return the processes that a launcher has started for a run file that asks for several; this one alone where there is none.
-
-    Raises:
-        PeError: there is no MPI.
-    """
-    return open_team(run) if are_several(run) else Team()
-
-
-def are_several(run: RunSpec) -> bool:
-    """Return whether a launcher has started several processes, and a run file asks for them, without servers."""
-    started = started_by(os.environ)
-    return started is not None and started.size > 1 and run.executor.processes == "mpi" and not run.has_servers
 
 
 def take_seat(run: RunSpec) -> Team:

@@ -67,7 +67,11 @@ def read_start(section: StartSection, base: Path, types: Mapping[str, TensorType
         PeError: DATA; the file cannot be read, nothing in it fits, or with `strict` something does not. USAGE; a pattern that fits nothing.
     """
     path = base / section.from_
-    arrays = read_values(path) if path.suffix == ".onnx" else load_arrays(path)
+    try:
+        arrays = read_values(path) if path.suffix == ".onnx" else load_arrays(path)
+    except PeError as error:
+        error.at = error.at or section.at_of("from")
+        raise
     theirs = _renamed(section, arrays, types)
     wanted = _wanted(section, types)
     values, random, shapes = {}, [], []

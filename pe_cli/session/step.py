@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -44,6 +44,7 @@ class Stepper:
         assert job.programs, "there is something to train"
         self._job = job
         self._runners = [_Runner(job, phase) for phase in job.built.phases]
+        self._newest = {variable for phase in job.built.phases for variable in phase.newest.values()}
         self._updates = sum(phase.repeat for phase in job.built.phases)
 
     def share(self) -> Share | None:
@@ -145,7 +146,7 @@ class Stepper:
                 looked = shown if i == len(mine) - 1 else None
                 found = runner.run(part, wanted, step * self._updates + len(done), looked, size, averaged)
                 done.append((wanted, found.reduced([name for name in averaged if name not in found.means])))
-        return _joined(done, fetches, samples)
+        return _joined(done, fetches, samples, self._newest)
 
     def stages(self, fetches: Sequence[str]) -> dict[str, Stages]:
         """Return the stages of the programs that a step with these fetches ends with, by phase."""
@@ -158,8 +159,13 @@ class Stepper:
             runner.drop_unused()
 
 
-def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[str], samples: int) -> StepResult:
-    """Return what several updates gave as one: names that were fetched, and values of them; of a mean of several numbers the last."""
+def _joined(
+    done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[str], samples: int, newest: Collection[str]
+) -> StepResult:
+    """Return what several updates gave as one: names that were fetched, and values of them.
+
+    Of a mean of several numbers it is the last, and so it is of the variables `newest`.
+    """
     values = [value for _, found in done for value in found.values or [{}] * len(found.sizes)]
     sizes = [size for _, found in done for size in found.sizes]
     shares: dict[str, list[int]] = {name: [] for name in fetches}
@@ -171,7 +177,7 @@ def _joined(done: Sequence[tuple[Sequence[str], StepResult]], fetches: Sequence[
         if known:
             weights = [n for _, n in known]
             mean = merge([v for v, _ in known], weights, "mean")
-            means[name] = (np.asarray(mean), sum(weights)) if known[0][0].size == 1 else known[-1]
+            means[name] = (np.asarray(mean), sum(weights)) if known[0][0].size == 1 and name not in newest else known[-1]
     return StepResult(values, sizes, shares, whole=samples, means=means)
 
 

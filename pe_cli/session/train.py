@@ -12,26 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.build.doubts import doubts, loss_doubts
+from pe_cli.build.doubts import doubts
 from pe_cli.config.period import Period
 from pe_cli.config.spec import DataSpec
-from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data import Loader
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.ops.define.status import OutOfRangeError
-from pe_cli.program.ir import Block
 from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
 from pe_cli.session.evaluator import Evaluator
-from pe_cli.session.graphs import draw
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.located import Place, locate, not_finite_feed
 from pe_cli.session.observer import NORM, Observer, Start
-from pe_cli.session.observers.outside import outside
-from pe_cli.session.outputs import files_of
-from pe_cli.session.profiling import write_trace
+from pe_cli.session.readings import Readings, samples_of
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
 from pe_cli.session.rows import Rows, text_of
@@ -108,27 +104,20 @@ class Trainer:
         self.stop = job.team.stop(limits)
         writes = job.team.leads and witness is None
         norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
-        recorded = [*self.numbers, *norms, *(metric.name for metric in job.built.metrics)]
+        recorded = [*self.readings.numbers, *norms, *(metric.name for metric in job.built.metrics)]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
-        told = outside(self.run, job.note) if writes else []
+        told = _observers(job) if writes and self.run.output.observers else []
         self.observer: Observer = Rows([*recorder, *([] if smoke else told), job.observer])
         self._reading: tuple[Loader, DataSpec | None]
         self.at = Progress()
         self.averages = Averages()
-        self._check()
+        self.readings.check()
 
     def _take_programs(self) -> None:
         """Train with the programs that the job has now."""
         job = self.job
-        self.losses = [phase.spec.loss or "" for phase in job.built.phases]
         self.stepper = Stepper(job)
-        self.numbers = job.trained_numbers
-        self.arrays = {n: job.variable(n) for n in self.run.fetches if n not in self.numbers}
-        self._merges = [(n, v, self._how(n)) for n, v in self.numbers.items()]
-        self._newest = {name for name in job.built.recorded if not name.endswith("gradient_norm")}
-        self._always = self._wanted()
-        self._means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._watched()]))
-        self.periods = self._periods()
+        self.readings = Readings(job)
 
     def _release(self) -> None:
         """Train from here on what was frozen until now."""
@@ -147,39 +136,6 @@ class Trainer:
         if self.smoke:
             return self.at.step > 0
         return (self.at.epoch if period.unit == "epoch" else self.at.step) >= period.count
-
-    def _how(self, number: str) -> str:
-        """Return how a number's values of several devices become one."""
-        section = self.run.fetches.get(number)
-        return (section.merge if section else None) or "mean"
-
-    def _periods(self) -> dict[str, Period]:
-        """Return how often every number is recorded; what is watched beside the loss, as often as it."""
-        default, fetches = Period(1, "epoch"), self.run.fetches
-        like: dict[str, str] = {}
-        for phase in self.job.built.phases:
-            beside = [name for name in (*phase.recorded, *(f"{NORM}{name}" for name in phase.norms)) if name not in fetches]
-            like |= dict.fromkeys(beside, phase.spec.loss or "")
-        every = {n: fetches[n].every for n in fetches}
-        return {n: every.get(like.get(n, n), default) for n in (*self.numbers, *like)}
-
-    def _check(self) -> None:
-        """Refuse now what would only fail when the first checkpoint is written or the first value fetched."""
-        for phase, loss in zip(self.job.built.phases, self.losses, strict=True):
-            if loss not in self.numbers:
-                kind = phase.program.global_block().var(phase.loss or loss).type
-                at = self.run.at_of(*phase.spec.path, "loss")
-                raise PeError(f"the loss '{loss}' is {kind}, not one number", at=at, hint="take its mean")
-        files_of({name: self.run.fetches[name] for name in self.arrays})
-        output = self.run.output.checkpoint
-        for section in (output.best if output else None, self.section.early_stopping, self.section.plateau):
-            if section is None:
-                continue
-            known = [f"{use}/{name}" for use in self.run.data for name in self.numbers if use in ("train", "eval")]
-            known += [f"eval/{metric.name}" for metric in self.job.built.metrics if "eval" in self.run.data]
-            if section.by not in known:
-                hint = did_you_mean(section.by, known) or f"one of {', '.join(known)}"
-                raise PeError(f"'{section.by}' is no metric, one number per step", at=section.at_of("by"), hint=hint)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +160,9 @@ class Trainer:
             state: State = "failed"
             try:
                 if (prefix := self.run.build_strategy.debug_graphviz_path) and self.job.team.leads and self.witness is None:
-                    for phase, stages in self.stepper.stages(self._wanted()).items():
+                    from pe_cli.session.graphs import draw
+
+                    for phase, stages in self.stepper.stages(self.readings.always).items():
                         draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
                 if given:
                     self.keeper.save()
@@ -219,6 +177,8 @@ class Trainer:
                 state = "stopped" if stopped else "done"
                 self.keeper.close(state)
                 if self.run.output.trace and not stopped and self.witness is None:
+                    from pe_cli.session.profiling import write_trace
+
                     write_trace(self.job, self.keeper.folder.trace_path, self.run.output.trace)
             except BaseException as error:
                 self.keeper.abandon(error)
@@ -236,12 +196,12 @@ class Trainer:
         if self.witness is not None:
             from pe_cli.session.witness import Witness
 
-            return Witness(self.job, self.witness, self.arrays, self.observer)
+            return Witness(self.job, self.witness, self.readings.arrays, self.observer)
         if self.job.team.leads:
-            return Keeper(self.job, folder_of(self.job, self.resume), self.arrays, self.observer)
+            return Keeper(self.job, folder_of(self.job, self.resume), self.readings.arrays, self.observer)
         from pe_cli.session.follower import Follower
 
-        return Follower(self.job, None, self.arrays, self.observer)
+        return Follower(self.job, None, self.readings.arrays, self.observer)
 
     def _read(self) -> Sequence[Path]:
         """Return the files and folders that the run reads."""
@@ -294,10 +254,11 @@ class Trainer:
                 return
 
     def _step(self, feed: Mapping[str, Array], samples: int) -> None:
-        due = [n for n in self.arrays if self._fetched_now(self.run.fetches[n].every)] if self.arrays else []
-        wanted = self._wanted(due) if due else self._always
+        readings = self.readings
+        due = [n for n in readings.arrays if self._fetched_now(self.run.fetches[n].every)] if readings.arrays else []
+        wanted = readings.variables(due) if due else readings.always
         try:
-            self._count(self.stepper.run(feed, wanted, self.at.step, samples, self._means), due)
+            self._count(self.stepper.run(feed, wanted, self.at.step, samples, readings.means), due)
         except PeError as error:
             self._explain(error, feed)
             raise
@@ -321,14 +282,6 @@ class Trainer:
         elif error.code == ExitCode.DIVERGED and (bad := not_finite_feed(feed, place)) is not None:
             error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
 
-    def _wanted(self, due: Sequence[str] = ()) -> list[str]:
-        """Return the variables of all numbers, and of the arrays that are due."""
-        return list(dict.fromkeys([*self.numbers.values(), *self._watched(), *(self.arrays[n] for n in due)]))
-
-    def _watched(self) -> list[str]:
-        """Return the variables with the lengths of gradients, where they are asked for."""
-        return [phase.norms_name for phase in self.job.built.phases if phase.norms]
-
     def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
         """Take what a step gave into the averages and files.
 
@@ -337,66 +290,14 @@ class Trainer:
             due: arrays that go to files.
         """
         self.at.step += 1
-        samples = sum(found.sizes) if found.whole is None else found.whole
-        losses = dict.fromkeys(self.losses, math.nan)
-        for name, variable, how in self._merges:
-            value, weight = found.number(variable, how)
-            if name in self._newest:
-                self.averages.restore(name, value, 1.0)  # a mean would be one that no step had
-            else:
-                self.averages.add(name, value, weight)
-            if name in losses:
-                losses[name] = value
-        for phase in self.job.built.phases:
-            if phase.norms:
-                lengths = found.last(phase.norms_name).tolist()
-                for name, length in zip(phase.norms, lengths, strict=True):
-                    self.averages.add(f"{NORM}{name}", length, samples)
+        losses = self.readings.add(found, self.averages)
         for name in due:
-            self.keeper.outputs.fetch(name, self.at.step, self._joined(name, found))
+            self.keeper.outputs.fetch(name, self.at.step, self.readings.joined(name, found))
         for name, loss in losses.items():
             if not math.isfinite(loss):
-                raise self._diverged(name, loss)
+                raise self.readings.diverged(name, loss, self.at.step, self.keeper.newest())
         self.keeper.watch(loss)
-        self.observer.stepped(self.at.step, self.at.epoch, loss, samples)
-
-    def _diverged(self, name: str, loss: float) -> PeError:
-        variable = self.numbers[name]
-        block = self._block(variable)
-        op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
-        return PeError(
-            f"the loss '{name}' ({op}) is {loss} at step {self.at.step}",
-            at=block.var(variable).at,
-            hint=f"{self._remedy()}; {self.keeper.newest()}",
-            code=ExitCode.DIVERGED,
-        )
-
-    def _remedy(self) -> str:
-        """Return what to do about a loss that is no number though the data is finite: the cause is the model, or else the training."""
-        doubted = loss_doubts(self.job.built.eval)
-        return doubted[0] if doubted else "lower the learning rate or clip gradients"
-
-    def _block(self, variable: str) -> Block:
-        """Return the block that a value of training is taken from."""
-        phase = self.job.built.phase_of(variable)
-        assert phase is not None, "it is fetched"
-        return phase.program.global_block()
-
-    def _joined(self, name: str, found: StepResult) -> Array:
-        """Return an array's value over all devices: samples one after the other, the rest by its mean."""
-        section = self.run.fetches[name]
-        whole = self._block(self.arrays[name]).var(self.arrays[name]).shape[:1] == (-1,)
-        how = section.merge or ("concat" if whole else "mean")
-        if how != "list":
-            return found.merged(self.arrays[name], how)
-        parts = [v[self.arrays[name]] for v in found.values if self.arrays[name] in v]
-        if len({part.shape for part in parts}) > 1:
-            raise PeError(
-                f"fetch '{name}': devices with {', '.join(map(str, found.sizes))} samples give no list of one shape",
-                at=section.at_of("merge"),
-                hint="use merge: concat",
-            )
-        return np.stack(parts)
+        self.observer.stepped(self.at.step, self.at.epoch, loss, samples_of(found))
 
     # --- after steps and epochs ---------------------------------------------------------------------------------------
 
@@ -415,7 +316,7 @@ class Trainer:
         self.at.pending = evaluated is None
         if evaluated is None:
             return
-        due = [n for n, period in self.periods.items() if self._due(period, step)]
+        due = [n for n, period in self.readings.periods.items() if self._due(period, step)]
         best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)
@@ -438,7 +339,7 @@ class Trainer:
         self.at.epoch, self.at.batch = epoch, 0
         best = self.keeper.note("eval", evaluated)
         ended |= self._enough()
-        due = [n for n, p in self.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
+        due = [n for n, p in self.readings.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
         best |= self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         self.keeper.write("eval", evaluated)
         output = self.run.output.checkpoint
@@ -461,15 +362,6 @@ class Trainer:
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
-    def _metrics(self) -> tuple[str, ...]:
-        """Return the names of what will be recorded, numbers that change with the data first."""
-        names = sorted(self.numbers, key=lambda name: name in self._newest)
-        made = [f"train/{name}" for name in names]
-        if "eval" in self.run.data:
-            made += [f"eval/{name}" for name in self.job.numbers(self.job.built.eval)]
-            made += [f"eval/{metric.name}" for metric in self.job.built.metrics]
-        return tuple(made)
-
     def _steps_of(self, loader: Loader) -> int:
         """Return the steps of an epoch."""
         return len(loader)
@@ -490,8 +382,14 @@ class Trainer:
         steps = None if epochs is None else epochs * self._steps_of(loader)
         limit = SMOKE_STEPS if self.smoke else self.section.steps
         steps = limit if steps is None else (steps if limit is None else min(steps, limit))
-        start = Start(
-            self.run.model.name, count, self.job.resources.text, steps, epochs, str(self.keeper.folder.path), self.at.step, self._metrics()
-        )
+        metrics, folder = self.readings.metrics(), str(self.keeper.folder.path)
+        start = Start(self.run.model.name, count, self.job.resources.text, steps, epochs, folder, self.at.step, metrics)
         self.observer.started(start)
         self.keeper.log(f"devices: {self.job.resources.text}")
+
+
+def _observers(job: Job) -> list[Observer]:
+    """Return what tells the observers that the run file asks for."""
+    from pe_cli.session.observers.outside import outside
+
+    return outside(job.run, job.note)

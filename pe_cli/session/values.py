@@ -93,6 +93,9 @@ class Values:
         del root
         return self.state(), None
 
+    def share(self) -> None:
+        """Give servers, where there are some, the values that training begins with."""
+
     def _get(self, name: str) -> Array:
         """Return a variable's value; of what processes divide, all of them ask."""
         return self._divided.whole(name) if name in self._divided else self.scope.get(name)

@@ -18,7 +18,7 @@ from pe_cli.data import warnings as of
 from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
-from pe_cli.session.located import first_row
+from pe_cli.session.located import first_row, row_of
 from pe_cli.session.producible import check_targets
 from pe_cli.session.targets import labels
 
@@ -49,11 +49,12 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
     if "train" not in job.run.data or job.data.made_up("train"):
         return []
     train = _Part.of(job, "train", thorough)
-    found = [*_ids(job), *_constant(job, train), *_beyond(job, train)]
+    found = [*_ids(job), *_constant(job, train), *_beyond(job, train), *_not_finite(job, train)]
     for use in MEASURED:
         if use in job.run.data and not job.data.made_up(use):
             part = _Part.of(job, use, thorough)
             found += _beyond(job, part) if use == "eval" else []
+            found += _not_finite(job, part)
             found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
     return list(dict.fromkeys(found))
 
@@ -120,6 +121,26 @@ class _Part:
         """Return the names of a label's classes; none of one without."""
         found: tuple[str, ...] = getattr(self.dataset, "classes", {}).get(name, ())
         return found
+
+
+def _not_finite(job: Job, part: _Part) -> list[str]:
+    """Warn of numbers of arrays that are none; tables refuse them when they are read."""
+    size = sum(kind.nbytes for kind in part.dataset.fields.values())
+    if isinstance(part.dataset, FieldDataset) or not (part.thorough or size * len(part.dataset) <= MOST_BYTES):
+        return []
+    known = {want.field: name for name, want in job.data.sources.items() if name in job.built.feeds}
+    found, step = [], max(1, STEP // max(1, size))
+    for field, feed in known.items():
+        if field not in part.dataset.fields or part.dataset.fields[field].dtype not in FLOATS or field in sequence_fields(part.dataset):
+            continue
+        for at in range(0, len(part.dataset), step):
+            values = one_field(part.dataset, field, part.rows[at : at + step])
+            if not np.isfinite(values).all():
+                row = int(np.argwhere(~np.isfinite(values))[0][0])
+                where = row_of(part.dataset, at + row, first_row(job.run.data[part.use]))
+                found.append(of.not_finite(feed, bool(np.isinf(values[row]).any()), f"{where} of data.{part.use}"))
+                break
+    return found
 
 
 def _beyond(job: Job, part: _Part) -> list[str]:

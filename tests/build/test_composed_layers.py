@@ -14,7 +14,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
-from pe_cli.io.onnx import export
+from pe_cli.io.onnx.export import export
 from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.prune import prune

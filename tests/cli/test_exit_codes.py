@@ -42,7 +42,7 @@ def diverged(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
 
 
 def device(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
-    monkeypatch.setattr("pe_cli.session.devices.cuda_count", lambda: (0, "there is no GPU"))
+    monkeypatch.setattr("pe_cli.devices.cuda.cuda_count", lambda: (0, "there is no GPU"))
     return pe("train", config, "-o", "executor.place=cuda")
 
 

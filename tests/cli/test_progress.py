@@ -80,6 +80,6 @@ def test_on_a_terminal_a_bar_lives_and_leaves_lines(config: Path) -> None:
     assert "━" in text
     assert "samples/s" in text or "loss" in text
     assert re.search(r"epoch +step +loss", text)
-    assert re.search(r"20/20 +60 +[\d.]+", text)
+    assert re.search(r"20/20 +60 +[\d.]+", seen.decode()), "a row has one colour"
     assert "elapsed 0:0" in text
     assert "\x1b[?25h" in seen.decode(), "the cursor is shown again"

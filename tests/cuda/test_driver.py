@@ -63,7 +63,7 @@ def test_a_graph_does_what_was_captured_with_what_its_host_memory_holds_by_then(
     args = [place, numbers, out, 4, 1.0]
     launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (4,), args)
     steps = [partial(driver.send, numbers.address, given), launch, partial(driver.fetch, out.address, found)]
-    run = driver.captured(steps)
+    run = driver.captured(steps, [[], [0], [1]])
     assert not found.any()
     for first in (1, 5):
         given[:] = first, 0
@@ -73,6 +73,19 @@ def test_a_graph_does_what_was_captured_with_what_its_host_memory_holds_by_then(
     assert library.calls["cuLaunchKernel"] == 1
     del run, steps, launch, found, given
     assert (library.held, library.calls["cuGraphExecDestroy"], library.calls["cuGraphDestroy"]) == ({}, 1, 1)
+
+
+def test_what_is_captured_waits_for_what_it_names_and_for_nothing_else(library: Library):
+    driver = CudaDriver(library)
+    given, found = [driver.pinned(1) for _ in range(3)], driver.pinned(1)
+    place = driver.allocate(8)
+    for i, one in enumerate(given):
+        one[0] = i + 1
+    steps = [*(partial(driver.send, place, one) for one in given), partial(driver.fetch, place, found)]
+    for waits, last in (([[], [0], [1], [2]], 3), ([[], [], [], [0, 1, 2]], 1), ([[], [0], [], [1, 2]], 2)):
+        driver.captured(steps, waits)()
+        driver.wait()
+        assert found[0] == last, waits
 
 
 def test_memory_is_zero_and_given_back(library: Library):
@@ -108,7 +121,7 @@ def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library,
     other = Extent(driver.allocate(64), 64)
 
     def run() -> None:
-        driver.captured([driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])])()
+        driver.captured([driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])], [()])()
         driver.wait()
 
     with pytest.raises(PeError, match=r"the CUDA device failed: .*CUDA_ERROR_LAUNCH_FAILED") as caught:

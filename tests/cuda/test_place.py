@@ -11,7 +11,6 @@ import pytest
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.devices import cuda_driver
-from pe_cli.session import devices
 from pe_cli.session.devices import resolve_places
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +34,7 @@ def test_commands_that_need_no_gpu_do_not_import_numba_cuda(tmp_path):
 
 
 def test_place_cuda_without_a_gpu_says_so(monkeypatch):
-    monkeypatch.setattr(devices, "cuda_count", lambda: (0, "no CUDA device is visible"))
+    monkeypatch.setattr("pe_cli.devices.cuda.cuda_count", lambda: (0, "no CUDA device is visible"))
     at = Span("run.yaml", 3, 12)
     with pytest.raises(PeError, match="place: cuda, but no CUDA device is visible") as caught:
         resolve_places("cuda", "auto", at)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -101,3 +102,22 @@ def test_looking_changes_no_bit():
 def test_without_it_nothing_is_said():
     executor = make(check=False)
     assert np.isnan(executor.run({"x": -np.ones((4, 3), np.float32)}, ["loss"]).values[0]["loss"])
+
+
+def test_of_layers_that_are_computed_together_the_way_to_tell_them_apart_is_said():
+    made = Program("joined")
+    block = made.global_block()
+    block.create_var("x", TensorType((-1, 3), "float32"), is_data=True, stop_gradient=True)
+    block.append_op("log", {"X": "x"}, {"Out": "logs"})
+    block.append_op("scale", {"X": "logs"}, {"Out": "twice"}, {"scale": 2.0})
+    block.append_op("mul", {"X": "twice", "Y": block.create_parameter("w", TensorType((3, 1), "float32"))}, {"Out": "out"})
+    hints = {}
+    for joined in (True, False):
+        scope = Scope([Place("cpu", 0)])
+        executor = Executor(made, scope, check_nan_inf=True, build=BuildStrategy(enable_auto_fusion=joined))
+        scope.set("w", np.ones((3, 1), "float32"))
+        with pytest.raises(PeError, match="'twice'" if joined else "'logs'") as caught:
+            executor.run({"x": np.zeros((4, 3), "float32")}, ["out"], 0)
+        hints[joined] = caught.value.hint
+    assert "enable_auto_fusion=false tells which" in hints[True]
+    assert "enable_auto_fusion" not in hints[False]

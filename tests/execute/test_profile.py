@@ -244,6 +244,12 @@ def test_a_plan_is_drawn_with_kernels_homes_and_what_flows():
     (flow,) = [a for a in picture.arrows if (a.source, a.target) == (mul.key, relu.key)]
     assert [d.name for d in flow.data] == ["a"]
     assert flow.data[0].type == TensorType((BATCH // 2, HIDDEN))
+    readers = {b.key for b in picture.boxes if b.title in ("mul", "mul_grad")}
+    fed = {b.key: b.cluster for b in picture.boxes if b.kind == "feed" and b.title == "x"}
+    assert sorted(fed.values()) == [0, 1]
+    into = [a for a in picture.arrows if a.source in fed]
+    assert {a.source for a in into} == set(fed)
+    assert {a.target for a in into} <= readers
 
 
 def test_a_stalled_step_is_told_with_ops_devices_and_reasons():

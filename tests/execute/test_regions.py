@@ -138,6 +138,18 @@ def test_gradients_of_a_scan(backwards: bool):
         check_gradients(built, loss, ["w", "u", "x", "start"])
 
 
+def test_gradients_of_a_variable_that_begins_two_states_and_is_gone_through():
+    built = Built()
+    with program_guard(built.main, built.startup):
+        x = built.feed("x", numbers(3, 3))
+
+        def step(each: list[Variable], states: list[Variable]) -> Any:
+            return [call("tanh", call("elementwise_mul", states[0], states[1])), call("elementwise_add", states[1], each[0])], []
+
+        _, (first, second) = scan(step, [x], [x, x])
+        check_gradients(built, call("mean", call("elementwise_mul", first, second)), ["x"])
+
+
 def test_a_scan_is_the_ops_written_out_to_the_bit_and_threads_and_passes_change_nothing():
     scanned, written = Built(), Built()
     with program_guard(scanned.main, scanned.startup):
@@ -463,3 +475,5 @@ def test_types_that_do_not_fit():
         start = built.feed("start", numbers(2), (2,))
         with pytest.raises(PeError, match="begins as float64"):
             scan(lambda each, s: ([each[0]], []), [x], [start])
+        with pytest.raises(PeError, match="begins as float64"):
+            scan(lambda each, s: ([each[0]], []), [x], [built.feed("rows", numbers(1, 3), (1, 3))])

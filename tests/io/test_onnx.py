@@ -14,7 +14,7 @@ from pe_cli.cli.main import cli
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor
-from pe_cli.io.onnx import export
+from pe_cli.io.onnx.export import export
 from pe_cli.ops.define.onnx import FORMS
 from pe_cli.ops.define.registry import discover, find
 from pe_cli.ops.define.traits import Random

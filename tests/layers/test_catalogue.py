@@ -163,7 +163,7 @@ CALLS |= {
     ),
     "conv3d_transpose": (
         lambda f: L.conv3d_transpose(f.cube, 3, filter_size=1, bias_attr=False),
-        "transpose depth_windows reshape reshape conv2d reshape transpose",
+        "transpose reshape reshape conv2d_transpose reshape depth_overlay",
         ["float32[b, 3, 4, 4, 4]"],
     ),
     "data_norm": (
@@ -206,6 +206,16 @@ CALLS |= {
     ),
     "matrix_nms": (
         lambda f: L.matrix_nms(f.codes, f.codes_of_classes, 0.1, 0.0, -1, 5), "padded_matrix_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
+    "locality_aware_nms": (
+        lambda f: L.locality_aware_nms(f.codes, f.codes_of_classes, 0.1, -1, 5), "padded_locality_nms", ["float32[b, 5, 6]", "int32[b, 1]"],
+    ),
+    "generate_proposals": (
+        lambda f: L.generate_proposals(
+            f.offset, L.concat([f.offset] * 4, axis=1), f.info, *(L.fill_constant([8, 8, 2, 4], "float32", 0.5) for _ in range(2)),
+            post_nms_top_n=5,
+        ),
+        "concat fill_constant fill_constant padded_proposals", ["float32[b, 5, 4]", "float32[b, 5, 1]", "int32[b, 1]"],
     ),
     "detection_output": (
         lambda f: L.detection_output(f.codes, f.codes, *(L.fill_constant([3, 4], "float32", 0.5) for _ in range(2)), keep_top_k=5),
@@ -269,7 +279,7 @@ CALLS |= {
     ),
     "conv2d_transpose": (
         lambda f: L.conv2d_transpose(f.image, 6, filter_size=4, stride=2, padding=1, act="relu"),
-        "reshape pad reshape pad reshape pad reshape pad reverse transpose conv2d elementwise_add relu", ["float32[b, 6, 16, 16]"],
+        "conv2d_transpose elementwise_add relu", ["float32[b, 6, 16, 16]"],
     ),
     "uniform_random_batch_size_like": (
         lambda f: L.uniform_random_batch_size_like(f.x, [-1, 7]), "uniform_random_batch_size_like", ["float32[b, 7]"],

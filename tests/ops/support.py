@@ -189,7 +189,7 @@ def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, i
     run = op_runner(definition.name, arrays, sample.attrs, outputs)
     shapes = run(arrays)
     value = shapes[first] if isinstance(shapes, dict) else shapes
-    values = value if isinstance(value, list) else [value]
+    values = [np.asarray(v) for v in (value if isinstance(value, list) else [value])]  # the rows of sequences
     upstream = [rng.standard_normal(v.shape) for v in values]
     gradient = run_gradient(definition.name, arrays, sample.attrs, first, upstream, outputs)
     worst = 0.0
@@ -203,7 +203,7 @@ def directional_error(definition: OpDef, sample: Sample, outputs: Mapping[str, i
                 out = run(moved)
                 got = out[first] if isinstance(out, dict) else out
                 return float(
-                    sum((u * v).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True))
+                    sum((u * np.asarray(v)).sum() for u, v in zip(upstream, got if isinstance(got, list) else [got], strict=True))
                 )
 
             measured = (loss(1) - loss(-1)) / 2e-6

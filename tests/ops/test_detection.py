@@ -113,6 +113,14 @@ def test_overlaps(normalized):
     assert run_op("iou_similarity", {"X": x, "Y": x + 100}).sum() == 0
 
 
+def test_detections_of_one_level_are_its_anchors_where_nothing_moves_them():
+    anchors = np.array([[0.0, 0, 9, 9], [20, 20, 29, 29], [21, 20, 30, 29]])
+    inputs = {"BBoxes": np.zeros((1, 3, 4)), "Anchors": anchors, "ImInfo": np.array([[32.0, 40.0, 1.0]])}
+    found = run_op("retinanet_detection_output", inputs | {"Scores": np.array([[[0.9, 0.1], [0.2, 0.8], [0.7, 0.6]]])})
+    right = [(1, 0.9, 0), (2, 0.8, 1), (1, 0.7, 2), (2, 0.1, 0)]  # of boxes that overlap, the better one of each class
+    np.testing.assert_allclose(found, [[c, score, *anchors[k]] for c, score, k in right])
+
+
 def test_boxes_of_a_yolo_head():
     x, size = RNG.standard_normal((2, 14, 3, 4)), np.array([[60, 80], [90, 40]])
     attrs = {"anchors": [10, 13, 16, 30], "class_num": 2, "conf_thresh": 0.5, "downsample_ratio": 8, "scale_x_y": 1.2}

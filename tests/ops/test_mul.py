@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.registry import infer_types
+from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.math.matrix_product import broadcast
 from pe_cli.ops.math.mul import matmul, mul
 from tests.ops.support import run_gradient, run_op

@@ -60,5 +60,6 @@ def test_nan_comes_through():
 
 
 def test_a_window_larger_than_the_image_is_an_error():
-    with pytest.raises(PeError, match="does not fit into images of 2x2"):
+    with pytest.raises(PeError, match="does not fit into images of 2x2") as caught:
         run_op("pool2d", {"X": np.zeros((1, 1, 2, 2), "float32")}, {"ksize": [3, 3]})
+    assert "transpose, perm: [0, 3, 1, 2]" in str(caught.value.hint)

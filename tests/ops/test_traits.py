@@ -21,7 +21,7 @@ from pe_cli.ops.define.traits import (
 
 
 def some_op() -> OpDef:
-    made = OpDef("some_op", None, "")
+    made = OpDef("some_op", None)
     made.inputs, made.outputs = slots("X Y?"), slots("Out")
     made.attrs = {"axis": Attr(0)}
     return made

@@ -185,7 +185,10 @@ def test_the_powers_of_adam_count_the_steps():
     (parameter,) = training.main.global_block().parameters()
     names = [training.optimizer.state(slot, parameter).name for slot in ("Beta1Pow", "Beta2Pow")]
     assert names == ["w_beta1_pow_acc_0", "w_beta2_pow_acc_0"]
-    np.testing.assert_allclose([training.scope.get(n)[0] for n in names], [0.9**4, 0.999**4])
+    np.testing.assert_allclose([training.scope.get(n) for n in names], [[0.9**4], [0.999**4]])
+    training = Training(Adamax(0.1), w=np.ones(3))
+    training.step(w=np.ones(3))
+    np.testing.assert_allclose(training.scope.get("w_beta1_pow_acc_0"), [0.9**2])
 
 
 def test_adagrad_starts_from_its_initial_value():

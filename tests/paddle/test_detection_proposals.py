@@ -178,6 +178,7 @@ def test_anchors_for_a_region_proposal_network():
     moved, scores = RNG.standard_normal((2, 7, 4)).astype("float32"), RNG.standard_normal((2, 7, 1)).astype("float32")
     x, c = (fluid.data(k, list(v.shape), "float32") for k, v in (("x", moved), ("c", scores)))
     found = L.rpn_target_assign(x, c, a, a, g, w, i, 4, 0.0, 0.5, 0.5, 0.3, use_random=False)
+    assert [v.shape for v in found] == [(-1, 1), (-1, 4), (-1, 1), (-1, 4), (-1, 4)], "only values tell how many"
     logits, picked, labels, targets, weights = run(found, feed | {"x": moved, "c": scores})
     rows, lengths = [], []
     for k, true in enumerate((TRUE[0], TRUE[1][1:])):

@@ -244,3 +244,57 @@ def test_sizes_counts_and_factors_that_are_fed():
         assert 2 <= uniform.min() <= uniform.max() < 3
         assert set(whole.ravel()) <= {4, 5}
         assert normal.shape == (k, 3)
+
+
+def test_sizes_and_axes_of_joined_cut_and_marked_tensors_are_fed():
+    a = array(2, 3, 4)
+    x, k, label = fluid.data("x", [2, 3, 4]), fluid.data("k", [1], "int32"), fluid.data("label", [3, 1], "int64")
+    x.stop_gradient = False
+    joined = L.concat([x, x], k)
+    halves = L.split(x, [k, 3], dim=2)
+    cut = L.strided_slice(x, [1, 2], [k, 3], [3, 0], [1, -2])
+    marked = [L.one_hot(label, k, allow_out_of_range=True), fluid.one_hot(L.squeeze(label, [1]), k, allow_out_of_range=True)]
+    (slope,) = fluid.gradients(L.reduce_sum(L.square(cut)), [x])
+    ids = np.array([[0], [1], [2]])
+    for n in (1, 2):
+        feed = {"x": a, "k": np.array([n], "int32"), "label": ids}
+        both, thin, back, one, other = run(joined, cut, slope, *marked, **feed)
+        np.testing.assert_array_equal(both, np.concatenate([a, a], n))
+        np.testing.assert_array_equal(thin, a[:, n:3, 3:0:-2])
+        expected = np.zeros_like(a)
+        expected[:, n:3, 3:0:-2] = 2 * thin
+        np.testing.assert_allclose(back, expected, rtol=1e-6)
+        for v in (one, other):
+            np.testing.assert_array_equal(v, (ids == np.arange(n)).astype("float32"))
+    first, rest = run(*halves, x=a, k=np.array([1], "int32"), label=ids)
+    np.testing.assert_array_equal(first, a[:, :, :1])
+    np.testing.assert_array_equal(rest, a[:, :, 1:])
+    made = [L.unsqueeze(x, [k]), L.unsqueeze(x, k), L.ones([k, 3], "int32"), L.zeros([2, k], "float32")]
+    shapes = [(2, 3, 1, 4), (2, 3, 1, 4), (2, 3), (2, 2)]
+    assert [v.shape for v in run(*made, x=a, k=np.array([2], "int32"), label=ids)] == shapes
+    along = L.split(x, 2, dim=L.scale(k, 2.0))
+    assert [v.shape for v in run(*along, x=a, k=np.array([1], "int32"), label=ids)] == [(2, 3, 2)] * 2
+
+
+def test_windows_of_images_are_sequences_and_constants_have_a_row_for_each_sequence():
+    x = fluid.data("x", [-1, 1, 3, 4])
+    x.stop_gradient = False
+    windows = L.im2sequence(L.scale(x, 2.0), filter_size=2)
+    best = L.sequence_pool(windows, "max")
+    (slope,) = fluid.gradients(L.reduce_sum(best), [x])
+    a = np.arange(24, dtype="float32").reshape(2, 1, 3, 4)
+    exe = fluid.Executor(fluid.CPUPlace())
+    rows, largest, back = exe.run(feed={"x": a}, fetch_list=[windows, best, slope], return_numpy=False)
+    assert rows.lod() == [[0, 6, 12]]
+    np.testing.assert_array_equal(np.array(largest), 2 * a[:, 0, 1:, 2:].reshape(2, 4))
+    expected = np.zeros_like(a)
+    expected[:, :, 1:, 2:] = 2
+    np.testing.assert_array_equal(np.array(back), expected)
+
+
+def test_a_constant_has_a_row_for_each_sequence():
+    words = fluid.data("words", [-1, 1], lod_level=1)
+    made = L.fill_constant_batch_size_like(words, [-1, 3], "float32", 2.0)
+    value = fluid.create_lod_tensor(np.zeros((6, 1), "float32"), [[2, 4]], fluid.CPUPlace())
+    (found,) = run(made, words=value)
+    np.testing.assert_array_equal(found, np.full((2, 3), 2.0))

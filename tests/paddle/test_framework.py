@@ -124,6 +124,11 @@ def test_scopes_hold_values_by_name():
     assert scope.find_var("absent") is None
     assert scope.new_scope().find_var("data") is scope.find_var("data")
     assert fluid.global_scope().find_var("data") is None
+    scope.erase(["data"])
+    assert scope.find_var("data") is None
+    assert not scope.has_value("data")
+    with pytest.raises(RuntimeError, match="'data' has no value yet"):
+        scope.read("data")
 
 
 def test_a_value_written_to_the_scope_reaches_every_device(monkeypatch):

@@ -205,3 +205,18 @@ def test_a_script_that_imports_paddle_runs_as_it_is(tmp_path):
         "reader",
     ):
         assert importlib.import_module(f"pe_cli.paddle.{name}")
+
+
+def test_a_metric_of_ones_own_is_cleared_and_copied():
+    class Mine(fluid.metrics.MetricBase):
+        def __init__(self):
+            super().__init__("mine")
+            self.total, self.share, self.names, self.each = 3, 0.5, [1], np.ones(2)
+
+    metric = Mine()
+    config = metric.get_config()
+    assert (config["name"], sorted(config["states"])) == ("mine", ["each", "names", "share", "total"])
+    metric.each += 1
+    assert config["states"]["each"].tolist() == [1, 1]
+    metric.reset()
+    assert (metric.total, metric.share, metric.names, metric.each.tolist()) == (0, 0.0, None, [0, 0])

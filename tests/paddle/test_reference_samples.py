@@ -194,8 +194,8 @@ def test_data_feeder_on_samples():
     fluid.layers.data(name="label", shape=[1], dtype="int64")
     feeder = fluid.DataFeeder([image, "label"], fluid.CPUPlace())
     feed = feeder.feed([([0, 1, 2, 3], 1), ([4, 5, 6, 7], 0)])
-    assert feed["image"].shape == (2, 1, 2, 2)
-    assert feed["label"].tolist() == [[1], [0]]
+    assert (feed["image"].shape(), feed["image"].lod()) == ([2, 1, 2, 2], [])
+    assert np.array(feed["label"]).tolist() == [[1], [0]]
     executor = fluid.Executor(fluid.CPUPlace())
     (total,) = executor.run(feed=feed, fetch_list=[fluid.layers.reduce_sum(image)])
     assert total.tolist() == [28]

@@ -123,6 +123,9 @@ def test_uniform_and_normal_numbers():
         assert value.mean() == pytest.approx(centre, abs=5 * spread / np.sqrt(20_000))
         assert value.std() == pytest.approx(spread, rel=0.03)
     assert found[1].dtype == np.float64
+    for name, sizes in (("p", [2, -1]), ("q", [2, 3, -1])):
+        with pytest.raises(ValueError, match="only the first size may be unknown"):
+            paddle.bernoulli(fluid.data(name, sizes))
 
 
 def test_whole_numbers():

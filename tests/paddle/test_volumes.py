@@ -57,6 +57,12 @@ def test_conv3d_with_channels_last_and_a_border_on_one_side():
     check_exactly(ours, theirs, LAST, values(3, 4, 2, 3, 2, seed=1), values(3, seed=2))
 
 
+def test_conv3d_needs_all_sizes_but_the_batch():
+    for name, sizes in (("x", [None, -1, 4, 4, 4]), ("y", [None, 2, 4, 4, -1])):
+        with pytest.raises(PeError, match="the sizes of .* are not known"):
+            fluid.layers.conv3d(fluid.data(name, sizes), 2, 3)
+
+
 @pytest.mark.parametrize(("padding", "stride"), [("SAME", 1), ("SAME", 2), ("VALID", 2)])
 def test_conv3d_with_padding_by_name(padding, stride):
     def theirs(x, w):

@@ -12,7 +12,7 @@ from pe_cli.program.backward import append_backward
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
-from pe_cli.program.portable import portable
+from pe_cli.program.portable import portable, read_json
 from pe_cli.program.text import print_program
 from tests.program.support import TWO_LAYERS, program_of
 
@@ -169,6 +169,13 @@ def test_bad_text_is_an_error_with_its_place(lines, place, message):
     assert caught.value.at.line == 2 + len(lines)
     if place:
         assert str(caught.value.at) == f"program:{place}"
+
+
+@pytest.mark.parametrize(("last", "beyond"), [(2**64 - 1, 2**64), (-(2**63), -(2**63) - 1)])
+def test_numbers_have_64_bits(last, beyond):
+    assert read_json(str(last)) == (last, len(str(last)))
+    with pytest.raises(ValueError, match="has more than 64 bits"):
+        read_json(str(beyond))
 
 
 def test_text_without_a_program_is_an_error():

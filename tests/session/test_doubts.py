@@ -102,6 +102,20 @@ def test_a_picture_with_channels_last_is_told_to_be_transposed(pe: Pe, tmp_path:
     assert "num_filters is 0, it must be at least 1" in pe("check", tmp_path / "r.yaml").err
 
 
+def test_a_step_that_cannot_be_planned_is_a_mistake(pe: Pe, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=np.zeros((16, 64), np.float32), y=np.zeros((16, 1), np.float32))
+    (tmp_path / "m.yaml").write_text(
+        "feeds: {x: {shape: [64]}, y: {shape: [1]}}\nlayers:\n  r: {type: reshape, x: x, shape: [-1, 100]}\n"
+        "  g: {type: fc, input: r, size: 1}\n  e: {type: square_error_cost, input: g, label: y}\n  loss: {type: mean, x: e}\n"
+    )
+    (tmp_path / "r.yaml").write_text(RUN)
+    said = pe("check", tmp_path / "r.yaml")
+    assert said.code == ExitCode.USAGE
+    assert "m.yaml:3:7: error: reshape of float32[" in said.err
+    assert "elements do not divide by 100" in said.err
+    assert "no mistakes" not in said.out
+
+
 @pytest.mark.parametrize(("name", "meant"), [("int", "int64"), ("float", "float32"), ("Double", "float64"), ("boolean", "bool")])
 def test_types_of_other_systems(name: str, meant: str) -> None:
     assert did_you_mean(name, ("float32", "float64", "int64", "int32", "uint8", "bool")) == f"did you mean '{meant}'?"

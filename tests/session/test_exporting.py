@@ -22,7 +22,7 @@ from pe_cli.core.encoding import TEXT
 from pe_cli.core.errors import PeError
 from pe_cli.data.arrays import is_table
 from pe_cli.data.samples import select
-from pe_cli.io.onnx import export
+from pe_cli.io.onnx.export import export
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.answers import answers, said
 from pe_cli.session.evaluator import Evaluator

@@ -139,6 +139,7 @@ def test_running_statistics_stay(bench: Bench) -> None:
         pytest.param("[{match: head, running_statistics: true}]", "none of these layers has running statistics", id="no statistics"),
         pytest.param("[{freeze: true}]", "needs match", id="no pattern"),
         pytest.param("[{match: head, weight_decay: -1}]", "must be at least 0", id="a negative decay"),
+        pytest.param("[{match: head}]", "train.groups.0 must say what its parameters have of their own", id="nothing said"),
         pytest.param("[{match: [], freeze: true}]", "must be a pattern", id="no pattern in a list"),
     ],
 )

@@ -106,8 +106,8 @@ def test_a_ramp_goes_on_bit_for_bit(bench: Bench) -> None:
     [
         pytest.param("{fit: 1, smal: 1}", "did you mean 'small'", id="no variable"),
         pytest.param("{fit: 1, large: 1}", "'large' must be one number", id="many numbers"),
-        pytest.param("{fit: 1, small: {wight: 1}}", "needs a weight for 'small'", id="key"),
-        pytest.param("{fit: 1, small: {weight: 1, ramp: 2 minutes}}", "a number of steps or epochs", id="ramp of minutes"),
+        pytest.param("{fit: 1, small: {wight: 1}}", "train.loss.small must be a weight, or a mapping of weight and ramp", id="key"),
+        pytest.param("{fit: 1, small: {ramp: 2 minutes}}", ":3:38: error: train.loss.small.ramp must be a number of steps", id="ramp"),
         pytest.param("{}", "must be the name of a variable, or a mapping", id="no term"),
         pytest.param("[fit, small]", "must be the name of a variable, or a mapping", id="a list"),
     ],
@@ -117,6 +117,8 @@ def test_mistakes_have_a_place(bench: Bench, loss: str, said: str) -> None:
     assert bench.run("check", bench.base / "run.yaml") == ExitCode.USAGE
     assert said in bench.err + bench.out
     assert "run.yaml:3:" in bench.err + bench.out
+    if loss.startswith("{"):
+        assert bench.err.count("error: ") == 1, "the sum's name is right, whatever its terms are"
 
 
 def test_a_ramp_and_parts_are_refused(bench: Bench) -> None:

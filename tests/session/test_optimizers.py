@@ -52,6 +52,25 @@ def test_passes_change_no_bit(bench: Bench, kind: str) -> None:
     assert {n: v.tobytes() for n, v in plain.items()} == {n: v.tobytes() for n, v in found.items()}
 
 
+@pytest.mark.parametrize("kind", ["SGDW", "NAdam", "RAdam", "Lion"])
+def test_resumed_without_passes_and_on_two_devices_it_is_the_same(bench: Bench, kind: str) -> None:
+    """Those whose update is one op, whose numbers `tests/optim` compares with PyTorch."""
+    start(bench)
+    options = ["-o", f"train.optimizer={{type: {kind}, learning_rate: 0.02, weight_decay: 0.1}}", "-o", "train.init={from: start.npz}"]
+    whole = trained(bench, "[]", *options[1::2], where="whole")
+    arrays = checkpoint.load(whole)[0]
+    off = [f"build_strategy.{name}=false" for name in ("fuse_all_optimizer_ops", "enable_auto_fusion", "fuse_elewise_add_act_ops")]
+    plain = checkpoint.load(bench.train("plain", *options, *(part for word in off for part in ("-o", word))))[0]
+    assert {n: v.tobytes() for n, v in plain.items()} == {n: v.tobytes() for n, v in arrays.items()}
+    folder = bench.train("pieces", *options, "--max-steps", 4, code=ExitCode.STOPPED)
+    assert bench.run("train", "--resume", folder, "--quiet") == 0, bench.err
+    assert bench.seen(folder) == bench.seen(whole)
+    two = checkpoint.load(trained(bench, "[]", *options[1::2], where="two", devices=2))[0]
+    assert set(two) == set(arrays)
+    for name, value in arrays.items():
+        np.testing.assert_allclose(two[name], value, rtol=2e-4, atol=2e-4 if kind == "Lion" else 2e-5, err_msg=name)
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_ten_steps_of_sam_are_those_of_a_loop_in_pytorch(bench: Bench, devices: int) -> None:
     torch = pytest.importorskip("torch")

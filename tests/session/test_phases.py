@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.io.view.facts import Facts
+from pe_cli.io.view.timeline import timeline
 from pe_cli.session.job import Job
 from pe_cli.session.live import Live
 from pe_cli.session.observer import Observer
@@ -249,6 +251,27 @@ def test_every_repetition_takes_the_next_batch(bench: Bench, model: str) -> None
     twice = bench.train("twice", *options)
     assert same(values(twice), values(plain))
     assert checkpoint.load(twice)[1]["step"] * 2 == checkpoint.load(plain)[1]["step"] == 12
+    rates = [line["all/learning_rate"] for line in metrics(twice) if line["split"] == "train"]
+    assert rates == [np.float32(0.05 * 0.8 ** (last / 5)) for last in (3, 7, 11)], "that of the last update, and no mean"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_timeline_has_all_phases_as_often_as_a_step_does_them(gan: Bench, devices: int) -> None:
+    folder = gan.train("runs", "-o", "output.trace=2", "-o", "train.epochs=1", "-o", f"executor.devices={devices}")
+    made = json.loads((folder / "trace.json").read_text())
+    events = [e for e in made["traceEvents"] if e["ph"] == "X"]
+    steps = [e for e in events if e["cat"] == "step"]
+    assert [e["name"] for e in steps] == [*(f"critic: step {i}" for i in range(4)), "generator: step 0", "generator: step 1"]
+    assert all(b["ts"] >= a["ts"] + a["dur"] for a, b in pairwise(steps))
+    kernels = [e for e in events if e["cat"] != "step"]
+    ends = max(e["ts"] + e["dur"] for e in kernels if e["ts"] < steps[4]["ts"])
+    assert ends <= steps[4]["ts"], "phases come one after the other"
+    first, second = ({e["args"].get("layer", "") for e in kernels if (e["ts"] >= steps[4]["ts"]) is later} for later in (False, True))
+    assert any("of_real" in name for name in first)
+    assert not any("of_real" in name for name in second)
+    lanes = timeline(made)["lanes"]
+    assert len(lanes) == len({lane["name"] for lane in lanes}) >= 1 + devices
+    assert sum(len(lane["events"]) for lane in lanes) == len(events)
 
 
 def test_averages_terms_and_groups_go_with_phases(gan: Bench) -> None:

@@ -119,6 +119,11 @@ def test_what_fits_nothing_is_told(bench: Bench, trained: Path, wish: str, said:
     assert said in refused(bench, "-o", f"train.init={{from: {trained}, {wish}}}", *PLAIN, code=ExitCode.USAGE)
 
 
+def test_a_file_that_is_not_there_is_told_with_its_place(bench: Bench) -> None:
+    assert "-o train.init={from: nowhere}:1:19: error: " in (said := refused(bench, "-o", "train.init={from: nowhere}", *PLAIN))
+    assert "nowhere: no such file or folder" in said
+
+
 def test_a_tuned_run_is_verified_from_its_config(bench: Bench, trained: Path) -> None:
     folder = bench.train("r", "--init", trained, "-o", RENAME, *PLAIN, "-o", "output.checkpoint={every: 2 steps, keep: 1}")
     assert not (folder / "checkpoints" / "step-0").exists()

@@ -172,3 +172,14 @@ def test_warnings_are_in_the_log_of_a_run(tmp_path, capfd):
     assert "are training rows, too" in log
     assert run_command_line(["check", str(path)]) == 0
     assert "warning: " in capfd.readouterr().err
+
+
+def test_numbers_of_arrays_that_are_none_are_told_by_their_row(tmp_path):
+    x = np.ones((9, 2), np.float32)
+    x[6, 1] = np.nan
+    np.savez(tmp_path / "data.npz", x=x, kind=np.arange(9)[:, None] % 3)
+    data = "  train: {reader: npz, file: data.npz, skip: 2}\n  eval: {reader: npz, file: data.npz, limit: 6}"
+    found = warned(tmp_path, [], data, config=CONFIG.replace("x: [a, b]", "x: x"))
+    assert [text for text in found if "NaN" in text] == [
+        "feed 'x' has NaN in row 7 of data.train: what is computed of it is no number. Mend the data"
+    ]

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema, model_validator
 
 from pe_cli.config.period import Period, parse_period
 from pe_cli.config.sections.kinds import Patterns
@@ -75,6 +75,12 @@ class GroupSection(Section):
     weight_decay: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] | None = Field(
         default=None, description="instead of the optimizer's: of one that decays apart from the gradient, else of an L2Decay"
     )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "GroupSection":
+        if self.model_fields_set <= {"match"}:
+            raise ValueError("must say what its parameters have of their own", "add freeze: true, learning_rate: 10x or weight_decay: 0")
+        return self
 
     @property
     def patterns(self) -> list[str]:

@@ -34,13 +34,14 @@ def _term(name: str, value: object) -> Term:
     if _is_number(value):
         return Term(float(cast(float, value)))
     if not isinstance(value, dict) or not value or not value.keys() <= {"weight", "ramp"} or not _is_number(value.get("weight", 1.0)):
-        raise ValueError(f"needs a weight for '{name}'", f"for example {name}: 0.5, or {name}: {{weight: 0.5, ramp: 1000 steps}}")
+        example = f"for example {name}: 0.5, or {name}: {{weight: 0.5, ramp: 1000 steps}}"
+        raise ValueError("must be a weight, or a mapping of weight and ramp", example, (name,))
     ramp = value.get("ramp")
     try:
         period = None if ramp is None else parse_period(ramp)
     except ValueError:
         example = f"for example {name}: {{weight: 0.5, ramp: 1000 steps}}"
-        raise ValueError(f"needs a ramp for '{name}' that is a number of steps or epochs", example) from None
+        raise ValueError("must be a number of steps or epochs", example, (name, "ramp")) from None
     return Term(float(value.get("weight", 1.0)), period)
 
 

@@ -15,7 +15,7 @@ class Section(BaseModel):
         UNAVAILABLE_VALUES: key -> such values.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, arbitrary_types_allowed=True, defer_build=True)
     UNAVAILABLE: ClassVar[tuple[str, ...]] = ()
     UNAVAILABLE_VALUES: ClassVar[dict[str, tuple[Any, ...]]] = {}
     _at: Span | None = PrivateAttr(default=None)

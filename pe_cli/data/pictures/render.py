@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pe_cli.data.dataset import Array
 from pe_cli.kernels import pictures
+from pe_cli.kernels.picture_views import VIEW
 
 if TYPE_CHECKING:
     from ctypes import _FuncPointer
@@ -113,7 +114,7 @@ def render(sources: Sequence[Array], program: Program, start: int, table: Array 
     size = max(a.channels * max(a.height, b.height) * max(a.width, b.width) for a, b in _pairs(program.shapes)) + 64
     buffers = np.empty(3 * size, np.uint8)
     weights = np.empty(max(_room(a, b) for a, b in _pairs(program.shapes)), np.int32)
-    view = np.zeros(pictures.VIEW, np.int64)
+    view = np.zeros(VIEW, np.int64)
     addresses = np.array([source.__array_interface__["data"][0] for source in sources], np.int64)
     words = program.words[start : start + len(sources)]
     part = out[start : start + len(sources)]

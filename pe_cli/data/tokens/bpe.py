@@ -18,7 +18,8 @@ from pe_cli.data.tokens.counts import Counts, count
 from pe_cli.data.tokens.texts import Chunk, Texts, call
 from pe_cli.data.tokens.unicode import classes
 from pe_cli.data.tokens.words import table_of
-from pe_cli.kernels import pairs as kernels
+from pe_cli.kernels import pair_learning as learning
+from pe_cli.kernels import pairs
 from pe_cli.kernels.tokens import BYTES_OF_PAIRS, PADDING
 from pe_cli.kernels.words import COUNT, LENGTH, START
 
@@ -90,24 +91,24 @@ class _Learning:
         total = int(first[-1])
         self.table = table_of([bytes([b]) for b in ORDER])
         self.arrays: dict[int, NDArray[Any]] = {
-            kernels.SYMBOLS: symbols,
-            kernels.FIRST: first[:-1].copy(),
-            kernels.SIZE: sizes.astype(np.int32),
-            kernels.TIMES: times.copy(),
+            learning.SYMBOLS: symbols,
+            learning.FIRST: first[:-1].copy(),
+            learning.SIZE: sizes.astype(np.int32),
+            learning.TIMES: times.copy(),
             # a pair is noted once for every place, and twice for every merge, each of which leaves a place less
-            kernels.NODE_PIECE: np.empty(3 * total + 1, np.int32),
-            kernels.NODE_NEXT: np.empty(3 * total + 1, np.int32),
-            kernels.MERGES: np.zeros((2 * size + 1, 3), np.int32),
-            kernels.PAIR_SLOTS: np.zeros(1 << 12, np.int32),
-            kernels.HEAP_COUNT: np.zeros(0, np.int64),
-            kernels.HEAP_PAIR: np.zeros(0, np.int32),
+            learning.NODE_PIECE: np.empty(3 * total + 1, np.int32),
+            learning.NODE_NEXT: np.empty(3 * total + 1, np.int32),
+            learning.MERGES: np.zeros((2 * size + 1, 3), np.int32),
+            learning.PAIR_SLOTS: np.zeros(1 << 12, np.int32),
+            learning.HEAP_COUNT: np.zeros(0, np.int64),
+            learning.HEAP_PAIR: np.zeros(0, np.int32),
         }
         self.arrays |= {key: np.zeros(0, kind) for key, kind in _PER_PAIR.items()}
-        self.frame = np.zeros(kernels.LEARNING, np.int64)
-        self.frame[kernels.PIECES] = len(times)
-        self.frame[kernels.FREE] = -1
-        self.frame[kernels.MOST_MERGES] = 2 * size
-        self.frame[kernels.WANTED], self.frame[kernels.LEAST] = size, max(1, least)
+        self.frame = np.zeros(learning.LEARNING, np.int64)
+        self.frame[learning.PIECES] = len(times)
+        self.frame[learning.FREE] = -1
+        self.frame[learning.MOST_MERGES] = 2 * size
+        self.frame[learning.WANTED], self.frame[learning.LEAST] = size, max(1, least)
         self._grow_pairs(1 << 11)
         self._grow_heap(1 << 12)
 
@@ -116,15 +117,15 @@ class _Learning:
             old = self.arrays[key]
             self.arrays[key] = np.append(old, np.zeros(most - len(old), old.dtype))
         slots = np.zeros(1 << (2 * most - 1).bit_length(), np.int32)
-        call("spread_pairs", self.arrays[kernels.PAIR_KEY], int(self.frame[kernels.PAIRS]), slots, len(slots) - 1)
-        self.arrays[kernels.PAIR_SLOTS] = slots
-        self.frame[kernels.PAIR_MASK], self.frame[kernels.MOST_PAIRS] = len(slots) - 1, most
+        call("spread_pairs", self.arrays[learning.PAIR_KEY], int(self.frame[learning.PAIRS]), slots, len(slots) - 1)
+        self.arrays[learning.PAIR_SLOTS] = slots
+        self.frame[learning.PAIR_MASK], self.frame[learning.MOST_PAIRS] = len(slots) - 1, most
 
     def _grow_heap(self, most: int) -> None:
-        for key in (kernels.HEAP_COUNT, kernels.HEAP_PAIR):
+        for key in (learning.HEAP_COUNT, learning.HEAP_PAIR):
             old = self.arrays[key]
             self.arrays[key] = np.append(old, np.zeros(most - len(old), old.dtype))
-        self.frame[kernels.MOST_HEAP] = most
+        self.frame[learning.MOST_HEAP] = most
 
     def _grow_symbols(self) -> None:
         self.table.ensure(max(1 << 16, 4 * LONGEST, len(self.table.bytes)))
@@ -135,28 +136,28 @@ class _Learning:
             while True:
                 for key, array in self.arrays.items():
                     self.frame[key] = array.ctypes.data
-                self.frame[kernels.SYMBOL_TABLE] = self.table.table.ctypes.data
-                self.frame[kernels.SYMBOL_ROOM] = len(self.table.bytes)
+                self.frame[learning.SYMBOL_TABLE] = self.table.table.ctypes.data
+                self.frame[learning.SYMBOL_ROOM] = len(self.table.bytes)
                 call(name, self.frame)
-                why = int(self.frame[kernels.WHY])
-                if why == kernels.DONE:
+                why = int(self.frame[learning.WHY])
+                if why == learning.DONE:
                     break
-                if why == kernels.PAIRS_FULL:
-                    self._grow_pairs(2 * int(self.frame[kernels.MOST_PAIRS]))
-                elif why == kernels.HEAP_FULL:
-                    self._grow_heap(2 * int(self.frame[kernels.MOST_HEAP]))
+                if why == learning.PAIRS_FULL:
+                    self._grow_pairs(2 * int(self.frame[learning.MOST_PAIRS]))
+                elif why == learning.HEAP_FULL:
+                    self._grow_heap(2 * int(self.frame[learning.MOST_HEAP]))
                 else:
                     self._grow_symbols()
-        return self.arrays[kernels.MERGES][: int(self.frame[kernels.MERGED])], self.table
+        return self.arrays[learning.MERGES][: int(self.frame[learning.MERGED])], self.table
 
 
 #: Arrays of pairs, and their element types.
 _PER_PAIR = {
-    kernels.PAIR_KEY: "int64",
-    kernels.PAIR_COUNT: "int64",
-    kernels.PAIR_HEAD: "int32",
-    kernels.PAIR_TOUCHED: "int32",
-    kernels.TOUCHED: "int32",
+    learning.PAIR_KEY: "int64",
+    learning.PAIR_COUNT: "int64",
+    learning.PAIR_HEAD: "int32",
+    learning.PAIR_TOUCHED: "int32",
+    learning.TOUCHED: "int32",
 }
 
 
@@ -177,12 +178,12 @@ class _Cache:
         self.table.ensure(REMEMBERED_BYTES)
         self.first, self.size = np.empty(REMEMBERED, np.int64), np.empty(REMEMBERED, np.int32)
         self.tokens = np.empty(REMEMBERED_BYTES, np.int32)
-        self.words = np.zeros(kernels.CACHE, np.int64)
-        self.words[kernels.CACHE_TABLE] = self.table.table.ctypes.data
-        self.words[kernels.CACHE_ROOM] = self.words[kernels.CACHE_MOST] = REMEMBERED_BYTES
-        self.words[kernels.CACHE_FIRST] = self.first.ctypes.data
-        self.words[kernels.CACHE_SIZE] = self.size.ctypes.data
-        self.words[kernels.CACHE_TOKENS] = self.tokens.ctypes.data
+        self.words = np.zeros(pairs.CACHE, np.int64)
+        self.words[pairs.CACHE_TABLE] = self.table.table.ctypes.data
+        self.words[pairs.CACHE_ROOM] = self.words[pairs.CACHE_MOST] = REMEMBERED_BYTES
+        self.words[pairs.CACHE_FIRST] = self.first.ctypes.data
+        self.words[pairs.CACHE_SIZE] = self.size.ctypes.data
+        self.words[pairs.CACHE_TOKENS] = self.tokens.ctypes.data
 
 
 class Pairs(Tokenizer):

@@ -39,11 +39,11 @@ _TOGETHER = (
 def _native(name: str) -> Callable[[int], None]:
     """Return a kernel, compiled at the first need."""
     from pe_cli.devices.pool import native_function
-    from pe_cli.kernels import csv, lines, pairs, tokens
+    from pe_cli.kernels import csv, lines, pair_learning, pairs, tokens
     from pe_cli.kernels.addresses import addresses
     from pe_cli.kernels.instance import Instance
 
-    modules = (tokens, pairs, lines, csv)
+    modules = (tokens, pair_learning, pairs, lines, csv)
     together = next(names for names in _TOGETHER if name in names)
     found = {each: next(getattr(module, each) for module in modules if hasattr(module, each)) for each in together}
     addresses(Instance(kernel) for kernel in found.values())

@@ -181,8 +181,21 @@ def flatten_all(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(key for run in runs for key in flatten(dict(run.config))))
 
 
+def cell(value: object) -> str:
+    """Return a value as people read it, lists and mappings as YAML writes them in a line; - for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {cell(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(cell, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 def _shown(value: object) -> str:
-    text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = cell(value)
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 

@@ -13,7 +13,7 @@ from pe_cli.io.view.chart import COLOURS, Chart, draw, thin
 from pe_cli.io.view.charts import norms_of
 from pe_cli.io.view.compare import differences
 from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
-from pe_cli.io.view.listing import names_of
+from pe_cli.io.view.listing import cell, names_of
 from pe_cli.io.view.ticks import drawable, short
 
 #: Parameters and columns of the map of gradients.
@@ -196,10 +196,3 @@ def side_by_side(title: str, runs: Sequence[Run], values: Sequence[Mapping[str, 
         f"<tr><th>{text(k)}</th>{''.join(f'<td>{text(cell(v))}</td>' for v in vs)}</tr>" for k, vs in rows.items()
     )
     return f'<div class="scroll"><table><tr><th>{text(title)}: what differs</th>{heads}</tr>{body}</table></div>'
-
-
-def cell(value: object) -> str:
-    """Return a value as people read it; - for none."""
-    if value is None:
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -55,13 +55,11 @@ class LayerArg:
 
 @dataclass(frozen=True)
 class LayerDef:
-    """One layer: its function, and its arguments in order. The first variable argument is the implied input.
+    """One layer: a function, whose signature and docstring are read when somebody asks for them.
 
     Args:
         name: in configs.
         fn: appends ops.
-        args: by name.
-        doc: of the function.
         labels: arguments that take what the layer's other input is compared with.
         judges: it measures and is no loss.
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
@@ -70,17 +68,35 @@ class LayerDef:
 
     name: str
     fn: Callable[..., Any]
-    args: dict[str, LayerArg]
-    doc: str
     labels: tuple[str, ...] = ("label", "labels")
     judges: bool = False
     answers: bool = True
     made_of: str = ""
 
+    @functools.cached_property
+    def args(self) -> dict[str, LayerArg]:
+        """The arguments by name, in order. The first variable argument is the implied input."""
+        parameters = inspect.signature(self.fn).parameters.values()
+        return {p.name: _argument(self.fn, p) for p in parameters if p.name != "name"}
+
+    @property
+    def doc(self) -> str:
+        """The function's docstring."""
+        return inspect.getdoc(self.fn) or ""
+
     @property
     def implied(self) -> str | None:
         """The argument that takes the previous layer's output when nothing is written."""
         return next((a.name for a in self.args.values() if a.kind in ("variable", "variables") and a.required), None)
+
+
+def _argument(fn: Callable[..., Any], parameter: inspect.Parameter) -> LayerArg:
+    text = str(parameter.annotation)
+    optional = text.endswith(" | None")
+    kind = KINDS.get(text.removesuffix(" | None"))
+    assert kind, f"layer {fn.__name__}: argument {parameter.name} has annotation {text!r}, which no config can give"
+    required = parameter.default is inspect.Parameter.empty
+    return LayerArg(parameter.name, kind, None if required else parameter.default, required, optional)
 
 
 #: Layers that only Python can make -> where.
@@ -113,18 +129,6 @@ def layer(
     """
     if fn is None:
         return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of)
-    args = {}
-    for parameter in inspect.signature(fn).parameters.values():
-        if parameter.name == "name":
-            continue
-        text = str(parameter.annotation)
-        optional = text.endswith(" | None")
-        kind = KINDS.get(text.removesuffix(" | None"))
-        assert kind, f"layer {fn.__name__}: argument {parameter.name} has annotation {text!r}, which no config can give"
-        required = parameter.default is inspect.Parameter.empty
-        args[parameter.name] = LayerArg(
-            parameter.name, kind, None if required else parameter.default, required, optional
-        )
     key = name or fn.__name__
     if is_foreign(fn.__module__):
         known = discover().get(key)
@@ -133,7 +137,7 @@ def layer(
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    LAYERS[key] = LayerDef(key, fn, args, inspect.getdoc(fn) or "", labels, judges, answers, made_of)
+    LAYERS[key] = LayerDef(key, fn, labels, judges, answers, made_of)
     return fn
 
 

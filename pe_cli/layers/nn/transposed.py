@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pe_cli.layers.define.helper import LayerHelper, pair, several
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.nn.conv import channels
-from pe_cli.layers.nn.conv3d import append_conv3d
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -59,10 +58,8 @@ def conv2d_transpose(
 
     Out[b, f, stride i + dilation u - padding, ...] = act(bias[f] + sum over c, i, u of input[b, c, i, ...] W[c, f, u, ...])
 
-    It is computed as a convolution of images between whose pixels stand stride - 1 zeros.
-
     Args:
-        input: [batch, channels, height, width], or channels last with NHWC; height and width are known.
+        input: [batch, channels, height, width], or channels last with NHWC.
         num_filters: output channels.
         output_size: pixels of the output, where a stride leaves several; one number or [height, width].
         filter_size: pixels, one number or [height, width]; what output_size asks for when absent.
@@ -97,41 +94,59 @@ def conv2d_transpose(
     taps = [a.taps() for a in axes] if filter_size is None else pair("conv2d_transpose", "filter_size", filter_size, 1)
     sizes = [image_size(helper, a, k) for a, k in zip(axes, taps, strict=True)]
     weight = helper.parameter(param_attr, (count, num_filters // parts, *taps), input.dtype)
-    x = input if data_format == "NCHW" else helper.one("transpose", {"X": input}, {"axis": [0, 3, 1, 2]})
-    out = append_transposed(helper, x, weight, axes, sizes, parts)
-    out = helper.add_bias(out, bias_attr, axis=1, end=2)
-    if data_format == "NHWC":
-        out = helper.one("transpose", {"X": out}, {"axis": [0, 2, 3, 1]})
-    return helper.activate(out, act)
+    out = append_transposed(helper, input, weight, axes, sizes, parts, data_format)
+    axis = 1 if data_format == "NCHW" else 3
+    return helper.activate(helper.add_bias(out, bias_attr, axis=axis, end=axis + 1), act)
 
 
 def append_transposed(
-    helper: LayerHelper, x: Variable, weight: Variable, axes: list[ImageAxis], sizes: list[int], parts: int
+    helper: LayerHelper, x: Variable, weight: Variable, axes: list[ImageAxis], sizes: list[int], parts: int, data_format: str = "NCHW"
 ) -> Variable:
-    """Append the convolution of images with zeros between their pixels.
+    """Append a transposed convolution of images or volumes with given filters.
 
     Args:
         helper: of the layer.
-        x: [batch, channels, height, width], or volumes.
+        x: [batch, channels, height, width], or channels last with NHWC, or volumes [batch, channels, depth, height, width].
         weight: [channels, filters / parts, height, width], or with a depth.
         axes: of the images or volumes.
-        sizes: pixels of the output, of each.
+        sizes: pixels of the output, of each; -1 where they are not known.
         parts: groups.
+        data_format: of images.
 
     Returns:
-        [batch, filters, *sizes].
+        [batch, filters, *sizes], or channels last.
     """
-    count, _, *taps = weight.shape
-    for axis, (a, k, size) in enumerate(zip(axes, taps, sizes, strict=True), 2):
-        x = _spread(helper, x, axis, a.stride)
-        border = a.dilation * (k - 1)
-        x = _fit(helper, x, axis, border - a.before, size + border)
-    dilations = [a.dilation for a in axes]
+    taps = weight.shape[2:]
+    more = [0 if size < 0 else size - a.out(k) for a, k, size in zip(axes, taps, sizes, strict=True)]
     if len(axes) == 3:
-        return append_conv3d(helper, x, _turned(helper, weight, parts), [1, 1, 1], [0] * 6, dilations, parts)
-    attrs = {"strides": [1, 1], "paddings": [0, 0], "dilations": dilations, "groups": parts, "data_format": "NCHW"}
-    kind = "depthwise_conv2d" if parts == count > 1 else "conv2d"
-    return helper.one(kind, {"Input": x, "Filter": _turned(helper, weight, parts)}, attrs, "Output")
+        return _append_volumes(helper, x, weight, axes, sizes[0], more, parts)
+    return _append_images(helper, x, weight, axes, more, parts, data_format)
+
+
+def _append_images(
+    helper: LayerHelper, x: Variable, weight: Variable, axes: list[ImageAxis], more: list[int], parts: int, data_format: str = "NCHW"
+) -> Variable:
+    attrs = {
+        "strides": [a.stride for a in axes], "paddings": [p for a in axes for p in (a.before, a.after)], "output_padding": more,
+        "dilations": [a.dilation for a in axes], "groups": parts, "data_format": data_format,
+    }  # fmt: skip
+    return helper.one("conv2d_transpose", {"Input": x, "Filter": weight}, attrs, "Output")
+
+
+def _append_volumes(
+    helper: LayerHelper, x: Variable, weight: Variable, axes: list[ImageAxis], depth: int, more: list[int], parts: int
+) -> Variable:
+    """Spread every slice as an image, with a channel for each slice that it reaches; then add slices up."""
+    count, each, taps, *area = weight.shape
+    _, _, slices, *sides = x.shape
+    x = helper.one("transpose", {"X": x}, {"axis": [0, 2, 1, 3, 4]})
+    x = helper.one("reshape", {"X": x}, {"shape": [-1, count, *sides]})
+    w = helper.one("reshape", {"X": weight}, {"shape": [count, each * taps, *area]})
+    out = _append_images(helper, x, w, axes[1:], more[1:], parts)
+    out = helper.one("reshape", {"X": out}, {"shape": [-1, slices, parts * each, taps, *out.shape[2:]]})
+    first = axes[0]
+    attrs = {"stride": first.stride, "before": first.before, "dilation": first.dilation, "depth": depth}
+    return helper.one("depth_overlay", {"X": out}, attrs)
 
 
 def image_axes(
@@ -150,7 +165,7 @@ def image_axes(
     """
     kind, count = helper.layer_type, len(x.shape) - 2
     sizes = x.shape[2:] if data_format in ("NCHW", "NCDHW") else x.shape[1:-1]
-    if min(sizes) < 1:
+    if min(sizes) < 1 and (count > 2 or output_size is not None):
         what = "height and width" if count == 2 else "depth, height and width"
         raise helper.error(f"{kind}: {what} of {x} are not known", hint="declare the feed with its sizes")
     cut = padding if isinstance(padding, list) and len(padding) == 2 * count else None
@@ -167,11 +182,13 @@ def image_axes(
 
 
 def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
-    """Return the pixels of the output.
+    """Return the pixels of the output, -1 where they are not known.
 
     Raises:
         PeError: none is left, or as many as are wanted cannot be.
     """
+    if axis.size < 0:
+        return -1
     least = axis.out(taps) if taps > 0 else 0
     if least < 1:
         raise helper.error(f"{helper.layer_type}: no pixel is left of {axis.size}", hint="less padding, or a larger filter or output_size")
@@ -181,38 +198,3 @@ def image_size(helper: LayerHelper, axis: ImageAxis, taps: int) -> int:
         text = f"{helper.layer_type}: output_size {axis.wanted} is not one of {least} to {least + axis.stride - 1}"
         raise helper.error(text, hint="change output_size, padding or filter_size")
     return axis.wanted
-
-
-def _spread(helper: LayerHelper, x: Variable, axis: int, stride: int) -> Variable:
-    """Put stride - 1 zeros behind every pixel of an axis."""
-    if stride == 1:
-        return x
-    shape = [-1, *x.shape[1:]]
-    x = helper.one("reshape", {"X": x}, {"shape": [*shape[: axis + 1], 1, *shape[axis + 1 :]]})
-    borders = [0] * (2 * (axis + 1)) + [0, stride - 1] + [0] * (2 * (len(shape) - axis - 1))
-    x = helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0})
-    return helper.one("reshape", {"X": x}, {"shape": [*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]]})
-
-
-def _fit(helper: LayerHelper, x: Variable, axis: int, before: int, size: int) -> Variable:
-    """Put zeros before an axis, or cut it where there would be fewer than none, and behind it, so that it has a size."""
-    have = x.shape[axis]
-    after = size - have - before
-    if before < 0 or after < 0:
-        begin, end = max(0, -before), have + min(0, after)
-        x = helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [begin], "ends": [end]})
-    borders = [0] * (2 * len(x.shape))
-    borders[2 * axis : 2 * axis + 2] = [max(0, before), max(0, after)]
-    return helper.one("pad", {"X": x}, {"paddings": borders, "pad_value": 0.0}) if any(borders) else x
-
-
-def _turned(helper: LayerHelper, weight: Variable, parts: int) -> Variable:
-    """Return the filters of the convolution: [filters, channels / groups, height, width], each turned round; or with a depth."""
-    count, filters, *taps = weight.shape
-    places = list(range(2, len(weight.shape)))
-    w = weight if max(taps) == 1 else helper.one("reverse", {"X": weight}, {"axis": places})
-    if parts == 1:
-        return helper.one("transpose", {"X": w}, {"axis": [1, 0, *places]})
-    w = helper.one("reshape", {"X": w}, {"shape": [parts, count // parts, filters, *taps]})
-    w = helper.one("transpose", {"X": w}, {"axis": [0, 2, 1, *(p + 1 for p in places)]})
-    return helper.one("reshape", {"X": w}, {"shape": [parts * filters, count // parts, *taps]})

@@ -72,8 +72,18 @@ def im2sequence(
     Source:
         fluid.layers.im2sequence.
     """
-    helper = LayerHelper("im2sequence", name)
-    known_images(helper, input)
+    return rows_of_windows(LayerHelper("im2sequence", name), input, filter_size, stride, padding)[0]
+
+
+def rows_of_windows(
+    helper: LayerHelper, images: Variable, filter_size: int | list[int], stride: int | list[int], padding: int | list[int]
+) -> tuple[Variable, int]:
+    """Return windows of images as rows, and how many there are of each image; arguments of `im2sequence`.
+
+    Raises:
+        PeError: sizes that do not fit.
+    """
+    known_images(helper, images)
     around = list(padding) if isinstance(padding, list) and len(padding) == 4 else 2 * pair("im2sequence", "padding", padding, 0)
     attrs = {
         "kernel_sizes": pair("im2sequence", "filter_size", filter_size, 1),
@@ -81,9 +91,9 @@ def im2sequence(
         "paddings": around,
         "dilations": [1, 1],
     }
-    columns = helper.one("unfold", {"X": input}, attrs, "Y")
+    columns = helper.one("unfold", {"X": images}, attrs, "Y")
     rows = helper.one("transpose", {"X": columns}, {"axis": [0, 2, 1]})
-    return helper.one("reshape", {"X": rows}, {"shape": [-1, columns.shape[1]]})
+    return helper.one("reshape", {"X": rows}, {"shape": [-1, columns.shape[1]]}), columns.shape[2]
 
 
 @layer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import same_axis, sizes_for
+from pe_cli.layers.define.sizes import same_axis
 from pe_cli.layers.tensor.shape import unstack
 from pe_cli.program.ir import Variable
 
@@ -19,7 +19,7 @@ def strided_slice(input: Variable, axes: list[int], starts: list[int], ends: lis
     Out[.., i, ..] = input[.., start + i stride, ..], as long as that is before the end
 
     Args:
-        input: any shape; sizes of the axes that are cut are known where their stride is not 1.
+        input: any shape.
         axes: that are cut.
         starts: first index of each; negative ones count from the end.
         ends: index that is not reached, for each; may be beyond the end.
@@ -29,7 +29,7 @@ def strided_slice(input: Variable, axes: list[int], starts: list[int], ends: lis
         The elements in range.
 
     Raises:
-        PeError: lists of different lengths, a stride of 0, no such axis, or a size that is not known.
+        PeError: lists of different lengths, a stride of 0, no such axis, or nothing in range.
 
     Source:
         fluid.layers.strided_slice.
@@ -38,35 +38,10 @@ def strided_slice(input: Variable, axes: list[int], starts: list[int], ends: lis
     lists = (axes, starts, ends, strides)
     if len({len(v) for v in lists}) > 1 or 0 in strides:
         raise helper.error(f"strided_slice: axes, starts, ends and strides are {lists}", hint="one number each per axis, strides not 0")
-    out = input
-    for axis, start, end, stride in zip(*lists, strict=True):
-        at = same_axis(helper, input, axis)
-        if stride == 1:
-            out = helper.one("slice", {"Input": out}, {"axes": [at], "starts": [start], "ends": [end]})
-            continue
-        if input.shape[at] < 0:
-            raise helper.error(f"strided_slice: how long axis {axis} of {input} is, is not known", hint="give a stride of 1")
-        out = _every(helper, out, at, range(*slice(start, end, stride).indices(input.shape[at])))
-    return out
-
-
-def _every(helper: LayerHelper, x: Variable, axis: int, places: range) -> Variable:
-    """Take the elements of an axis whose indices are in a range: cut into runs of one stride each, of which the first elements stay."""
-    if not places:
-        return helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [0], "ends": [0]})
-    first, last, step = min(places), max(places), abs(places.step)
-    out = helper.one("slice", {"Input": x}, {"axes": [axis], "starts": [first], "ends": [last + 1]})
-    missing = len(places) * step - (last + 1 - first)
-    if missing:
-        paddings = [0] * (2 * len(x.shape))
-        paddings[2 * axis + 1] = missing
-        out = helper.one("pad", {"X": out}, {"paddings": paddings})
-    if step > 1:
-        runs = sizes_for(helper, x, [*x.shape[:axis], len(places), step, *x.shape[axis + 1 :]])
-        out = helper.one("reshape", {"X": out}, {"shape": runs})
-        out = helper.one("slice", {"Input": out}, {"axes": [axis + 1], "starts": [0], "ends": [1]})
-        out = helper.one("squeeze", {"X": out}, {"axes": [axis + 1]})
-    return helper.one("reverse", {"X": out}, {"axis": [axis]}) if places.step < 0 else out
+    given = {"axes": [same_axis(helper, input, axis) for axis in axes], "starts": list(starts), "ends": list(ends)}
+    if set(strides) <= {1}:
+        return helper.one("slice", {"Input": input}, given)
+    return helper.one("strided_slice", {"Input": input}, {**given, "strides": list(strides)})
 
 
 @layer

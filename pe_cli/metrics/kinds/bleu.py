@@ -14,7 +14,7 @@ from pe_cli.config.sections.kinds import Int, Name
 from pe_cli.config.sections.section import Section
 from pe_cli.core.types import TensorType
 from pe_cli.metrics.define import Array, Counted, Counts, UndefinedError, metric
-from pe_cli.metrics.kinds.edits import check_tokens
+from pe_cli.metrics.kinds.edits import check_tokens, compared
 
 
 class BleuOptions(Section):
@@ -48,10 +48,9 @@ class Bleu(Counted[BleuOptions]):
         """Return right runs and runs for each order, then words of the predictions and of the labels, int64 [2 max_order + 2]."""
         most = options.max_order
         totals = np.zeros(2 * most + 2, np.int64)
-        for one, two in zip(values["predictions"], values["labels"], strict=True):
-            guess, truth = (row[~np.isin(row, options.ignored_tokens)].tolist() for row in (one, two))
+        for guess, truth in compared(values, options.ignored_tokens):
             for n in range(1, most + 1):
-                said, wanted = _runs(guess, n), _runs(truth, n)
+                said, wanted = _runs(guess.tolist(), n), _runs(truth.tolist(), n)
                 totals[n - 1] += (said & wanted).total()
                 totals[most + n - 1] += said.total()
             totals[-2:] += len(guess), len(truth)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -49,8 +49,7 @@ class EditDistance(Counted[EditOptions]):
     def count(self, options: EditOptions, values: Mapping[str, Array]) -> Counts:
         """Return edits, labels, sequences that have an edit, and sequences, int64 [4]."""
         totals = np.zeros(4, np.int64)
-        for one, two in zip(values["predictions"], values["labels"], strict=True):
-            guess, truth = (row[~np.isin(row, options.ignored_tokens)] for row in (one, two))
+        for guess, truth in compared(values, options.ignored_tokens):
             edits = edits_between(guess, truth)
             totals += edits, len(truth), edits > 0, 1
         return totals
@@ -66,6 +65,12 @@ class EditDistance(Counted[EditOptions]):
         if not below:
             raise UndefinedError("there is no label" if options.per == "label" else "there is no sequence")
         return float(above / below)
+
+
+def compared(values: Mapping[str, Array], ignored: Sequence[int]) -> Iterator[tuple[Array, Array]]:
+    """Yield the prediction and the label of every row, as whole numbers without those that are ignored."""
+    for one, two in zip(values["predictions"], values["labels"], strict=True):
+        yield one[~np.isin(one, ignored)], two[~np.isin(two, ignored)]
 
 
 def check_tokens(types: Mapping[str, TensorType]) -> None:

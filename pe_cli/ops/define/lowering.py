@@ -33,6 +33,7 @@ class Lowering:
         shares: threads that share an update among them; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
+        precision: of products on CUDA: float32, or tf32 or bf16, to which factors are rounded for tensor cores; sums are float32.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device.
         order: in which it adds them up.
         calls: what `call` collected.
@@ -49,6 +50,7 @@ class Lowering:
     shares: int = 1
     threads: int = 1
     helped: bool = False
+    precision: str = "float32"
     more: Sequence[Sequence[Buffer]] = ()
     order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.core.types import TensorType
 from pe_cli.ops.define.onnx import FORMS, OnnxForm
 from pe_cli.ops.define.traits import AddsUp, Counted, Divisible, InPlace, Layout, NamesOnly, OnHost, Sequenced, Trait
 
@@ -129,7 +128,6 @@ class OpDef:
     Attributes:
         name: fluid's name.
         infer: see `op`; None for gradient ops, whose outputs have the types of what they are gradients of.
-        doc: of the inference.
         inputs, outputs: slots in order.
         attrs: by name.
         differentiable: input slots that gradients flow to.
@@ -143,10 +141,9 @@ class OpDef:
         traits: what else it can do, by class.
     """
 
-    def __init__(self, name: str, infer: Callable[..., Any] | None, doc: str) -> None:
+    def __init__(self, name: str, infer: Callable[..., Any] | None) -> None:
         self.name = name
         self.infer = infer
-        self.doc = doc
         self.inputs: tuple[Slot, ...] = ()
         self.outputs: tuple[Slot, ...] = ()
         self.attrs: dict[str, Attr] = {}
@@ -160,6 +157,11 @@ class OpDef:
         self.is_grad_of: str | None = None
         self.module = ""
         self.traits: dict[type[Trait], Trait] = {}
+
+    @property
+    def doc(self) -> str:
+        """The docstring of the inference; of a gradient op, what it is the gradient of."""
+        return inspect.getdoc(self.infer) or "" if self.infer else f"Gradient of {self.is_grad_of}."
 
     def give(self, *traits: Trait) -> None:
         """Add traits; one of each class."""
@@ -231,7 +233,7 @@ class OpDef:
         says of attributes why it had better not be so.
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
-        made = OpDef(f"{self.name}_grad", None, f"Gradient of {self.name}.")
+        made = OpDef(f"{self.name}_grad", None)
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
         rule = self.get(Sequenced)
@@ -337,8 +339,6 @@ def _element(op_name: str, name: str, item: Any, default: list[Any]) -> Any:
     return item
 
 
-#: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
-MAX_SIZE, MAX_BYTES = 1 << 40, 1 << 46
 #: Every op by name, gradients included. Filled by `discover`.
 OPS: dict[str, OpDef] = {}
 
@@ -369,7 +369,7 @@ def op(
 
     def make(infer: Callable[..., Any]) -> OpDef:
         assert name not in OPS, f"op {name} is declared twice"
-        made = OpDef(name, infer, inspect.getdoc(infer) or "")
+        made = OpDef(name, infer)
         made.inputs, made.outputs = slots(inputs), slots(outputs)
         made.attrs = dict(attrs or {})
         names = [s.name for s in made.inputs]
@@ -396,51 +396,6 @@ class GradRequest:
     op: OpDesc
     grads: Mapping[str, str]
     wanted: Mapping[str, str]
-
-
-def infer_types(
-    definition: OpDef,
-    inputs: Mapping[str, Sequence[TensorType]],
-    attrs: Mapping[str, Any],
-    forward: Callable[[str], TensorType] | None = None,
-    output_names: Mapping[str, Sequence[str]] | None = None,
-) -> dict[str, list[TensorType]]:
-    """Return the types of all outputs, slot -> list.
-
-    Args:
-        inputs: slot -> types of its variables; absent slots may be missing.
-        attrs: complete attributes.
-        forward: for gradient ops: type of the variable that a gradient belongs to.
-        output_names: for gradient ops: slot -> names of the gradients that are wanted.
-
-    Raises:
-        PeError: the inputs do not fit, without a place.
-    """
-    if definition.infer is None:
-        assert forward is not None
-        assert output_names is not None
-        return {slot: [forward(forward_name(n)) for n in names] for slot, names in output_names.items()}
-    args: list[Any] = []
-    for slot in definition.inputs:
-        given = list(inputs.get(slot.name, ()))
-        if not given and not slot.optional and not slot.variadic:
-            raise PeError(f"op '{definition.name}' needs an input {slot.name}")
-        args.append(given if slot.variadic else (given[0] if given else None))
-    try:
-        result = definition.infer(*args, **attrs)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # values that no layer gives
-        raise PeError(f"op '{definition.name}' cannot take {dict(attrs)!r:.200} with {args!r:.200}: {error}") from error
-    if not isinstance(result, tuple):
-        result = (result,)
-    assert len(result) == len(definition.outputs), f"{definition.name}: inference returned {len(result)} outputs"
-    found = {
-        slot.name: [] if got is None else (list(got) if isinstance(got, list) else [got])
-        for slot, got in zip(definition.outputs, result, strict=True)
-    }
-    for kind in (k for kinds in found.values() for k in kinds):
-        if any(size > MAX_SIZE for size in kind.shape) or kind.nbytes > MAX_BYTES:
-            raise PeError(f"op '{definition.name}' would make {kind}, which no memory holds", hint="look at its sizes")
-    return found
 
 
 @functools.cache

@@ -83,7 +83,9 @@ def layer_of(variable: str) -> str:
     return re.sub(r"(\.\w+)*$", "", variable.partition("@")[0])
 
 
-def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step: int, shape: Sequence[int], where: str = "") -> PeError:
+def not_finite(
+    report: Sequence[int], op: str, name: str, at: Span | None, step: int, shape: Sequence[int], where: str = "", *, joined: bool = False
+) -> PeError:
     """Return the error of a result that holds a NaN or an infinity.
 
     Args:
@@ -94,13 +96,20 @@ def not_finite(report: Sequence[int], op: str, name: str, at: Span | None, step:
         step: number of the step, from 0.
         shape: of the result.
         where: device, where there are several.
+        joined: whether passes made the op of others whose results are not looked at.
     """
+    hint = "it is the first op of the step whose result is not finite: look at what it reads"
+    if joined:
+        hint = (
+            "it is the first result of the step that is not finite, of this layer or of one before it that is computed together with it:"
+            " -o build_strategy.enable_auto_fusion=false tells which, else look at what it reads"
+        )
     _, element, kind = report[:3]
     index = [int(i) for i in np.unravel_index(element, tuple(shape))] if shape else []
     there = f" at {index}" if index else ""
     return PeError(
         f"{op}: its result '{name}' is {KINDS[kind]}{there}{f' on {where}' if where else ''}, in step {step + 1}",
         at=at,
-        hint="it is the first op of the step whose result is not finite: look at what it reads",
+        hint=hint,
         code=ExitCode.DIVERGED,
     )

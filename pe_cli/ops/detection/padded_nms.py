@@ -33,75 +33,91 @@ def box_overlap(a, i, j, one):
     return both / (areas - both)
 
 
+@helper
+def keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, most, threshold, eta, one):
+    """Write the places of the best boxes of image i, of the class in a row, that overlap no better one much; numbers: how many, and 0.
+
+    What is seen already is left out.
+    """
+    at = row * n
+    numbers[2 * row] = 0
+    numbers[2 * row + 1] = 0
+    limit = threshold
+    for _ in range(most):
+        best = -1
+        for p in range(n):
+            if seen[at + p] == 0 and scores[at + p] > least and (best < 0 or scores[at + p] > scores[at + best]):
+                best = p
+        if best < 0:
+            break
+        seen[at + best] = 1
+        fits = 1
+        for k in range(numbers[2 * row]):
+            if not box_overlap(boxes, i * n + best, i * n + kept[at + k], one) <= limit:
+                fits = 0
+                break
+        if fits == 0:
+            continue
+        kept[at + numbers[2 * row]] = best
+        numbers[2 * row] += 1
+        if eta < T(1) and limit > T(0.5):
+            limit *= eta
+
+
+@helper
+def write_rows(  # noqa: C901 (loops over classes, rows and what is kept)
+    boxes, scores, out, index, count, kept, numbers, i, n, classes, rows
+):
+    """Write the best of what is kept of image i, by class and falling score."""
+    found = 0
+    for _ in range(rows):  # the best of the classes' next ones
+        which = -1
+        for c in range(classes):
+            at = (i * classes + c) * n
+            k = numbers[(i * classes + c) * 2 + 1]
+            if k >= numbers[(i * classes + c) * 2]:
+                continue
+            if which >= 0:
+                before = (i * classes + which) * n
+                if scores[at + kept[at + k]] <= scores[before + kept[before + numbers[(i * classes + which) * 2 + 1]]]:
+                    continue
+            which = c
+        if which < 0:
+            break
+        numbers[(i * classes + which) * 2 + 1] += 1
+        found += 1
+    count[i] = found
+    r = i * rows
+    for c in range(classes):
+        at = (i * classes + c) * n
+        for k in range(numbers[(i * classes + c) * 2 + 1]):
+            p = kept[at + k]
+            out[6 * r] = T(c)
+            out[6 * r + 1] = scores[at + p]
+            for d in range(4):
+                out[6 * r + 2 + d] = boxes[4 * (i * n + p) + d]
+            index[r] = i * n + p
+            r += 1
+    for e in range(r, (i + 1) * rows):
+        index[e] = -1
+        out[6 * e] = T(-1)
+        for d in range(5):
+            out[6 * e + 1 + d] = T(0)
+
+
 @kernel
-def find_boxes(  # noqa: C901, PLR0912 (loops over images, classes, candidates and those that are kept)
+def find_boxes(
     boxes: Ptr, scores: Ptr, out: Ptr, index: PtrI32, count: PtrI32, seen: PtrI64, kept: PtrI64, numbers: PtrI64, images: Int, n: Int,
     classes: Int, rows: Int, background: Int, least: Real, most: Int, threshold: Real, eta: Real, one: Real,
 ):  # fmt: skip
     """Out = class, score and box of what is kept of each image; seen and kept: a place for every class and box, numbers for every class."""
     for i in range(images):
         for c in range(classes):
-            numbers[(i * classes + c) * 2] = 0
-            numbers[(i * classes + c) * 2 + 1] = 0
-            if c == background:
-                continue
-            at = (i * classes + c) * n
+            row = i * classes + c
             for p in range(n):
-                seen[at + p] = 0
-            limit = threshold
-            for _ in range(most):
-                best = -1
-                for p in range(n):
-                    if seen[at + p] == 0 and scores[at + p] > least and (best < 0 or scores[at + p] > scores[at + best]):
-                        best = p
-                if best < 0:
-                    break
-                seen[at + best] = 1
-                fits = 1
-                for k in range(numbers[(i * classes + c) * 2]):
-                    if not box_overlap(boxes, i * n + best, i * n + kept[at + k], one) <= limit:
-                        fits = 0
-                        break
-                if fits == 0:
-                    continue
-                kept[at + numbers[(i * classes + c) * 2]] = best
-                numbers[(i * classes + c) * 2] += 1
-                if eta < T(1) and limit > T(0.5):
-                    limit *= eta
-        found = 0
-        for _ in range(rows):  # the best of the classes' next ones
-            which = -1
-            for c in range(classes):
-                at = (i * classes + c) * n
-                k = numbers[(i * classes + c) * 2 + 1]
-                if k >= numbers[(i * classes + c) * 2]:
-                    continue
-                if which >= 0:
-                    before = (i * classes + which) * n
-                    if scores[at + kept[at + k]] <= scores[before + kept[before + numbers[(i * classes + which) * 2 + 1]]]:
-                        continue
-                which = c
-            if which < 0:
-                break
-            numbers[(i * classes + which) * 2 + 1] += 1
-            found += 1
-        count[i] = found
-        r = i * rows
-        for c in range(classes):
-            at = (i * classes + c) * n
-            for k in range(numbers[(i * classes + c) * 2 + 1]):
-                p = kept[at + k]
-                out[6 * r] = T(c)
-                out[6 * r + 1] = scores[at + p]
-                for d in range(4):
-                    out[6 * r + 2 + d] = boxes[4 * (i * n + p) + d]
-                index[r] = i * n + p
-                r += 1
-        for e in range(r, (i + 1) * rows):
-            index[e] = -1
-            out[6 * e] = T(-1)
-            for d in range(5):
-                out[6 * e + 1 + d] = T(0)
+                seen[row * n + p] = 0
+            keep_apart(boxes, scores, i, n, row, seen, kept, numbers, least, 0 if c == background else most, threshold, eta, one)
+        write_rows(boxes, scores, out, index, count, kept, numbers, i, n, classes, rows)
 
 
 def _boxes(rng: np.random.Generator, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

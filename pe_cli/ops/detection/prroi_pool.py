@@ -36,6 +36,18 @@ def _last(high, size):
     return min(int(high) + 2, size) if high > 0.0 else 0
 
 
+@helper
+def integral(x, at, H, W, top, bottom, left, right):
+    """Return the integral over a box of the image that begins at element `at`."""
+    total = 0.0
+    for a in range(_first(top, H), _last(bottom, H)):
+        line = 0.0
+        for b in range(_first(left, W), _last(right, W)):
+            line += x[at + a * W + b] * (_area(right - b) - _area(left - b))
+        total += line * (_area(bottom - a) - _area(top - a))
+    return total
+
+
 @kernel
 def mean_exactly(
     x: Ptr, rois: Ptr, owner: PtrI64, out: Ptr, regions: Int, C: Int, H: Int, W: Int, PH: Int, PW: Int, scale: Real
@@ -51,14 +63,7 @@ def mean_exactly(
                 left, right = x1 + j * w, x1 + (j + 1) * w
                 for c in range(C):
                     at = (owner[r] * C + c) * H * W
-                    total = 0.0
-                    if h > 0.0 and w > 0.0:
-                        for a in range(_first(top, H), _last(bottom, H)):
-                            line = 0.0
-                            for b in range(_first(left, W), _last(right, W)):
-                                line += x[at + a * W + b] * (_area(right - b) - _area(left - b))
-                            total += line * (_area(bottom - a) - _area(top - a))
-                        total /= h * w
+                    total = integral(x, at, H, W, top, bottom, left, right) / (h * w) if h > 0.0 and w > 0.0 else 0.0
                     out[((r * C + c) * PH + i) * PW + j] = T(total)
 
 

@@ -10,7 +10,16 @@ import math
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.detection.prroi_pool import _area, _first, _hat, _last, mean_exactly, mean_exactly_back, prroi_pool
+from pe_cli.ops.detection.prroi_pool import (
+    _area,
+    _first,
+    _hat,
+    _last,
+    integral,
+    mean_exactly,
+    mean_exactly_back,
+    prroi_pool,
+)
 from pe_cli.ops.detection.roi_align import (
     _inside,
     _samples,
@@ -129,15 +138,7 @@ def mean_exactly_cuda(
         w = max(rois[4 * r + 2] * scale - x1, 0.0) / PW
         top, bottom, left, right = y1 + i * h, y1 + (i + 1) * h, x1 + j * w, x1 + (j + 1) * w
         at = (owner[r] * C + c) * H * W
-        total = 0.0
-        if h > 0.0 and w > 0.0:
-            for a in range(_first(top, H), _last(bottom, H)):
-                line = 0.0
-                for b in range(_first(left, W), _last(right, W)):
-                    line += x[at + a * W + b] * (_area(right - b) - _area(left - b))
-                total += line * (_area(bottom - a) - _area(top - a))
-            total /= h * w
-        out[o] = T(total)
+        out[o] = T(integral(x, at, H, W, top, bottom, left, right) / (h * w) if h > 0.0 and w > 0.0 else 0.0)
 
 
 @on_cuda(mean_exactly_back)

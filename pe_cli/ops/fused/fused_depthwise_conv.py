@@ -16,8 +16,9 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.conv import ATTRS, IMAGES, depthwise_conv2d
+from pe_cli.ops.nn.conv_cuda import Sizes, append_filters_back, append_images_back, append_values
 from pe_cli.ops.nn.conv_images import Images
-from pe_cli.ops.nn.conv_kernels import backward_data, backward_weight, forward, geometry_of
+from pe_cli.ops.nn.conv_kernels import geometry_of
 
 
 @helper
@@ -163,7 +164,7 @@ def fused_relu_depthwise_conv2d_cuda(o: Lowering) -> None:
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
     source, target = images.inward(x), images.target(y)
-    o.call(forward, _cut_whole(o, source), w, target, images.filter_scratch(w), images.whole, images.n)
+    append_values(o, _cut_whole(o, source), w, target, Sizes.of(o, images))
     images.outward(target, y)
 
 
@@ -172,15 +173,13 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
     """As the separate ops."""
     x, w, dy = o.input("Input"), o.input("Filter"), o.input("Output@GRAD")
     images = Images(o, x, w, dy)
-    upstream, source = images.inward(dy), images.inward(x)
+    upstream, source, sizes = images.inward(dy), images.inward(x), Sizes.of(o, images)
     if o.has("Filter@GRAD"):
-        dw, filters = o.output("Filter@GRAD"), images.filter_scratch(w)
-        o.call(backward_weight, _cut_whole(o, source), upstream, dw, filters, images.whole, images.n, 0, w.shape[2])
+        append_filters_back(o, _cut_whole(o, source), upstream, o.output("Filter@GRAD"), sizes)
     if o.has("Input@GRAD"):
         dx = o.output("Input@GRAD")
         target = images.target(dx)
-        scratch = (images.filter_scratch(w), o.scratch(1, w.dtype))
-        o.call(backward_data, upstream, w, target, *scratch, images.whole, images.n, 0)
+        append_images_back(o, upstream, w, target, sizes)
         assert relu.back_kernel is not None
         if x.size:
             o.call(relu.back_kernel, target, source, target, x.size)

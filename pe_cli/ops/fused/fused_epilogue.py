@@ -33,9 +33,10 @@ from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import WIDE, call_binary
 from pe_cli.ops.math.elementwise import ADD
-from pe_cli.ops.math.mul import mul
+from pe_cli.ops.math.mul import mul, mul_cuda
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
+from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
 
@@ -300,12 +301,18 @@ def _separately(o: Lowering, kind: str) -> None:
 
 @fused_gemm_epilogue.lower("cuda")
 def fused_gemm_epilogue_cuda(o: Lowering) -> None:
-    """The separate calls."""
-    mul.lowerings["cuda"](o)
-    _then(o, o.output("Out"), -1)
+    """A product that ends with the bias and relu."""
+    mul_cuda(o, o.input("Bias"), o.attrs["activation"] == "relu")
 
 
 @conv2d_fusion.lower("cuda")
 def conv2d_fusion_cuda(o: Lowering) -> None:
-    """The separate calls."""
-    _separately(o, "cuda")
+    """Bias and relu before a sum is written. Depthwise: the separate calls."""
+    x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
+    images = Images(o, x, w, y)
+    if images.depthwise:
+        _separately(o, "cuda")
+        return
+    target, then = images.target(y), Then(bias=o.input("Bias"), relu=o.attrs["activation"] == "relu")
+    append_values(o, images.inward(x), w, target, Sizes.of(o, images), then)
+    images.outward(target, y)

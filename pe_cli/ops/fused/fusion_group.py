@@ -323,7 +323,8 @@ def _append(
     where: Mapping[int, Buffer],
 ) -> None:
     inputs, outputs = ({s: [where[v] for v in row] for s, row in side.items()} for side in slots)
-    part = Lowering(definition, definition.check_attrs(attrs), inputs, outputs, o.seed, o.sample_offset, place=kind)
+    checked = definition.check_attrs(attrs)
+    part = Lowering(definition, checked, inputs, outputs, o.seed, o.sample_offset, place=kind, precision=o.precision)
     definition.lowerings[kind](part)
     calls: list[Call] = part.calls
     o.calls += calls

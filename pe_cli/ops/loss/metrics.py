@@ -219,8 +219,8 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
 
 @op(
     "one_hot",
-    traits=[ReportsData()],
-    inputs="X",
+    traits=[ReportsData(), FedSizes({"Depth": "depth"})],
+    inputs="X Depth?",
     attrs={
         "depth": Attr(1, "number of classes"),
         "dtype": Attr("float32", "element type of the output", FLOATS),
@@ -234,13 +234,14 @@ def mark(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, st
         Sample({"X": classes(0, 5, 0, 1)}, {"depth": 5}, "empty batch"),
     ],
 )
-def one_hot(x: TensorType, *, depth: int, dtype: str, allow_out_of_range: bool) -> TensorType:
+def one_hot(x: TensorType, fed: TensorType | None = None, *, depth: int, dtype: str, allow_out_of_range: bool) -> TensorType:
     """Turn class numbers into rows with a single one.
 
     Out[..., j] = 1 where j = X[...], else 0.
 
     Args:
         X: [..., 1] or [n] int64; class numbers from 0.
+        Depth: [1] integer, instead of the attribute: only known in the step.
         depth: number of classes, at least 1.
         dtype: of the output.
         allow_out_of_range: see the attribute.
@@ -256,10 +257,10 @@ def one_hot(x: TensorType, *, depth: int, dtype: str, allow_out_of_range: bool) 
     """
     if x.dtype != "int64":
         raise PeError(f"one_hot needs X of type int64, got {x}", hint="cast it to int64")
-    if depth < 1:
+    if fed is None and depth < 1:
         raise PeError(f"one_hot needs depth >= 1, got {depth}")
     leading = x.shape[:-1] if len(x.shape) > 1 and x.shape[-1] == 1 else x.shape
-    return TensorType((*leading, depth), check_dtype(dtype))
+    return TensorType((*leading, depth if fed is None else -1), check_dtype(dtype))
 
 
 @one_hot.lower("cpu")
@@ -327,10 +328,10 @@ def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[T
     if indices.dtype != "int64" or len(indices.shape) != 2 or not same_sizes(out.shape, indices.shape):
         raise PeError(f"accuracy needs Out and Indices of top_k, [batch, k], got {out} and {indices}")
     if label.dtype != "int64" or not same_sizes(label.shape, (indices.shape[0], 1)):
-        raise PeError(
-            f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}",
-            hint="reshape the labels to [batch, 1]" if label.dtype == "int64" else "declare the feed with dtype: int64, or cast it",
-        )
+        hint = "reshape the labels to [batch, 1]" if label.dtype == "int64" else "declare the feed with dtype: int64, or cast it"
+        if len(label.shape) == 2 and label.shape[1] > 1:
+            hint = "of labels with a column for each class {type: argmax, axis: 1} and then {type: unsqueeze, axes: [1]} make class numbers"
+        raise PeError(f"accuracy needs Label [batch, 1] of type int64 for Indices {indices}, got {label}", hint=hint)
     count = TensorType((1,), "int64")
     return out.with_shape(1), count, count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,19 +174,26 @@ def multiply(
         call(whole, [(p, q, r - start, flag) for p, q, r, flag in rows], start, len(rows) * m * n, part + number)
 
 
-def multiply_back(o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float) -> None:
-    """Append the calls for the gradients of alpha x @ y that are wanted."""
+def multiply_back(
+    o: Lowering, x: Matrices, y: Matrices, out: Matrices, alpha: float, product: Callable[..., None] = multiply
+) -> None:
+    """Append the calls for the gradients of alpha x @ y that are wanted; product: `multiply`, or the same for another device."""
     g = o.input("Out@GRAD")
     if o.has("X@GRAD"):
         pair = ((g, out), (o.input("Y"), y.flipped()))
-        _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha)
+        _gradient(o, "X@GRAD", ((o.input("Y"), y), (g, out.flipped())) if x.transposed else pair, x, alpha, product)
     if o.has("Y@GRAD"):
         pair = ((o.input("X"), x.flipped()), (g, out))
-        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha)
+        _gradient(o, "Y@GRAD", ((g, out.flipped()), (o.input("X"), x)) if y.transposed else pair, y, alpha, product)
 
 
 def _gradient(
-    o: Lowering, slot: str, pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]], result: Matrices, alpha: float
+    o: Lowering,
+    slot: str,
+    pair: tuple[tuple[Any, Matrices], tuple[Any, Matrices]],
+    result: Matrices,
+    alpha: float,
+    product: Callable[..., None],
 ) -> None:
     """Append the product that is a gradient: added by the kernel itself where that is one addition per element."""
     o.only(slot)
@@ -201,9 +208,9 @@ def _gradient(
         assert alpha == 1, "its gradient is the product alone"
         _descend(o, slot, pair, result, once=once)
     elif many and once and alpha == 1:
-        multiply(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, weights)
+        product(o, *pair, (o.output(slot), result), alpha, preload(o, slot), part, weights)
     else:
-        beside(o, slot, lambda out: multiply(o, *pair, (out, result), alpha, 0, part, weights))
+        beside(o, slot, lambda out: product(o, *pair, (out, result), alpha, 0, part, weights))
 
 
 def _descend(

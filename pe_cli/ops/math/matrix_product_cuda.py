@@ -1,121 +1,129 @@
-"""Matrix products on CUDA: a block computes a square of 64, tile by tile of the factors, and each of its threads 16 elements of it."""
+"""Matrix products on CUDA: which tiles a product is cut into, and how many blocks share the sums of one tile."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import cuda, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper
-from pe_cli.ops.math.matrix_product import products
+from pe_cli.kernels.calls import Numbers
+from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
+from pe_cli.kernels.lang import Int, Ptr, Real, T
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
+from pe_cli.ops.math.matrix_product import Matrices, broadcast
+from pe_cli.ops.math.product_tiles_cuda import Tile, put_one
 
-#: Threads of a block along each axis, and how deep a tile is.
-SIDE: Any = 16
-#: Rows and columns of the square.
-SQUARE: Any = 64
-#: Threads of a block.
-ALL: Any = 256
-#: Elements that a tile's lines lie apart: threads that fill it write to different banks of shared memory.
-LINE: Any = 66
-#: An index without a sign: one with a sign could count from the end.
-At: Any = np.uint64
+#: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
+BLOCKS = 132
+#: Terms of a sum that are worth a block of their own.
+TERMS = 64
+#: Most blocks that share the sums of a tile.
+SHARES = 32
 
-
-@on_cuda(products)
-def no_products(
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
-    table: PtrI64, count: Int, scratch: Ptr,
-):  # fmt: skip
-    """Without a product C is zero."""
-    for i in range(size if count == 0 else 0):
-        c[i] = T(0)
+Pairs = list[list[tuple[int, int]]]
 
 
-@helper
-def fill(tile, x, at, line, across, first, begin, rows, depth, me):
-    """Fill a tile, [SIDE, LINE]: what a factor has at rows from first and terms from begin, and 0 beyond its ends.
+@cuda_kernel
+def sum_shares(parts: Ptr, c: Ptr, size: Int, n: Int, shares: Int, alpha: Real, adds: Int, bias: Ptr, end: Int):
+    """C = alpha times the sum of the shares, see `ended`; they are added in order, each [size], of rows of n."""
+    for i in range(size):
+        total = parts[i]
+        for s in range(1, shares):
+            total += parts[s * size + i]
+        extra = bias[np.uint32(i) % np.uint32(n)] if end > 0 else T(0)
+        put_one(c, i, total, extra, T(alpha), adds, end > 1)
 
-    Neighbours in memory are read by neighbours among threads; across: they are rows.
+
+def multiply_cuda(
+    o: Lowering,
+    factors: tuple[Any, Matrices],
+    others: tuple[Any, Matrices],
+    out: tuple[Any, Matrices],
+    alpha: float,
+    acc: int = 0,
+    part: int = 0,
+    weights: bool = False,
+    bias: Any = None,
+    cut: bool = False,
+) -> None:
+    """Append the calls for out (+)= alpha factors @ others.
+
+    Args:
+        o, factors, others, out, alpha, acc, part, weights: see `matrix_product.multiply`.
+        bias: of each column, added to the product; None for none.
+        cut: with a bias: numbers below 0 become 0.
     """
-    t = me
-    while t < SQUARE * SIDE:
-        row, inner = (t % SQUARE, t // SQUARE) if across else (t // SIDE, t % SIDE)
-        value = T(0)
-        if first + row < rows and begin + inner < depth:
-            value = x[at + ((begin + inner) * line + first + row if across else (first + row) * line + begin + inner)]
-        tile[At(inner), At(row)] = value
-        t += ALL
+    del part, weights  # of threads of a CPU
+    (a, left), (b, right), (c, result) = factors, others, out
+    m, n, k = left.height, right.width, left.width
+    pairs = _pairs(left, right, result)
+    if len(pairs) == 1 and _is_run(pairs[0], left, right):
+        pairs, k = [pairs[0][:1]], k * len(pairs[0])
+    if not c.size:
+        return
+    tile, shares = plan(m, n, k, pairs, c.dtype, o.precision)
+    chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
+    shares = max(1, -(-k // chunk))
+    begins = itertools.accumulate(map(len, pairs), initial=0)
+    table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
+    kernel = _kernel(tile, o.precision, c.dtype, left, right)
+    end = 0 if bias is None else 2 if cut else 1
+    bias = c if bias is None else bias
+    target, *how = (c, alpha, acc, bias, end) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0, c, 0)
+    o.call(
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, target, *how,
+        table, len(pairs), chunk, shares,
+    )  # fmt: skip
+    if shares > 1:
+        o.call(sum_shares, target, c, c.size, n, shares, alpha, acc, bias, end)
 
 
-@helper
-def put(c, at, total, alpha, adds):
-    """Write an element of the product, or add to it."""
-    c[at] = c[at] + total if adds else alpha * total
+def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:
+    """Return the largest tile that keeps BLOCKS busy, and how many blocks share each tile's sums.
+
+    Args:
+        m, n, k: sizes.
+        pairs: of factors, for each matrix of C.
+        dtype: of them.
+        precision: see `Lowering`.
+    """
+    alone = all(len(group) == 1 for group in pairs)
+    most = max(1, min(SHARES, k // TERMS)) if alone else 1
+    tiles = tiles_of(dtype, precision)
+    for tile in tiles:
+        blocks = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
+        if blocks * most >= BLOCKS or tile is tiles[-1]:
+            return tile, max(1, min(most, -(-BLOCKS // blocks)))
+    raise AssertionError("no tile")
 
 
-@helper
-def put_row(c, at, s0, s1, s2, s3, alpha, adds, left):
-    """Write as many of four neighbours as there are."""
-    if left > 0:
-        put(c, at, s0, alpha, adds)
-    if left > 1:
-        put(c, at + 1, s1, alpha, adds)
-    if left > 2:
-        put(c, at + 2, s2, alpha, adds)
-    if left > 3:
-        put(c, at + 3, s3, alpha, adds)
+def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
+    """Return the tiles of a type and precision, from the largest."""
+    if dtype == "float64":
+        return product_tiles_cuda.TILES[1:]
+    return product_tiles_cuda.TILES if precision == "float32" else product_cores_cuda.TILES
 
 
-@on_cuda(products, block=(SIDE, SIDE, 1), threads=("(m + 3) // 4", "(n + 3) // 4", "count"))
-def products_cuda(  # noqa: C901 - sixteen sums have names, so that they lie in registers
-    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
-    table: PtrI64, count: Int, scratch: Ptr,
-):  # fmt: skip
-    """Four by four elements of C a thread; of the products that are added up in one place, the first block does all, in order."""
-    left = cuda.shared.array((SIDE, LINE), T)
-    right = cuda.shared.array((SIDE, LINE), T)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    me = int(ty * SIDE + tx)
-    top, side = int(cuda.blockIdx.x * SQUARE), int(cuda.blockIdx.y * SQUARE)
-    row, column = At(4 * ty), At(4 * tx)
-    z = int(cuda.blockIdx.z)
-    while z < count:
-        if table[4 * z + 3] == 1:
-            z += cuda.gridDim.z
-            continue
-        s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = T(0)
-        s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = T(0)
-        last = count if size < count * m * n else z + 1
-        for q in range(z, last):
-            if table[4 * q + 2] != table[4 * z + 2]:
-                continue
-            begin = 0
-            while begin < k:
-                fill(left, a, table[4 * q], lda, ta, top, begin, m, k, me)
-                fill(right, b, table[4 * q + 1], ldb, not tb, side, begin, n, k, me)
-                cuda.syncthreads()
-                for i in range(SIDE):
-                    x0, x1, x2, x3 = left[i, row], left[i, row + At(1)], left[i, row + At(2)], left[i, row + At(3)]
-                    y0, y1, y2, y3 = right[i, column], right[i, column + At(1)], right[i, column + At(2)], right[i, column + At(3)]
-                    s00, s01 = s00 + x0 * y0, s01 + x0 * y1
-                    s02, s03 = s02 + x0 * y2, s03 + x0 * y3
-                    s10, s11 = s10 + x1 * y0, s11 + x1 * y1
-                    s12, s13 = s12 + x1 * y2, s13 + x1 * y3
-                    s20, s21 = s20 + x2 * y0, s21 + x2 * y1
-                    s22, s23 = s22 + x2 * y2, s23 + x2 * y3
-                    s30, s31 = s30 + x3 * y0, s31 + x3 * y1
-                    s32, s33 = s32 + x3 * y2, s33 + x3 * y3
-                cuda.syncthreads()
-                begin += SIDE
-        adds, scale = table[4 * z + 3] == 2, T(alpha)
-        at, more = table[4 * z + 2] + (top + 4 * ty) * ldc + side + 4 * tx, n - side - 4 * tx
-        if top + 4 * ty + 0 < m:
-            put_row(c, at + 0 * ldc, s00, s01, s02, s03, scale, adds, more)
-        if top + 4 * ty + 1 < m:
-            put_row(c, at + 1 * ldc, s10, s11, s12, s13, scale, adds, more)
-        if top + 4 * ty + 2 < m:
-            put_row(c, at + 2 * ldc, s20, s21, s22, s23, scale, adds, more)
-        if top + 4 * ty + 3 < m:
-            put_row(c, at + 3 * ldc, s30, s31, s32, s33, scale, adds, more)
-        z += cuda.gridDim.z
+def _kernel(tile: Tile, precision: str, dtype: str, left: Matrices, right: Matrices) -> CudaKernel:
+    if precision == "float32" or dtype == "float64":
+        return product_tiles_cuda.KERNELS[tile]
+    return product_cores_cuda.kernel_of(tile, precision, int(left.transposed), int(right.transposed))
+
+
+def _pairs(left: Matrices, right: Matrices, result: Matrices) -> Pairs:
+    """Return where the factors begin whose products are added up, for each matrix of C in order."""
+    found: dict[int, list[tuple[int, int]]] = {at: [] for at in result.offsets(result.batch)}
+    batch = broadcast(left.batch, right.batch, result.batch)
+    for at_a, at_b, at_c in zip(left.offsets(batch), right.offsets(batch), result.offsets(batch), strict=True):
+        found[at_c].append((at_a, at_b))
+    return list(found.values())
+
+
+def _is_run(pairs: Sequence[tuple[int, int]], left: Matrices, right: Matrices) -> bool:
+    """Return whether several products that are added up lie in memory as if they were one, of longer sums."""
+    size_a, size_b = left.rows * left.columns, right.rows * right.columns
+    run = all(pair == (pairs[0][0] + i * size_a, pairs[0][1] + i * size_b) for i, pair in enumerate(pairs))
+    return len(pairs) > 1 and left.transposed and not right.transposed and run

@@ -8,12 +8,12 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, SumsRows
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
+from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
 # --- mul ------------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,28 @@ def matmul_flops(x: TensorType, y: TensorType, **attrs: Any) -> int:
     return 2 * product(broadcast(left.batch, right.batch)) * left.height * right.width * left.width
 
 
-also_on_cuda(mul, matmul)
+@mul.lower("cuda")
+def mul_cuda(o: Lowering, bias: Any = None, cut: bool = False) -> None:
+    """One product; bias and cut: see `multiply_cuda`."""
+    x, y, out = _mul_matrices(o)
+    multiply_cuda(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), 1.0, bias=bias, cut=cut)
+
+
+@matmul.lower("cuda")
+def matmul_cuda(o: Lowering) -> None:
+    """One product for all matrices."""
+    x, y, out = _matmul_matrices(o)
+    multiply_cuda(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), o.attrs["alpha"])
+
+
+for _definition, _matrices in ((mul, _mul_matrices), (matmul, _matmul_matrices)):
+    assert _definition.grad_op is not None
+
+    @_definition.grad_op.lower("cuda")
+    def _grad_cuda(o: Lowering, matrices: Any = _matrices) -> None:
+        """Both gradients, a product each."""
+        x, y, out = matrices(o)
+        multiply_back(o, x, y, out, o.attrs.get("alpha", 1.0), multiply_cuda)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

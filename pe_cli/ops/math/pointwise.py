@@ -16,7 +16,9 @@ sees is X or Out, as `uses` says; Out lets the input be overwritten.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -73,8 +75,14 @@ def _loop(template: str, f: Helper, first: str, value: str, attributes: int) -> 
         args="".join(f", {name}" for name in names),
     )
     space: dict[str, Any] = {"f": f, "address": address}
-    exec(text, space)  # our own text: nothing in it comes from outside
+    exec(_compiled(text), space)  # our own text: nothing in it comes from outside
     return space["loop"], text
+
+
+@functools.cache
+def _compiled(text: str) -> CodeType:
+    """Return the code of a loop: most functions have loops of the same text."""
+    return compile(text, "<string>", "exec")
 
 
 def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:

@@ -1,103 +1,27 @@
-"""batch_norm on CUDA: a block of threads a channel for sums, a thread per element for values."""
+"""batch_norm on CUDA: sums in two stages (`channel_sums_cuda`), then values and gradients, four at a time where channels allow."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from pe_cli.kernels.channel_norm import (
     copy_two,
-    finish,
     gradient_first,
     gradient_last,
-    gradient_sums_first,
-    gradient_sums_last,
     normalise_first,
     normalise_last,
-    statistics_first,
     statistics_given,
-    statistics_last,
 )
-from pe_cli.kernels.cuda import cuda, deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
-from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.nn.batch_norm import batch_norm
-
-#: Threads that add up one channel; a power of 2.
-ADDERS: Any = 256
-WIDE: Any = np.float64
+from pe_cli.kernels.cuda import deal, load_four, on_cuda, store_four
+from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.lang import Int, Ptr, T, helper
+from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.nn.batch_norm import batch_norm, output_or_scratch, sizes_of, statistics
+from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_statistics, normal
 
 
-@on_cuda(statistics_first, block=(ADDERS,))
-def statistics_first_cuda(
-    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
-    samples: Int, channels: Int, size: Int, momentum: Real, epsilon: Real,
-):  # fmt: skip
-    """Two passes: the mean, then the squares about it; sums are added in a tree."""
-    parts = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    count = samples * size
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        mean = 0.0
-        for squares in range(2):
-            total = 0.0
-            for i in range(me, count, ADDERS):
-                d = x[(i // size * channels + c) * size + i % size] - mean
-                total += d * d if squares else d
-            parts[me] = total
-            cuda.syncthreads()
-            half = ADDERS // 2
-            while half > 0:
-                if me < half:
-                    parts[me] += parts[me + half]
-                cuda.syncthreads()
-                half //= 2
-            total = parts[0]
-            cuda.syncthreads()
-            if not squares:
-                mean = total / count if count > 0 else 0.0
-        if me == 0:
-            finish(
-                mean, total, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-                momentum, epsilon,
-            )  # fmt: skip
-
-
-@on_cuda(statistics_last, block=(ADDERS,))
-def statistics_last_cuda(
-    x: Ptr, old_mean: Ptr, old_variance: Ptr, new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr,
-    means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, rows: Int, width: Int, channels: Int, momentum: Real,
-    epsilon: Real,
-):  # fmt: skip
-    """The same where channels are innermost; it needs no scratch."""
-    parts = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    count = rows * (width // channels)
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        mean = 0.0
-        for second in range(2):
-            total = 0.0
-            for i in range(me, count, ADDERS):
-                d = x[i * channels + c] - mean
-                total += d * d if second else d
-            parts[me] = total
-            cuda.syncthreads()
-            half = ADDERS // 2
-            while half > 0:
-                if me < half:
-                    parts[me] += parts[me + half]
-                cuda.syncthreads()
-                half //= 2
-            total = parts[0]
-            cuda.syncthreads()
-            if not second:
-                mean = total / count if count > 0 else 0.0
-        if me == 0:
-            finish(
-                mean, total, count, old_mean, old_variance, new_mean, new_variance, saved_mean, saved_inverse, c,
-                momentum, epsilon,
-            )  # fmt: skip
+@helper
+def channel_of(i, channels):
+    """Return the channel of an element with the channels last."""
+    return i - quotient(i, channels) * channels
 
 
 @on_cuda(normalise_first)
@@ -106,79 +30,36 @@ def normalise_first_cuda(
 ):
     """One thread per element."""
     for i in range(samples * channels * size):
-        c = i // size % channels
-        y[i] = (x[i] - mean[c]) * (inverse[c] * scale[c]) + bias[c]
+        c = channel_of(quotient(i, size), channels)
+        y[i] = normal(x[i], mean[c], inverse[c], scale[c], bias[c])
 
 
 @on_cuda(normalise_last)
 def normalise_last_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
-    """One thread per element, without the table."""
-    for i in range(rows * width):
-        c = i % channels
-        y[i] = (x[i] - mean[c]) * (inverse[c] * scale[c]) + bias[c]
+    """One thread per four elements, or per element, without the table."""
+    if channels % 4 == 0:
+        for q in range(rows * width // 4):
+            i = 4 * q
+            c = channel_of(i, channels)
+            x0, x1, x2, x3 = load_four(x, i)
+            m0, m1, m2, m3 = load_four(mean, c)
+            v0, v1, v2, v3 = load_four(inverse, c)
+            s0, s1, s2, s3 = load_four(scale, c)
+            b0, b1, b2, b3 = load_four(bias, c)
+            store_four(y, i, normal(x0, m0, v0, s0, b0), normal(x1, m1, v1, s1, b1), normal(x2, m2, v2, s2, b2), normal(x3, m3, v3, s3, b3))
+    else:
+        for i in range(rows * width):
+            c = channel_of(i, channels)
+            y[i] = normal(x[i], mean[c], inverse[c], scale[c], bias[c])
 
 
-@on_cuda(gradient_sums_first, block=(ADDERS,))
-def gradient_sums_first_cuda(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, samples: Int, channels: Int, size: Int
-):
-    """Sums in a tree."""
-    biases = cuda.shared.array(ADDERS, WIDE)
-    scales = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        a = 0.0
-        b = 0.0
-        for i in range(me, samples * size, ADDERS):
-            at = (i // size * channels + c) * size + i % size
-            a += g[at]
-            b += g[at] * (x[at] - mean[c])
-        biases[me] = a
-        scales[me] = b
-        cuda.syncthreads()
-        half = ADDERS // 2
-        while half > 0:
-            if me < half:
-                biases[me] += biases[me + half]
-                scales[me] += scales[me + half]
-            cuda.syncthreads()
-            half //= 2
-        if me == 0:
-            dbias[c] = T(biases[0])
-            dscale[c] = T(scales[0] * inverse[c])
-
-
-@on_cuda(gradient_sums_last, block=(ADDERS,))
-def gradient_sums_last_cuda(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, table: Ptr, rows: Int, width: Int,
-    channels: Int,
-):  # fmt: skip
-    """The same where channels are innermost; it needs no scratch."""
-    biases = cuda.shared.array(ADDERS, WIDE)
-    scales = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        a = 0.0
-        b = 0.0
-        for i in range(me, rows * (width // channels), ADDERS):
-            at = i * channels + c
-            a += g[at]
-            b += g[at] * (x[at] - mean[c])
-        biases[me] = a
-        scales[me] = b
-        cuda.syncthreads()
-        half = ADDERS // 2
-        while half > 0:
-            if me < half:
-                biases[me] += biases[me + half]
-                scales[me] += scales[me + half]
-            cuda.syncthreads()
-            half //= 2
-        if me == 0:
-            dbias[c] = T(biases[0])
-            dscale[c] = T(scales[0] * inverse[c])
+@helper
+def slope(x, g, mean, inverse, scale, dscale, dbias, share):
+    """Return the gradient of a number."""
+    f = scale * inverse
+    return f * g - f * inverse * dscale * share * (x - mean) - f * dbias * share
 
 
 @on_cuda(gradient_first)
@@ -187,11 +68,10 @@ def gradient_first_cuda(
     size: Int, batch: Int,
 ):  # fmt: skip
     """One thread per element."""
-    share = T(batch / max(1, samples * size))
+    share = T(batch) / T(max(1, samples * size))
     for i in range(samples * channels * size):
-        c = i // size % channels
-        f = scale[c] * inverse[c]
-        dx[i] = f * g[i] - f * inverse[c] * dscale[c] * share * (x[i] - mean[c]) - f * dbias[c] * share
+        c = channel_of(quotient(i, size), channels)
+        dx[i] = slope(x[i], g[i], mean[c], inverse[c], scale[c], dscale[c], dbias[c], share)
 
 
 @on_cuda(gradient_last)
@@ -199,13 +79,76 @@ def gradient_last_cuda(
     x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, dscale: Ptr, dbias: Ptr, dx: Ptr, table: Ptr, rows: Int,
     width: Int, channels: Int, count: Int,
 ):  # fmt: skip
-    """One thread per element, without the table."""
-    share = T(min(1, count) / max(1, count))
-    for i in range(rows * width):
-        c = i % channels
-        f = scale[c] * inverse[c]
-        dx[i] = f * g[i] - f * inverse[c] * dscale[c] * share * (x[i] - mean[c]) - f * dbias[c] * share
+    """One thread per four elements, or per element, without the table."""
+    share = T(min(1, count)) / T(max(1, count))
+    if channels % 4 == 0:
+        for q in range(rows * width // 4):
+            i = 4 * q
+            c = channel_of(i, channels)
+            x0, x1, x2, x3 = load_four(x, i)
+            g0, g1, g2, g3 = load_four(g, i)
+            m0, m1, m2, m3 = load_four(mean, c)
+            v0, v1, v2, v3 = load_four(inverse, c)
+            s0, s1, s2, s3 = load_four(scale, c)
+            d0, d1, d2, d3 = load_four(dscale, c)
+            b0, b1, b2, b3 = load_four(dbias, c)
+            store_four(
+                dx, i, slope(x0, g0, m0, v0, s0, d0, b0, share), slope(x1, g1, m1, v1, s1, d1, b1, share),
+                slope(x2, g2, m2, v2, s2, d2, b2, share), slope(x3, g3, m3, v3, s3, d3, b3, share),
+            )  # fmt: skip
+    else:
+        for i in range(rows * width):
+            c = channel_of(i, channels)
+            dx[i] = slope(x[i], g[i], mean[c], inverse[c], scale[c], dscale[c], dbias[c], share)
 
 
 deal(statistics_given, copy_two)
-also_on_cuda(batch_norm)
+
+
+def statistics_on_cuda(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
+    """Append the calls that write all statistics of a batch_norm-like op, and return the mean and 1 / deviation to use."""
+    given = o.attrs["is_test"] or o.attrs["use_global_stats"] or o.has("Moments")
+    return statistics(o, x) if given else append_statistics(o, x)
+
+
+@batch_norm.lower("cuda")
+def batch_norm_cuda(o: Lowering) -> None:
+    """Statistics, then values."""
+    x, y, scale, bias = o.input("X"), o.output("Y"), o.input("Scale"), o.input("Bias")
+    each = (*statistics_on_cuda(o, x), scale, bias, y)
+    n, channels, size = sizes_of(o, x)
+    if size == 1:
+        o.call(normalise_last, x, *each, o.scratch(1, x.dtype), n, channels, channels)
+    else:
+        o.call(normalise_first, x, *each, n, channels, size)
+
+
+def gradients_of(o: Lowering) -> tuple[Buffer, Buffer, int, bool]:
+    """Return where the gradients of scale and bias go, whether the statistics depend on X, and whether those gradients are needed."""
+    scale = o.input("Scale")
+    batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
+    needed = bool(batch) or o.has("Scale@GRAD") or o.has("Bias@GRAD")
+    return output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale), batch, needed
+
+
+def append_input_gradient(o: Lowering, x: Buffer, g: Buffer, dscale: Buffer, dbias: Buffer, batch: int) -> None:
+    """Append the gradient of X, where it is wanted, from g behind any relu."""
+    if not o.has("X@GRAD"):
+        return
+    dx = o.output("X@GRAD")
+    each = (x, g, o.input("SavedMean"), o.input("SavedVariance"), o.input("Scale"), dscale, dbias, dx)
+    n, channels, size = sizes_of(o, x)
+    if size == 1:
+        o.call(gradient_last, *each, o.scratch(1, x.dtype), n, channels, channels, n * batch)
+    else:
+        o.call(gradient_first, *each, n, channels, size, batch)
+
+
+@batch_norm.grad_op.lower("cuda")  # type: ignore[union-attr]
+def batch_norm_grad_cuda(o: Lowering) -> None:
+    """Sums for Bias and Scale, then X'."""
+    x, g = o.input("X"), o.input("Y@GRAD")
+    dscale, dbias, batch, needed = gradients_of(o)
+    if needed:
+        append_gradient_sums(o, x, g, dscale, dbias)
+    append_input_gradient(o, x, g, dscale, dbias, batch)

@@ -8,30 +8,15 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import adds_images_at_once, conv_backward_data_scratch
+from pe_cli.kernels.conv import adds_images_at_once
 from pe_cli.kernels.gemm import adds_at_once
 from pe_cli.ops.define.addto import beside, preload
-from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
+from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, Layout, SumsRows
+from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
 from pe_cli.ops.nn.conv_images import Images
-from pe_cli.ops.nn.conv_kernels import (
-    backward_data,
-    backward_data_depthwise,
-    backward_data_pointwise,
-    backward_data_winograd,
-    backward_weight,
-    backward_weight_depthwise,
-    backward_weight_pointwise,
-    backward_weight_winograd,
-    forward,
-    forward_depthwise,
-    forward_pointwise,
-    forward_winograd,
-    place,
-)
 
 IMAGES = Layout("data_format", ("Input", "Output"))
 ATTRS = {
@@ -125,7 +110,8 @@ def conv2d(
         raise PeError(
             f"conv2d: a window of {w.shape[2]}x{w.shape[3]} (dilation {dilations}) does not fit into images of {h}x{wide}"
             f" with padding {paddings}",
-            hint="use a smaller filter_size or more padding",
+            hint="use a smaller filter_size or more padding; images are [channels, height, width]: of others"
+            " {type: transpose, perm: [0, 3, 1, 2]} makes such",
         )
     return x.with_shape(n, oh, ow, w.shape[0]) if last else x.with_shape(n, w.shape[0], oh, ow)
 
@@ -176,12 +162,7 @@ def conv2d_cpu(o: Lowering) -> None:
     """Direct convolution by microkernels, in parts of the images."""
     x, w, y = o.input("Input"), o.input("Filter"), o.output("Output")
     images = Images(o, x, w, y)
-    source, target = images.source(x), images.target(y)
-    chosen = images.kernel(forward, forward_depthwise, forward_pointwise, forward_winograd)
-    for piece in images.pieces():
-        at_x, at_w, at_y = Offset(source, piece.x), Offset(w, piece.w), Offset(target, piece.y)
-        o.call(chosen, at_x, at_w, at_y, images.filter_scratch(w), piece.geometry, piece.images, part=piece.number)
-    images.outward(target, y)
+    convolve(images, images.source(x), w, y)
 
 
 def conv2d_grad_cpu(o: Lowering) -> None:
@@ -190,14 +171,7 @@ def conv2d_grad_cpu(o: Lowering) -> None:
     images = Images(o, x, w, dy)
     upstream = images.inward(dy)
     if o.has("Filter@GRAD"):
-        dw, source = o.output("Filter@GRAD"), images.source(x)
-        scratch = None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
-        for number, rows in enumerate(images.rows()):
-            chosen = images.kernel(
-                backward_weight, backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd
-            )
-            own = scratch or images.filter_scratch(w)
-            o.call(chosen, source, upstream, dw, own, images.geometry, images.n, *rows, part=number)
+        correlate(images, images.source(x), upstream, w, o.output("Filter@GRAD"))
     if o.has("Input@GRAD"):
         image_gradient(o, images, upstream, w)
 
@@ -205,21 +179,9 @@ def conv2d_grad_cpu(o: Lowering) -> None:
 def image_gradient(o: Lowering, images: Images, upstream: Buffer, w: Buffer) -> None:
     """Append the gradient of the images: added by the kernel itself where images lie as it wants them and channels mix."""
     dx = o.output("Input@GRAD")
-    sizes = (images.image[2], images.out[2], *w.shape[2:], o.attrs["groups"])
-    extra = 0 if images.depthwise or images.pointwise or images.winograd else conv_backward_data_scratch(*sizes)
 
     def write(into: Buffer, acc: int = 0) -> None:
-        target = images.target(into)
-        made = o.scratch(images.n * math.prod(images.seen), into.dtype) if images.picks else target
-        chosen = images.kernel(backward_data, backward_data_depthwise, backward_data_pointwise, backward_data_winograd)
-        for piece in images.pieces(back=True):
-            at_y, at_w, at_x = Offset(upstream, piece.y), Offset(w, piece.w), Offset(made, piece.x)
-            scratch = (images.filter_scratch(w), o.scratch(extra, w.dtype))
-            number = o.threads + piece.number  # beside the parts of the filters' gradient
-            o.call(chosen, at_y, at_w, at_x, *scratch, piece.geometry, piece.images, acc, part=number)
-        if images.picks:
-            o.call(place, made, target, images.whole, images.n)
-        images.outward(target, into)
+        spread(images, upstream, w, into, acc=acc, first=o.threads)  # parts beside those of the filters' gradient
 
     a = o.attrs
     if images.pointwise:
@@ -243,9 +205,6 @@ def _image_order(attrs: Mapping[str, Any]) -> str:
 conv2d_grad = conv2d.grad(uses="Input Filter", adds="Input@GRAD", overwrites=_image_order)
 conv2d_grad.lower("cpu")(conv2d_grad_cpu)
 depthwise_conv2d.grad(uses="Input Filter").lower("cpu")(conv2d_grad_cpu)
-
-
-also_on_cuda(conv2d, depthwise_conv2d)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -74,11 +74,12 @@ class Images:
         self.image, self.out = (tuple(b.shape[i] for i in order) for b in (x, y))
         self.filters = w.shape
         attrs = o.attrs
-        self.pointwise = w.shape[2:] == (1, 1) and attrs["paddings"] == [0, 0] and attrs["groups"] == 1
-        self.winograd = suits(w.shape, self.out, attrs["strides"], attrs["paddings"], attrs["dilations"], attrs["groups"])
+        pads = attrs["paddings"]  # [above and below, left and right], or [above, below, left, right]
+        self.pointwise = w.shape[2:] == (1, 1) and not any(pads) and attrs["groups"] == 1
+        self.winograd = suits(w.shape, self.out, attrs["strides"], pads, attrs["dilations"], attrs["groups"])
         self.picks = self.pointwise and attrs["strides"] != [1, 1]
         self.seen = (*self.out[:2], self.image[2]) if self.picks else self.image
-        rest = (*attrs["paddings"], *attrs["dilations"], attrs["groups"], self.out[2])
+        rest = (*pads[:: len(pads) // 2], *attrs["dilations"], attrs["groups"], self.out[2])
         self.whole = Numbers((*self.image, *self.out, *w.shape[2:], *attrs["strides"], *rest))
         steps = (1, 1) if self.picks else attrs["strides"]
         self.geometry = Numbers((*self.seen, *self.out, *w.shape[2:], *steps, *rest))

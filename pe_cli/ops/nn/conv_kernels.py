@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pe_cli.kernels.conv import conv_backward_data, conv_forward
 from pe_cli.kernels.conv_weight import conv_backward_weight
-from pe_cli.kernels.cuda import cuda, on_cuda, same_on_cuda
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.gemm import gemm
 from pe_cli.kernels.geometry import (
@@ -194,146 +193,10 @@ def turn(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-#: Threads that add up the gradient of one weight.
-ADDERS: Any = 128
-
-
-@on_cuda(forward)
-def filters_last(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
-    """The output channels of a tap and input channel become neighbours."""
-    taps, per = g[TAPS_Y] * g[TAPS_X], g[CHANNELS] // g[GROUPS]
-    for e in range(g[FILTERS] * per * taps):
-        oc, c, tap = e // (per * taps), e // taps % per, e % taps
-        filters[(tap * per + c) * g[FILTERS] + oc] = w[e]
-
-
-@on_cuda(forward)
-def forward_cuda(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
-    """One thread per output element."""
-    height, width, channels, oh, ow, outs, kh, kw = (
-        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
-    )  # fmt: skip
-    per, each = channels // g[GROUPS], outs // g[GROUPS]
-    for e in range(n * oh * ow * outs):
-        oc, j, i, image = e % outs, e // outs % ow, e // (outs * ow) % oh, e // (outs * ow * oh)
-        first = oc // each * per
-        total = T(0)
-        for r in range(kh):
-            row = i * g[STRIDE_Y] - g[PAD_Y] + r * g[DILATION_Y]
-            for s in range(kw):
-                column = j * g[STRIDE_X] - g[PAD_X] + s * g[DILATION_X]
-                if row >= 0 and row < height and column >= 0 and column < width:
-                    at = ((image * height + row) * width + column) * channels + first
-                    tap = (r * kw + s) * per * outs + oc
-                    for c in range(per):
-                        total += x[at + c] * filters[tap + c * outs]
-        y[e] = total
-
-
-@on_cuda(backward_data)
-def filters_first(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
-    """The input channels of a tap and output channel become neighbours."""
-    taps, per = g[TAPS_Y] * g[TAPS_X], g[CHANNELS] // g[GROUPS]
-    for e in range(g[FILTERS] * per * taps):
-        oc, c, tap = e // (per * taps), e // taps % per, e % taps
-        filters[(tap * g[FILTERS] + oc) * per + c] = w[e]
-
-
-@on_cuda(backward_data)
-def backward_data_cuda(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
-    """One thread per input element: it gathers from all windows that it lies in."""
-    height, width, channels, oh, ow, outs, kh, kw = (
-        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
-    )  # fmt: skip
-    per, each = channels // g[GROUPS], outs // g[GROUPS]
-    for e in range(n * height * width * channels):
-        c, column, row = e % channels, e // channels % width, e // (channels * width) % height
-        image = e // (channels * width * height)
-        first = c // per * each
-        total = T(0)
-        for r in range(kh):
-            down = row + g[PAD_Y] - r * g[DILATION_Y]
-            i = down // g[STRIDE_Y]
-            for s in range(kw):
-                right = column + g[PAD_X] - s * g[DILATION_X]
-                j = right // g[STRIDE_X]
-                if i * g[STRIDE_Y] == down and j * g[STRIDE_X] == right and i >= 0 and i < oh and j >= 0 and j < ow:
-                    at = ((image * oh + i) * ow + j) * outs + first
-                    tap = ((r * kw + s) * outs + first) * per + c % per
-                    for oc in range(each):
-                        total += dy[at + oc] * filters[tap + oc * per]
-        dx[e] = dx[e] + total if acc else total
-
-
-@on_cuda(backward_weight, block=(ADDERS,))
-def backward_weight_cuda(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
-    """One block a weight; its threads take the output pixels in turn, and their sums are added in a tree."""
-    height, width, channels, oh, ow, outs, kh, kw = (
-        g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
-    )  # fmt: skip
-    per, each = channels // g[GROUPS], outs // g[GROUPS]
-    parts = cuda.shared.array(ADDERS, T)
-    me = cuda.threadIdx.x
-    for e in range(cuda.blockIdx.x, outs * per * kh * kw, cuda.gridDim.x):
-        oc, c, r, s = (
-            e // (per * kh * kw),
-            e // (kh * kw) % per + e // (per * kh * kw) // each * per,
-            e // kw % kh,
-            e % kw,
-        )
-        if r < low or r >= high:
-            continue
-        total = T(0)
-        for pixel in range(me, n * oh * ow, ADDERS):
-            image = pixel // (oh * ow)
-            row = pixel // ow % oh * g[STRIDE_Y] - g[PAD_Y] + r * g[DILATION_Y]
-            column = pixel % ow * g[STRIDE_X] - g[PAD_X] + s * g[DILATION_X]
-            if row >= 0 and row < height and column >= 0 and column < width:
-                total += dy[pixel * outs + oc] * x[((image * height + row) * width + column) * channels + c]
-        parts[me] = total
-        cuda.syncthreads()
-        half = ADDERS // 2
-        while half > 0:
-            if me < half:
-                parts[me] += parts[me + half]
-            cuda.syncthreads()
-            half //= 2
-        if me == 0:
-            dw[e] = parts[0]
-
-
 @on_cuda(turn)
 def turn_cuda(x: Addr, y: Addr, batch: Int, rows: Int, columns: Int):
     """One thread per element, neighbours in the target."""
     for e in range(batch * rows * columns):
-        b, j, i = e // (rows * columns), e // rows % columns, e % rows
-        y[e] = x[(b * rows + i) * columns + j]
-
-
-@on_cuda(pick)
-def pick_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread per element of y."""
-    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
-    for e in range(n * oh * ow * channels):
-        c, j, i, image = e % channels, e // channels % ow, e // (channels * ow) % oh, e // (channels * ow * oh)
-        y[e] = x[((image * height + i * g[STRIDE_Y]) * width + j * g[STRIDE_X]) * channels + c]
-
-
-@on_cuda(place)
-def place_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread per element of y."""
-    height, width, channels, oh, ow = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
-    for e in range(n * height * width * channels):
-        c, column, row = e % channels, e // channels % width, e // (channels * width) % height
-        image, i, j = e // (channels * width * height), row // g[STRIDE_Y], column // g[STRIDE_X]
-        y[e] = T(0)
-        if i * g[STRIDE_Y] == row and j * g[STRIDE_X] == column and i < oh and j < ow:
-            y[e] = x[((image * oh + i) * ow + j) * channels + c]
-
-
-for special in (forward_depthwise, forward_pointwise, forward_winograd):
-    same_on_cuda(special, forward)
-for special in (backward_data_depthwise, backward_data_pointwise, backward_data_winograd):
-    same_on_cuda(special, backward_data)
-for special in (backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd):
-    same_on_cuda(special, backward_weight)
+        line = quotient(e, rows)
+        b = quotient(line, columns)
+        y[e] = x[(b * rows + e - line * rows) * columns + line - b * columns]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import on_cuda
@@ -157,3 +159,83 @@ def depth_windows_onnx(o: Writer) -> None:
         tap = o.node("Slice", [x, *(o.const(n) for n in numbers)])
         taps.append(o.node("Unsqueeze", [tap, o.const([3])]))
     o.node("Transpose", [o.node("Concat", taps, axis=3)], to="Out", perm=[0, 2, 1, 3, 4, 5])
+
+
+@op(
+    "depth_overlay",
+    inputs="X",
+    attrs={
+        "stride": Attr(1, "slices between windows"),
+        "before": Attr(0, "slices of the first window that are in front of the volume"),
+        "dilation": Attr(1, "slices between those of a window"),
+        "depth": Attr(1, "slices of the volume"),
+    },
+    samples=[
+        Sample({"X": (2, 3, 2, 3, 2, 1)}, {"stride": 2, "before": 1, "depth": 6}, "windows that overlap"),
+        Sample({"X": (1, 3, 2, 2, 1, 2)}, {"stride": 3, "dilation": 2, "depth": 8}, "slices apart"),
+        Sample({"X": (1, 1, 1, 1, 2, 1)}, {"depth": 3}, "slices that nothing reaches"),
+        Sample({"X": (0, 2, 2, 2, 3, 3)}, {"depth": 3}, "an empty batch"),
+    ],
+)
+def depth_overlay(x: TensorType, *, stride: int, before: int, dilation: int, depth: int) -> TensorType:
+    """Add the slices of windows up where they lie in a volume: the gradient of `depth_windows`.
+
+    Out[n, c, d] = sum of X[n, place, c, tap] over place and tap with place stride - before + tap dilation = d
+
+    Args:
+        X: [batch, places, channels, taps, height, width] float32 or float64.
+
+    Returns:
+        Out: [batch, channels, depth, height, width].
+
+    Raises:
+        PeError: X of another rank, or numbers below those that make sense.
+
+    Source:
+        The col2im of fluid.layers.conv3d_transpose, along one axis.
+    """
+    if len(x.shape) != 6 or min(x.shape[1:4]) < 1:
+        raise PeError(f"depth_overlay needs windows of rank 6 with known places, channels and taps, got {x}")
+    if min(stride, dilation, depth) < 1 or before < 0:
+        text = f"stride {stride}, dilation {dilation} and depth {depth} must be at least 1, before {before} at least 0"
+        raise PeError(f"depth_overlay: {text}")
+    return x.with_shape(x.shape[0], x.shape[2], depth, *x.shape[4:])
+
+
+def _overlay(o: Lowering, windows: tuple[int, ...], volume: tuple[int, ...]) -> tuple[int, ...]:
+    a, (n, c, depth, *area) = o.attrs, volume
+    return n, c, depth, windows[1], windows[3], a["stride"], a["before"], a["dilation"], product(area)
+
+
+@depth_overlay.lower("cpu")
+def depth_overlay_cpu(o: Lowering) -> None:
+    """Every slice adds up those that lie there."""
+    x, out = o.input("X"), o.output("Out")
+    if out.size:
+        o.call(slices_back, x, out, *_overlay(o, x.shape, out.shape))
+
+
+@depth_overlay.grad().lower("cpu")
+def depth_overlay_grad_cpu(o: Lowering) -> None:
+    """Copy slices."""
+    g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
+    if dx.size:
+        o.call(slices, g, dx, *_overlay(o, dx.shape, g.shape))
+
+
+also_on_cuda(depth_overlay)
+
+
+@in_onnx("depth_overlay")
+def depth_overlay_onnx(o: Writer) -> None:
+    """A transposed convolution of rows, with a filter that has a one for each tap."""
+    a, (_, places, channels, taps, *area), like = o.attrs, o.type().shape, o.type().dtype
+    rows = o.node("Transpose", [o.x()], perm=[0, 2, 4, 5, 3, 1])
+    rows = o.node("Reshape", [rows, o.const([-1, taps, places])])
+    behind = (places - 1) * a["stride"] + a["dilation"] * (taps - 1) + 1 - a["before"] - a["depth"]
+    ones = o.const(np.eye(taps)[:, None], dtype=like)
+    made = o.node("ConvTranspose", [rows, ones], strides=[a["stride"]], dilations=[a["dilation"]], pads=[a["before"], max(0, behind)])
+    if behind < 0:
+        made = o.node("Pad", [made, o.const([0, 0, 0, 0, 0, -behind])])
+    made = o.node("Reshape", [made, o.const([-1, channels, *area, a["depth"]])])
+    o.node("Transpose", [made], to="Out", perm=[0, 1, 4, 2, 3])

@@ -17,7 +17,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
 from pe_cli.kernels.vecmath import sigmoid, tanh
 from pe_cli.kernels.warp import LANES, warp_sum
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
-from pe_cli.ops.math.matrix_product import Matrices, multiply
+from pe_cli.ops.math.matrix_product import Matrices
+from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 from pe_cli.ops.nn.padded_lstm import Sizes, check_lengths, padded_lstm
 
 #: The record of a call: samples, steps, inputs, units, wide, whether time runs backwards, what is given (see `kernels.lstm.GIVEN`;
@@ -64,14 +65,27 @@ def begin_states(h0: Ptr, c0: Ptr, cells: Ptr, states: Ptr, g: PtrI64, count: In
 
 
 @helper
+def eight(states, at, w_hh, to, row):
+    """Return a sum of eight products, whose factors are on their way at the same time."""
+    w0, w1, w2, w3 = w_hh[to], w_hh[to + row], w_hh[to + 2 * row], w_hh[to + 3 * row]
+    w4, w5, w6, w7 = w_hh[to + 4 * row], w_hh[to + 5 * row], w_hh[to + 6 * row], w_hh[to + 7 * row]
+    a = states[at] * w0 + states[at + 1] * w1 + states[at + 2] * w2 + states[at + 3] * w3
+    return a + (states[at + 4] * w4 + states[at + 5] * w5 + states[at + 6] * w6 + states[at + 7] * w7)
+
+
+@helper
 def raw_gates(states, old, w_hh, b_ih, b_hh, product, given, runs, gates, gate, g, me):
     """Write the gates of a step before their functions: of the state alone where the sequence has ended."""
     units, wide, row = g[3], g[4], 4 * g[3]
     c = me
     while c < row:
-        total = T(0)
-        for k in range(units):
+        total, k = T(0), 0
+        while k + 16 <= units:
+            total += eight(states, old + k, w_hh, k * row + c, row) + eight(states, old + k + 8, w_hh, (k + 8) * row + c, row)
+            k += 16
+        while k < units:
             total += states[old + k] * w_hh[k * row + c]
+            k += 1
         if runs:
             if g[6] & 512:
                 total += b_ih[c]
@@ -181,16 +195,22 @@ def all_steps_back(
                 j += MANY
             cuda.syncthreads()
             k = me // LANES if s < length else units
-            while k < units:
-                total = T(0)
+            while k < units:  # two sums at a time
+                both = k + MANY // LANES < units
+                total, other = T(0), T(0)
                 c = me % LANES
                 while c < row:
-                    total += dgates[line * row + c] * w_hh[k * row + c]
+                    slope = dgates[line * row + c]
+                    total += slope * w_hh[k * row + c]
+                    if both:
+                        other += slope * w_hh[(k + MANY // LANES) * row + c]
                     c += LANES
-                total = warp_sum(total)
+                total, other = warp_sum(total), warp_sum(other)
                 if me % LANES == 0:
                     dh[r * units + k] = total
-                k += MANY // LANES
+                    if both:
+                        dh[r * units + k + MANY // LANES] = other
+                k += 2 * (MANY // LANES)
             cuda.syncthreads()
             s -= 1
         r += int(cuda.gridDim.x)
@@ -241,7 +261,7 @@ def padded_lstm_cuda(o: Lowering) -> None:
     g, rows = _record(s, given), s.batch * s.steps
     product = o.scratch(rows * 4 * s.units, s.x.dtype)
     w_ih = o.input("WeightIh"), Matrices((), s.inputs, 4 * s.units)
-    multiply(o, (s.x, Matrices((), rows, s.inputs)), w_ih, (product, Matrices((), rows, 4 * s.units)), 1.0)
+    multiply_cuda(o, (s.x, Matrices((), rows, s.inputs)), w_ih, (product, Matrices((), rows, 4 * s.units)), 1.0)
     o.call(begin_states, h0, c0, cells, states, g, s.batch * s.wide)
     o.call(all_steps, product, o.input("WeightHh"), *biases, lengths, out, gates, cells, states, g, s.batch)
     for source, last in ((states, last_h), (cells, last_c)):
@@ -267,10 +287,10 @@ def padded_lstm_grad_cuda(o: Lowering) -> None:
     slopes, given_rows, kept = Matrices((), rows, row), Matrices((), rows, s.inputs), Matrices((), rows, s.units)
     if dx := wanted("Input"):
         w_ih = Matrices((), s.inputs, row)
-        multiply(o, (dgates, slopes), (o.input("WeightIh"), w_ih.flipped()), (dx, given_rows), 1.0)
+        multiply_cuda(o, (dgates, slopes), (o.input("WeightIh"), w_ih.flipped()), (dx, given_rows), 1.0)
     for slot, source, matrix in (("WeightIh", s.x, given_rows), ("WeightHh", before, kept)):
         if out := wanted(slot):
-            multiply(o, (source, matrix.flipped()), (dgates, slopes), (out, Matrices((), matrix.columns, row)), 1.0)
+            multiply_cuda(o, (source, matrix.flipped()), (dgates, slopes), (out, Matrices((), matrix.columns, row)), 1.0)
     for out, source in ((wanted("InitH"), dh), (wanted("InitC"), dc)):
         if out:
             o.call(begin_back, source, out, 1, n)

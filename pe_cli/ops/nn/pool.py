@@ -306,7 +306,9 @@ def pool2d(
         oh, ow = (_size(s, k, st, p, ceil_mode) for s, k, st, p in zip((h, w), ksize, strides, paddings, strict=True))
         if (h >= 0 and oh < 1) or (w >= 0 and ow < 1):
             raise PeError(
-                f"pool2d: a window of {ksize[0]}x{ksize[1]} does not fit into images of {h}x{w} with padding {paddings}"
+                f"pool2d: a window of {ksize[0]}x{ksize[1]} does not fit into images of {h}x{w} with padding {paddings}",
+                hint="use a smaller pool_size; images are [channels, height, width]: of others"
+                " {type: transpose, perm: [0, 3, 1, 2]} makes such",
             )
     return x.with_shape(n, oh, ow, c) if last else x.with_shape(n, c, oh, ow)
 

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.pool import average_backward, average_forward, max_backward, max_forward, pool2d, window
+
+
+@helper
+def _place(e, C, columns, rows):
+    """Return channel, column, row and image of an element."""
+    pixel = quotient(e, C)
+    line = quotient(pixel, columns)
+    image = quotient(line, rows)
+    return e - pixel * C, pixel - line * columns, line - image * rows, image
+
+
+@helper
+def _windows(at, pad, taps, stride, count):
+    """Return the first window that a row or column lies in, and the one past the last."""
+    return quotient(max(0, at + pad - taps + stride), stride), min(count, quotient(at + pad, stride) + 1)
 
 
 @on_cuda(max_forward)
@@ -13,7 +29,7 @@ def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """One thread a window."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * OH * OW * C):
-        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
+        c, j, i, image = _place(e, C, OW, OH)
         r0, r1 = window(i, g[7], g[9], g[5], H)
         c0, c1 = window(j, g[8], g[10], g[6], W)
         best = x[((image * H + r0) * W + c0) * C + c]
@@ -29,12 +45,14 @@ def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n:
     """One thread per input element: it gathers from the windows whose first largest value it is."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * H * W * C):
-        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
+        c, w, h, image = _place(e, C, W, H)
+        i0, i1 = _windows(h, g[9], g[5], g[7], OH)
+        j0, j1 = _windows(w, g[10], g[6], g[8], OW)
         v = x[e]
         total = T(0)
-        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
+        for i in range(i0, i1):
             r0, _ = window(i, g[7], g[9], g[5], H)
-            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
+            for j in range(j0, j1):
                 c0, c1 = window(j, g[8], g[10], g[6], W)
                 out = ((image * OH + i) * OW + j) * C + c
                 mine = v == y[out] or v != v
@@ -59,7 +77,7 @@ def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """One thread a window."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * OH * OW * C):
-        c, j, i, image = e % C, e // C % OW, e // (C * OW) % OH, e // (C * OW * OH)
+        c, j, i, image = _place(e, C, OW, OH)
         r0, r1 = window(i, g[7], g[9], g[5], H)
         c0, c1 = window(j, g[8], g[10], g[6], W)
         total = T(0)
@@ -74,11 +92,13 @@ def average_backward_cuda(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
     """One thread per input element: it gathers from the windows that it lies in."""
     H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
     for e in range(n * H * W * C):
-        c, w, h, image = e % C, e // C % W, e // (C * W) % H, e // (C * W * H)
+        c, w, h, image = _place(e, C, W, H)
+        i0, i1 = _windows(h, g[9], g[5], g[7], OH)
+        j0, j1 = _windows(w, g[10], g[6], g[8], OW)
         total = T(0)
-        for i in range(max(0, (h + g[9] - g[5] + g[7]) // g[7]), min(OH, (h + g[9]) // g[7] + 1)):
+        for i in range(i0, i1):
             r0, r1 = window(i, g[7], g[9], g[5], H)
-            for j in range(max(0, (w + g[10] - g[6] + g[8]) // g[8]), min(OW, (w + g[10]) // g[8] + 1)):
+            for j in range(j0, j1):
                 c0, c1 = window(j, g[8], g[10], g[6], W)
                 total += dy[((image * OH + i) * OW + j) * C + c] * (T(1) / T(_shares(r0, r1, c0, c1, g)))
         dx[e] = total

@@ -10,6 +10,7 @@ from pe_cli.ops.define.second import Again, bilinear, linear, second
 
 bilinear("conv2d", "Input", "Filter", "Output")
 bilinear("depthwise_conv2d", "Input", "Filter", "Output")
+bilinear("conv2d_transpose", "Input", "Filter", "Output")
 linear("bilinear_interp")
 linear("nearest_interp")
 linear("affine_grid", "Theta", out="Output")
@@ -63,6 +64,7 @@ def _largest(r: Again) -> None:
 
 linear("values_at_places", inputs="Mask")
 linear("depth_windows")
+linear("depth_overlay")
 linear("unfold", out="Y")
 linear("trilinear_interp")
 

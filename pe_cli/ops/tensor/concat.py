@@ -13,9 +13,11 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
-from pe_cli.ops.define.traits import Divisible, RowWise
+from pe_cli.ops.define.traits import Divisible, FedSizes, RowWise
 
 _AXIS = Attr(0, "from the front, or negative from the end")
+_FED_AXIS = FedSizes({"Axis": "axis"})
+_FED_PARTS = FedSizes({"Axis": "axis", "Sections": "sections"})
 
 
 def agreed(name: str, xs: Sequence[TensorType], free: int | None) -> list[int]:
@@ -69,8 +71,9 @@ def beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -
 
 @op(
     "concat",
-    traits=[Divisible(), RowWise(beside_rows)],
-    inputs="X*",
+    traits=[Divisible(), RowWise(beside_rows), _FED_AXIS],
+    inputs="X* Axis?",
+    differentiable="X",
     attrs={"axis": _AXIS},
     samples=[
         Sample({"X": [(2, 3), (4, 3)]}, name="rows"),
@@ -81,11 +84,12 @@ def beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -
         Sample({"X": [(0, 3), (2, 3)]}, name="an empty part"),
     ],
 )
-def concat(xs: list[TensorType], *, axis: int) -> TensorType:
+def concat(xs: list[TensorType], fed: TensorType | None = None, *, axis: int) -> TensorType:
     """Join tensors along an axis.
 
     Args:
         X: one or more tensors of one element type whose other sizes agree.
+        Axis: [1] integer, instead of the attribute: only known in the step.
         axis: along which.
 
     Returns:
@@ -97,6 +101,8 @@ def concat(xs: list[TensorType], *, axis: int) -> TensorType:
     Source:
         fluid.layers.concat.
     """
+    if fed is not None and xs:
+        return xs[0].with_shape(*(-1 for _ in xs[0].shape))
     where = normal_axis("concat", axis, len(xs[0].shape)) if xs else 0
     out = agreed("concat", xs, where)
     sizes = [x.shape[where] for x in xs]
@@ -112,7 +118,7 @@ def concat_cpu(o: Lowering) -> None:
     _parts(o, out, xs, [x.shape[axis] for x in xs], axis, gather=True)
 
 
-@concat.grad(uses="X").lower("cpu")
+@concat.grad(uses="X Axis", traits=[_FED_AXIS]).lower("cpu")
 def concat_grad_cpu(o: Lowering) -> None:
     """Cut the gradient."""
     gradient = o.input("Out@GRAD")
@@ -145,8 +151,9 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
 
 @op(
     "split",
-    traits=[RowWise(beside_rows)],
-    inputs="X",
+    traits=[RowWise(beside_rows), _FED_PARTS],
+    inputs="X Axis? Sections?",
+    differentiable="X",
     outputs="Out*",
     attrs={
         "num": Attr(0, "equal parts, where sections is empty"),
@@ -161,11 +168,21 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
         Sample({"X": (0, 4)}, {"num": 2, "axis": 1}, "empty batch", outputs={"Out": 2}),
     ],
 )
-def split(x: TensorType, *, num: int, sections: list[int], axis: int) -> tuple[list[TensorType]]:
+def split(
+    x: TensorType,
+    fed_axis: TensorType | None = None,
+    fed_sections: TensorType | None = None,
+    *,
+    num: int,
+    sections: list[int],
+    axis: int,
+) -> tuple[list[TensorType]]:
     """Cut a tensor along an axis.
 
     Args:
         X: any.
+        Axis: [1] integer, instead of the attribute: only known in the step.
+        Sections: [parts] integers, likewise; the attribute then only has as many.
         num: number of equal parts, where no sections are given.
         sections: sizes of the parts.
         axis: along which.
@@ -179,7 +196,11 @@ def split(x: TensorType, *, num: int, sections: list[int], axis: int) -> tuple[l
     Source:
         fluid.layers.split.
     """
+    if fed_axis is not None:
+        return ([x.with_shape(*(-1 for _ in x.shape)) for _ in range(len(sections) or num)],)
     where = normal_axis("split", axis, len(x.shape))
+    if fed_sections is not None:
+        return ([x.with_shape(*x.shape[:where], -1, *x.shape[where + 1 :]) for _ in sections],)
     sizes = section_sizes("split", x.shape[where], num, sections)
     return ([x.with_shape(*x.shape[:where], s, *x.shape[where + 1 :]) for s in sizes],)
 
@@ -193,7 +214,7 @@ def split_cpu(o: Lowering) -> None:
     _parts(o, x, o.outputs("Out"), sizes, axis, gather=False)
 
 
-@split.grad().lower("cpu")
+@split.grad(uses="Axis Sections", traits=[_FED_PARTS]).lower("cpu")
 def split_grad_cpu(o: Lowering) -> None:
     """Join the gradients."""
     out = o.output("X@GRAD")

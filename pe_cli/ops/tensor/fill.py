@@ -10,7 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype, product
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
+from pe_cli.ops.define.lod import MAX_KNOWN, Indices, LodRequest, constant
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -105,7 +105,7 @@ def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input
 
 @op(
     "fill_constant_batch_size_like",
-    inputs="Input",
+    inputs="Input Rows?",
     attrs={
         "shape": Attr([1], "sizes; that of one axis is taken from Input"),
         "dtype": Attr("float32", "element type"),
@@ -117,15 +117,24 @@ def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input
     samples=[
         Sample({"Input": (3, 2)}, {"shape": [-1, 4], "value": 1.5}, "a row for each row"),
         Sample({"Input": (3, 2)}, {"shape": [2, 1], "input_dim_idx": 1, "output_dim_idx": 1}, "another axis"),
+        Sample({"Input": (3, 2), "Rows": lambda rng: np.zeros(2, np.int64)}, {"shape": [-1, 4]}, "a row for each sequence"),
     ],
 )
 def fill_constant_batch_size_like(
-    input: TensorType, *, shape: list[int], dtype: str, value: float, input_dim_idx: int, output_dim_idx: int
+    input: TensorType,
+    rows: TensorType | None = None,
+    *,
+    shape: list[int],
+    dtype: str,
+    value: float,
+    input_dim_idx: int,
+    output_dim_idx: int,
 ) -> TensorType:
     """Make a tensor whose elements all have one value, with as many rows as another has.
 
     Args:
-        Input: any; only the size of one axis counts.
+        Input: any; only the size of one axis counts, or, for that of rows, how many sequences they are.
+        Rows: int64, as long as there are sequences.
         shape: sizes; one of them is replaced.
         value: of every element, converted to dtype.
 
@@ -138,7 +147,20 @@ def fill_constant_batch_size_like(
     Source:
         fluid.layers.fill_constant_batch_size_like.
     """
+    if rows is not None:
+        input = input.with_shape(rows.shape[0], *input.shape[1:])
     return like_batch("fill_constant_batch_size_like", input, shape, dtype, input_dim_idx, output_dim_idx)
+
+
+def _for_each(offsets: Indices) -> Indices:
+    return np.zeros(len(offsets) - 1, np.int64)
+
+
+@fill_constant_batch_size_like.sequences("Rows")
+def fill_constant_batch_size_like_lod(s: LodRequest) -> None:
+    """Sequences count, not their rows."""
+    if (found := s.lod("Input")) and s.attrs["input_dim_idx"] == 0:
+        s.give("Rows", s.derive(_for_each, found[-1]))
 
 
 @fill_constant.sequences()

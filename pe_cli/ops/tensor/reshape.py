@@ -149,9 +149,10 @@ def squeeze(x: TensorType, *, axes: list[int]) -> TensorType:
 
 @op(
     "unsqueeze",
-    inputs="X",
+    inputs="X Axes?",
+    differentiable="X",
     attrs={"axes": Attr([0], "places of the new axes in the result")},
-    traits=[View(SHARED), RowWise(), SameNumbers()],
+    traits=[View(SHARED), RowWise(), SameNumbers(), FedSizes({"Axes": "axes"})],
     samples=[
         Sample({"X": (2, 3)}, {"axes": [1]}, "in the middle"),
         Sample({"X": (2, 3)}, {"axes": [0, 3]}, "at both ends"),
@@ -159,11 +160,12 @@ def squeeze(x: TensorType, *, axes: list[int]) -> TensorType:
         Sample({"X": (0,)}, {"axes": [1]}, "empty batch"),
     ],
 )
-def unsqueeze(x: TensorType, *, axes: list[int]) -> TensorType:
+def unsqueeze(x: TensorType, fed: TensorType | None = None, *, axes: list[int]) -> TensorType:
     """Insert axes of size 1.
 
     Args:
         X: any.
+        Axes: [new axes] integers, instead of the attribute: only known in the step.
         axes: places in the result, inserted one after the other.
 
     Returns:
@@ -175,6 +177,8 @@ def unsqueeze(x: TensorType, *, axes: list[int]) -> TensorType:
     Source:
         fluid.layers.unsqueeze.
     """
+    if fed is not None:
+        return x.with_shape(*[-1] * (len(x.shape) + fed.shape[0]))
     sizes = list(x.shape)
     for axis in axes:
         sizes.insert(normal_axis("unsqueeze", axis, len(sizes) + 1), 1)

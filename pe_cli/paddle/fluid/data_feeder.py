@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.errors import did_you_mean
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import CUDAPlace, cpu_num, cuda_places
 from pe_cli.paddle.fluid.reader import to_feed
 from pe_cli.program.ir import Program, Variable
@@ -37,8 +38,9 @@ class DataFeeder:
             self.feed_vars.append(found)
 
     def feed(self, iterable: Iterable[Any]) -> dict[str, Any]:
-        """Return name -> batch for the samples of one batch."""
-        return to_feed(self.feed_vars, iterable)
+        """Return name -> batch, a LoDTensor, for the samples of one batch."""
+        made = to_feed(self.feed_vars, iterable)
+        return {name: value if isinstance(value, LoDTensor) else LoDTensor(value) for name, value in made.items()}
 
     def feed_parallel(self, iterable: Iterable[Any], num_places: int | None = None) -> Iterator[dict[str, Any]]:
         """Yield a feed for every mini-batch, one a device.

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.errors import NotThereYet
+from pe_cli.core.types import product
+from pe_cli.paddle.errors import FluidValueError
 from pe_cli.program.initializer import (
     MSRA,
     Constant,
@@ -18,7 +19,7 @@ from pe_cli.program.initializer import (
 )
 from pe_cli.program.initializer import Bilinear as _Bilinear
 from pe_cli.program.initializer import Uniform as _Uniform
-from pe_cli.program.ir import Variable
+from pe_cli.program.ir import Block, Operator, Variable
 
 
 class Uniform(_Uniform):
@@ -26,18 +27,38 @@ class Uniform(_Uniform):
 
     Args:
         low, high, seed: see the core's.
-        diag_num, diag_step, diag_val: values on a diagonal, which are not there yet.
-
-    Raises:
-        NotThereYet: diag_num is not 0.
+        diag_num: how many elements of a diagonal get a value of their own.
+        diag_step: elements from one row to the next, less those of the row before: element i (diag_step + 1) is the diagonal's i-th.
+        diag_val: their value.
     """
 
     def __init__(
         self, low: float = -1.0, high: float = 1.0, seed: int = 0, diag_num: int = 0, diag_step: int = 0, diag_val: float = 1.0
     ) -> None:
         super().__init__(low, high, seed)
-        if diag_num:
-            raise NotThereYet("Uniform: diag_num is not there yet", hint="use NumpyArray, which takes any values")
+        object.__setattr__(self, "diagonal", (int(diag_num), int(diag_step), float(diag_val)))
+
+    def __call__(self, variable: Variable, block: Block) -> Operator:
+        """Append the op that draws, and those that write the diagonal.
+
+        Raises:
+            FluidValueError: the diagonal is longer than the variable; a ValueError.
+        """
+        drawn = super().__call__(variable, block)
+        count, step, value = self.diagonal  # type: ignore[attr-defined]
+        if not count:
+            return drawn
+        size = product(variable.shape)
+        if count < 0 or step < 0 or size <= (count - 1) * (step + 1):
+            text = f"Uniform: a diagonal of {count} elements {step + 1} apart does not fit '{variable.name}', which is {variable.type}"
+            raise FluidValueError(text, hint="use a smaller diag_num or diag_step")
+        flat, ids, values, made = (block.program.unique(f"{variable.name}.diagonal") for _ in range(4))
+        places = {"shape": [count], "dtype": "int64", "values": [i * (step + 1) for i in range(count)]}
+        block.append_op("reshape", {"X": variable.name}, {"Out": flat}, {"shape": [size]})
+        block.append_op("assign_value", {}, {"Out": ids}, places)
+        block.append_op("fill_constant", {}, {"Out": values}, {"shape": [count], "dtype": variable.dtype, "value": value})
+        block.append_op("scatter", {"X": flat, "Ids": ids, "Updates": values}, {"Out": made})
+        return block.append_op("reshape", {"X": made}, {"Out": variable.name}, {"shape": list(variable.shape)})
 
 
 class Bilinear(_Bilinear):

@@ -6,8 +6,8 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
+from pe_cli.paddle.fluid.layers.fed_sizes import one_hot as of_columns
 from pe_cli.program.ir import Variable
 
 
@@ -43,9 +43,7 @@ def embedding(
 
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
-    """Write a 1 at every id of [...] and return [..., depth]; depth is a number, or a variable that the program alone gives a value."""
+    """Write a 1 at every id of [...] and return [..., depth]; depth is a number or an integer variable."""
     ensure_defaults()
-    ids = input if input.dtype == "int64" else find("cast").fn(input, "int64")
-    number = sizes_of("one_hot", "depth", depth, single=True)
-    found: Variable = find("one_hot").fn(find("unsqueeze").fn(ids, [len(input.shape)]), number, allow_out_of_range)
+    found: Variable = of_columns(find("unsqueeze").fn(input, [len(input.shape)]), depth, allow_out_of_range)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,20 @@ class MetricBase:
     def __str__(self) -> str:
         return self._name
 
+    def _states(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if not k.startswith("_")}
+
     def reset(self) -> None:
-        """Clear the counts."""
-        for name, value in list(vars(self).items()):
-            if not name.startswith("_"):
-                setattr(self, name, np.zeros_like(value) if isinstance(value, np.ndarray) else type(value)(0))
+        """Clear the counts: numbers and arrays become 0, anything else None."""
+        for name, value in self._states().items():
+            if isinstance(value, (np.ndarray, np.generic)):
+                setattr(self, name, np.zeros_like(value))
+            else:
+                setattr(self, name, type(value)(0) if isinstance(value, (int, float)) else None)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the counts."""
-        return {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        """Return the name, and a copy of the counts as `states`."""
+        return {"name": self._name, "states": copy.deepcopy(self._states())}
 
     def update(self, *args: Any, **given: Any) -> None:
         """Add a batch."""

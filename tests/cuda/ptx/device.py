@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import heapq
 import importlib.metadata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,9 +84,9 @@ class PtxDriver:
         """Return host memory."""
         return np.zeros(words, np.int64)
 
-    def captured(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Return what does all of these."""
-        held = list(launches)
+    def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
+        """Return what does all of these, each as late as those that wait for others allow."""
+        held = [launches[i] for i in backwards(waits)]
 
         def run() -> None:
             for launch in held:
@@ -160,6 +161,25 @@ class PtxDriver:
 
     def wait(self) -> None:
         """Do nothing: a launch returns when it is done."""
+
+
+def backwards(waits: Sequence[Collection[int]]) -> list[int]:
+    """Return an order of steps that keeps what each waits for, with the last that may be done always first."""
+    left = [set(before) for before in waits]
+    others: list[list[int]] = [[] for _ in waits]
+    for i, before in enumerate(left):
+        for j in before:
+            others[j].append(i)
+    ready = [-i for i, before in enumerate(left) if not before]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        found.append(-heapq.heappop(ready))
+        for i in others[found[-1]]:
+            left[i].discard(found[-1])
+            if not left[i]:
+                heapq.heappush(ready, -i)
+    return found
 
 
 def needs_compiler() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tests.cuda.ptx import collectives
@@ -445,8 +446,63 @@ def bits(e: Emitter, s: Statement) -> None:
 ROUNDINGS = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
+def _nearest(e: Emitter, word: str, bits: int, *, even: bool) -> str:
+    """Return the bits of a float rounded to so many bits fewer, i32; of ties to even, or away from zero. NaN and infinity stay."""
+    half = str((1 << (bits - 1)) - even)
+    if even:
+        last = e.value(f"and i32 {e.value(f'lshr i32 {word}, {bits}')}, 1")
+        half = e.value(f"add i32 {half}, {last}")
+    rounded = e.value(f"and i32 {e.value(f'add i32 {word}, {half}')}, {-(1 << bits)}")
+    finite = e.value(f"icmp ult i32 {e.value(f'and i32 {word}, {0x7FFFFFFF}')}, {0x7F800000}")
+    return e.value(f"select i1 {finite}, i32 {rounded}, i32 {word}")
+
+
+def narrow(e: Emitter, s: Statement) -> None:
+    """`cvt.rna.tf32.f32 d, a` and `cvt.rn.bf16x2.f32 d, high, low`."""
+    words = [e.read(a, "i32") for a in s.args[1:]]
+    if s.op[1:] == ("rna", "tf32", "f32"):
+        e.write(s.args[0], _nearest(e, words[0], 13, even=False), "i32")
+    elif s.op[1:] == ("rn", "bf16x2", "f32"):
+        high, low = (_nearest(e, w, 16, even=True) for w in words)
+        high = e.value(f"and i32 {high}, -65536")
+        e.write(s.args[0], e.value(f"or i32 {high}, {e.value(f'lshr i32 {low}, 16')}"), "i32")
+    else:
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
+
+
+@handles("cp")
+def copy_async(e: Emitter, s: Statement) -> None:
+    """`cp.async.how.shared.global [d], [a], size, bytes`, done at once: a thread may count on it no earlier than it waits."""
+    if s.op[2] in ("commit_group", "wait_group"):
+        return
+    if s.op[1] != "async" or len(s.args) != 4:
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
+    there = e.read(s.args[3], "i32")
+    words = []
+    for i in range(int(s.args[2]) // 4):
+        slot = f"%{e.fresh('copied')}"
+        e.emit(f"{slot} = alloca i32")
+        e.emit(f"store i32 0, ptr {slot}")
+
+        def read(i: int = i, slot: str = slot) -> None:
+            base, offset = s.args[1].strip("[]").strip(), 4 * i
+            found = re.fullmatch(r"(\S+?)\s*\+\s*(-?\d+)", base)
+            base, offset = (found[1], int(found[2]) + offset) if found else (base, offset)
+            pointer = e.place_of(f"[{base}+{offset}]", "global", 4, at.READ)
+            e.emit(f"store i32 {e.value(f'load i32, ptr {pointer}, align 1')}, ptr {slot}")
+
+        e.branch(e.value(f"icmp sgt i32 {there}, {4 * i}"), read)
+        words.append(e.value(f"load i32, ptr {slot}"))
+    target = e.place_of(s.args[0], "shared", int(s.args[2]), at.WRITE)
+    for i, word in enumerate(words):
+        e.emit(f"store i32 {word}, ptr {e.value(f'getelementptr i32, ptr {target}, i64 {i}')}, align 1")
+
+
 @handles("cvt")
 def cvt(e: Emitter, s: Statement) -> None:
+    if "tf32" in s.op or "bf16x2" in s.op:
+        narrow(e, s)
+        return
     to, start = s.op[-2], s.op[-1]
     wanted, kind = TYPES[to], TYPES[start]
     x = e.read(s.args[1], kind)

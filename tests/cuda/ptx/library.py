@@ -11,10 +11,10 @@ import numpy as np
 from pe_cli.devices.cuda_driver import CudaDriver
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, entry_of, ptx
-from tests.cuda.ptx.device import PtxDriver
+from tests.cuda.ptx.device import PtxDriver, backwards
 from tests.cuda.ptx.machine import Piece, Program
 
-CONTEXT, STREAM, DEVICE = 0x1000, 0x2000, 0
+CONTEXT, STREAM, DEVICE, NODE = 0x1000, 0x2000, 0, 0x3000
 
 
 class Library:
@@ -44,8 +44,9 @@ class Library:
         self._sizes: dict[int, int] = {}
         self._images: list[bytes] = []
         self._functions: list[tuple[Built, Program]] = []
-        self._recorded: list[Callable[[], None]] | None = None
-        self._graphs: dict[int, list[Callable[[], None]]] = {}
+        self._recorded: list[tuple[Callable[[], None], list[int]]] | None = None
+        self._after: list[int] = []
+        self._graphs: dict[int, list[tuple[Callable[[], None], list[int]]]] = {}
         self.held: dict[int, Any] = {}
         self.current: int | None = None
         self.failing: dict[str, int | Callable[[int], int]] = {}
@@ -148,7 +149,8 @@ class Library:
         if self._recorded is None:
             what()
         else:
-            self._recorded.append(what)
+            self._recorded.append((what, self._after))
+            self._after = [len(self._recorded) - 1]
         return 0
 
     def cuMemAllocHost_v2(self, place: Any, nbytes: int) -> int:
@@ -163,7 +165,19 @@ class Library:
 
     def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
         assert (stream.value, self._recorded) == (STREAM, None)
-        self._recorded = []
+        self._recorded, self._after = [], []
+        return 0
+
+    def cuStreamUpdateCaptureDependencies_v2(self, stream: Any, nodes: Any, data: Any, count: int, flags: int) -> int:
+        assert (stream.value, data, flags, len(nodes)) == (STREAM, None, 1, count)
+        self._after = [node - NODE for node in nodes]
+        return 0
+
+    def cuStreamGetCaptureInfo_v3(self, stream: Any, state: Any, number: Any, graph: Any, nodes: Any, data: Any, count: Any) -> int:
+        assert (stream.value, number, graph, data) == (STREAM, None, None, None)
+        self._shown = (ctypes.c_void_p * len(self._after))(*(NODE + i for i in self._after))
+        nodes._obj.contents = ctypes.c_void_p.from_buffer(self._shown)
+        state._obj.value, count._obj.value = 1, len(self._after)
         return 0
 
     def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
@@ -186,8 +200,9 @@ class Library:
 
     def cuGraphLaunch(self, made: Any, stream: Any) -> int:
         assert stream.value == STREAM
-        for what in self._graphs[made.value]:
-            self._do(what)
+        steps = self._graphs[made.value]
+        for i in backwards([after for _, after in steps]):
+            self._do(steps[i][0])
         return 0
 
     def cuStreamQuery(self, stream: Any) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pe_cli.core.encoding import TEXT, Around, Fed, Told
 from pe_cli.core.types import TensorType
 from pe_cli.data.cells import MISSING
-from pe_cli.io.onnx import export
+from pe_cli.io.onnx.export import export
 from pe_cli.program.ir import Program
 
 ONCE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -21,7 +21,7 @@ TEXT = "3 1926 8 17 1 0.5 2 1 2\n1 5 2 7 8 2 3 4\n\n2 6 9 1 0 2 5 -6e-1\n"
 @pytest.fixture
 def data(read, tmp_path):
     (tmp_path / "part-0").write_text(TEXT)
-    (tmp_path / "part-1").write_text("1 18446744073709551615 1 0 2 0 0\n")
+    (tmp_path / "part-1").write_text("2 18446744073709551615 9223372036854775808 1 0 2 0 0\n")
     return read("multi_slot", files=["part-0", "part-1"], slots=SLOTS)
 
 
@@ -30,8 +30,8 @@ def test_values(data):
     assert data.fields == {"words": TensorType((1,), "int64"), "x": TensorType((2,), "float32")}
     assert data.sequences == {"words"}
     batch = data.take(np.array([2, 0, 3]))
-    assert batch["words"].tolist() == [[6], [9], [1926], [8], [17], [-1]]  # 2^64 - 1 has the bits of -1
-    assert batch["words@LOD0"].tolist() == [0, 2, 5, 6]
+    assert batch["words"].tolist() == [[6], [9], [1926], [8], [17], [-1], [-(1 << 63)]]  # 2^64 - 1 has the bits of -1
+    assert batch["words@LOD0"].tolist() == [0, 2, 5, 7]
     np.testing.assert_allclose(batch["x"], [[5, -0.6], [1, 2], [0, 0]], rtol=1e-6)
 
 

@@ -42,6 +42,7 @@ DAYS = [str(np.datetime64("2024-01-01") + 13 * i) for i in range(60)]
         pytest.param(["Doe, Jane Mary Ann of Hill", "Smith, John"] * 30, "category", {}, id="a comma in long names is no list"),
         pytest.param(DAYS, "date", {"parts": ["timestamp", "month", "weekday"]}, id="dates over two years"),
         pytest.param(DAYS[:10] * 6, "date", {"parts": ["timestamp", "weekday"]}, id="dates over some months"),
+        pytest.param(["2024-01-01", "2024-10-27"] * 30, "date", {"parts": YEARS}, id="dates over 300 days"),
         pytest.param([f"{day}T08:30" for day in DAYS[:2] * 30], "date", {"parts": ["timestamp", "hour"]}, id="moments of some days"),
         pytest.param([f"{d[5:7]}/{d[8:]}/{d[:4]}" for d in DAYS], "date", {"format": "%m/%d/%Y", "parts": YEARS}, id="American dates"),
         pytest.param(

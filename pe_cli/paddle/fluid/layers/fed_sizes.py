@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.nn.windows import rows_of_windows
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
@@ -102,6 +103,92 @@ def slice_(input: Variable, axes: Any, starts: Any, ends: Any) -> Any:
     with raised_as(FluidValueError):
         attrs = {"axes": list(axes), "starts": list(first or []), "ends": list(last or [])}
         return LayerHelper("slice").one("slice", inputs, attrs)
+
+
+def strided_slice(input: Variable, axes: Any, starts: Any, ends: Any, strides: Any) -> Any:
+    """Take every few elements of ranges of axes; what is given is numbers, integer variables, or one variable [axes that are cut] each."""
+    ensure_defaults()
+    found = {name: known_or_fed("strided_slice", name, v) for name, v in (("starts", starts), ("ends", ends), ("strides", strides))}
+    if all(fed is None for _, fed in found.values()):
+        return call("strided_slice", input, list(axes), *(list(numbers) for numbers, _ in found.values()))
+    inputs = {"Input": input, **{name.capitalize(): fed for name, (_, fed) in found.items() if fed is not None}}
+    with raised_as(FluidValueError):
+        attrs = {"axes": list(axes), **{name: list(numbers or []) for name, (numbers, _) in found.items()}}
+        return LayerHelper("strided_slice").one("strided_slice", inputs, attrs)
+
+
+def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Any:
+    """Turn class numbers into rows with a single one; depth is a number or an integer variable."""
+    ensure_defaults()
+    number, fed = known_or_fed("one_hot", "depth", depth, single=True)
+    ids = input if input.dtype == "int64" else call("cast", input, "int64")
+    if fed is None:
+        return call("one_hot", ids, number, allow_out_of_range)
+    with raised_as(FluidValueError):
+        return LayerHelper("one_hot").one("one_hot", {"X": ids, "Depth": fed}, {"allow_out_of_range": allow_out_of_range})
+
+
+def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Any:
+    """Insert axes of size 1; axes is numbers, integer variables, or one variable [new axes]."""
+    ensure_defaults()
+    places, fed = known_or_fed("unsqueeze", "axes", axes)
+    if fed is None:
+        return call("unsqueeze", input, places, name)
+    length_of("unsqueeze", fed)
+    with raised_as(FluidValueError):
+        return LayerHelper("unsqueeze", name).one("unsqueeze", {"X": input, "Axes": fed}, {})
+
+
+def concat(input: Any, axis: Any = 0, name: str | None = None) -> Any:
+    """Join tensors along an axis, which is a number or an integer variable."""
+    ensure_defaults()
+    number, fed = known_or_fed("concat", "axis", axis, single=True)
+    if fed is None:
+        return call("concat", input, number, name)
+    with raised_as(FluidValueError):
+        return LayerHelper("concat", name).one("concat", {"X": input, "Axis": fed}, {})
+
+
+def split(input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None = None) -> Any:
+    """Cut a tensor along an axis; dim is a number or an integer variable, and so are the sizes of the parts."""
+    ensure_defaults()
+    axis, fed_axis = known_or_fed("split", "dim", dim, single=True)
+    parts, fed = known_or_fed("split", "num_or_sections", num_or_sections)
+    if fed_axis is None and fed is None:
+        return call("split", input, parts, axis, name)
+    count = len(num_or_sections) if isinstance(num_or_sections, (list, tuple)) else length_of("split", fed) if fed is not None else parts
+    sizes = [-1] * count if fed is not None else list(parts) if isinstance(parts, (list, tuple)) else []
+    attrs = {"num": 0 if sizes else count, "sections": sizes, "axis": 0 if fed_axis is not None else axis}
+    helper = LayerHelper("split", name)
+    names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
+    with raised_as(FluidValueError):
+        helper.op("split", {"X": input, "Axis": fed_axis, "Sections": fed}, attrs, (), {"Out": names})
+    return [helper.block.var(n) for n in names]
+
+
+def im2sequence(
+    input: Variable,
+    filter_size: Any = 1,
+    stride: Any = 1,
+    padding: Any = 0,
+    input_image_size: Any = None,
+    out_stride: Any = 1,
+    name: str | None = None,
+) -> Any:
+    """Lay the windows of images out as rows, a sequence for each image; see the core's layer.
+
+    Raises:
+        NotThereYet: images of sizes that are fed, as input_image_size says.
+    """
+    if input_image_size is not None:
+        hint = "pad the images to one size, and leave input_image_size and out_stride out"
+        raise NotThereYet("im2sequence: input_image_size is not there: all images of a batch have one size", hint=hint)
+    ensure_defaults()
+    sizes = [list(v) if isinstance(v, (list, tuple)) else v for v in (filter_size, stride, padding)]
+    helper = LayerHelper("im2sequence", name)
+    with raised_as(FluidValueError):
+        rows, count = rows_of_windows(helper, input, *sizes)
+        return helper.one("even_sequences", {"X": rows}, {"rows": count})
 
 
 def crop_tensor(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
@@ -238,6 +325,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "crop", "crop_tensor", "expand", "gaussian_random", "slice_", "topk", "uniform_random", "unique",
-    "unique_with_counts", "where",
+    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split",
+    "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
 ]  # fmt: skip

@@ -159,6 +159,16 @@ def _rows(layer: str, shape: Any, output_dim_idx: int) -> list[int]:
     return [-1 if i == output_dim_idx else s for i, s in enumerate(sizes_of(layer, "shape", shape))]
 
 
+def ones(shape: Any, dtype: Any, force_cpu: bool = False) -> Any:
+    """Make a tensor of ones; sizes may be variables."""
+    return fill_constant(shape, dtype, 1.0)
+
+
+def zeros(shape: Any, dtype: Any, force_cpu: bool = False) -> Any:
+    """Make a tensor of zeros; sizes may be variables."""
+    return fill_constant(shape, dtype, 0.0)
+
+
 def fill_constant_batch_size_like(
     input: Variable,
     shape: Any,
@@ -209,7 +219,18 @@ def gaussian_random_batch_size_like(
 
 
 __all__ = [
-    "assign", "autoincreased_step_counter", "create_global_var", "create_parameter", "create_tensor",
-    "fill_constant", "fill_constant_batch_size_like", "full", "gaussian_random_batch_size_like",
-    "randn", "randperm", "uniform_random_batch_size_like",
+    "assign",
+    "autoincreased_step_counter",
+    "create_global_var",
+    "create_parameter",
+    "create_tensor",
+    "fill_constant",
+    "fill_constant_batch_size_like",
+    "full",
+    "gaussian_random_batch_size_like",
+    "ones",
+    "randn",
+    "randperm",
+    "uniform_random_batch_size_like",
+    "zeros",
 ]  # fmt: skip

@@ -180,24 +180,26 @@ def _transposed(function: str, x: Any, weight: Any, bias: Any, facts: tuple[Any,
     stride, padding, output_padding, groups, dilation, output_size = facts
     taps, axes_count = list(weight.shape[2:]), len(weight.shape)
     first = channels_first(function, data_format)
-    if not first:
+    volumes = axes_count == 5
+    if volumes and not first:
         x = call("transpose", x, [0, axes_count - 1, *range(1, axes_count - 1)])
+    order = "NCHW" if first or volumes else "NHWC"
 
     def each(value: Any) -> list[int]:
         return [value] * len(taps) if isinstance(value, int) else [int(v) for v in value]
 
-    cut = borders.sides(function, padding, x, taps, stride, 2)
+    cut = borders.sides(function, padding, x, taps, stride, 2 if order == "NCHW" else 1)
     gaps = [1] * len(taps) if borders.is_same(padding) else each(dilation)
     helper = LayerHelper(function, name)
     with raised_as(FluidValueError):
         wanted = None if output_size is None else each(output_size)
-        axes = image_axes(helper, x, wanted, cut, each(stride), gaps, "NCHW")
+        axes = image_axes(helper, x, wanted, cut, each(stride), gaps, order)
         sizes = [image_size(helper, axis, tap) for axis, tap in zip(axes, taps, strict=True)]
         if output_size is None:
             sizes = [size + more for size, more in zip(sizes, each(output_padding), strict=True)]
-        out = append_transposed(helper, x, weight, axes, sizes, groups)
-    out = out if bias is None else call("elementwise_add", out, bias, 1)
-    return out if first else call("transpose", out, [0, *range(2, axes_count), 1])
+        out = append_transposed(helper, x, weight, axes, sizes, groups, order)
+    out = out if bias is None else call("elementwise_add", out, bias, 1 if order == "NCHW" else 3)
+    return out if first or not volumes else call("transpose", out, [0, *range(2, axes_count), 1])
 
 
 def conv1d_transpose(  # noqa: PLR0913, PLR0917 (2.x's arguments)

@@ -1,0 +1,227 @@
+"""What kernels of matrix products on CUDA are made of: shared memory by its address, four elements at a time, and tensor cores.
+
+An address of shared memory is a number of bytes, so that a kernel may lay out its room as it likes; it must be a multiple of what is
+read or written there. Four neighbours are one access of 16 bytes, two of float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.kernels.cuda import CudaIntrinsic, cuda_intrinsic
+
+#: Address space of shared memory in LLVM.
+_SHARED = 3
+
+
+def shared_room(elements: int) -> CudaIntrinsic:
+    """Return an intrinsic that gives the address of so many elements T of shared memory; a kernel calls one of them, once."""
+
+    def shared_room(env: Any, args: list[Any]) -> Any:
+        from llvmlite import ir
+
+        kind = ir.ArrayType(_element(env), elements)
+        room = ir.GlobalVariable(env.builder.module, kind, "_cudapy_smem_room", _SHARED)
+        room.linkage, room.align, room.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
+        return env.builder.ptrtoint(room, ir.IntType(64))
+
+    shared_room.__qualname__ = f"shared_room_{elements}"
+    made: CudaIntrinsic = cuda_intrinsic("int64")(shared_room)
+    return made
+
+
+def _element(env: Any) -> Any:
+    from llvmlite import ir
+
+    return {"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype]()
+
+
+def _pair(env: Any) -> tuple[Any, int, int]:
+    """Return the vector that one access moves, its elements, and the accesses of four elements."""
+    from llvmlite import ir
+
+    lanes = 4 if env.dtype == "float32" else 2
+    return ir.VectorType(_element(env), lanes), lanes, 4 // lanes
+
+
+def _load(env: Any, places: list[Any], kind: Any, lanes: int) -> Any:
+    from llvmlite import ir
+
+    out = ir.Constant(ir.ArrayType(kind.element, 4), ir.Undefined)
+    for i, place in enumerate(places):
+        found = env.builder.load(place, align=16)
+        for j in range(lanes):
+            out = env.builder.insert_value(out, env.builder.extract_element(found, ir.IntType(32)(j)), lanes * i + j)
+    return out
+
+
+def _store(env: Any, places: list[Any], kind: Any, lanes: int, values: list[Any]) -> None:
+    from llvmlite import ir
+
+    for i, place in enumerate(places):
+        made = ir.Constant(kind, ir.Undefined)
+        for j in range(lanes):
+            made = env.builder.insert_element(made, values[lanes * i + j], ir.IntType(32)(j))
+        env.builder.store(made, place, align=16)
+
+
+def _in_shared(env: Any, at: Any) -> tuple[list[Any], Any, int]:
+    from llvmlite import ir
+
+    kind, lanes, count = _pair(env)
+    pointer = ir.PointerType(kind, addrspace=_SHARED)
+    return [env.builder.inttoptr(env.builder.add(at, ir.IntType(64)(16 * i)), pointer) for i in range(count)], kind, lanes
+
+
+def _in_global(env: Any, place: Any, at: Any) -> tuple[list[Any], Any, int]:
+    from llvmlite import ir
+
+    kind, lanes, count = _pair(env)
+    first = env.builder.bitcast(env.builder.gep(place, [at]), kind.as_pointer())
+    return [env.builder.gep(first, [ir.IntType(64)(i)]) for i in range(count)], kind, lanes
+
+
+@cuda_intrinsic("4T", "int64")
+def shared_four(env: Any, args: list[Any]) -> Any:
+    """Return four neighbours of shared memory."""
+    return _load(env, *_in_shared(env, args[0]))
+
+
+@cuda_intrinsic("void", "int64", "T", "T", "T", "T")
+def put_shared_four(env: Any, args: list[Any]) -> None:
+    """Write four neighbours of shared memory."""
+    _store(env, *_in_shared(env, args[0]), args[1:])
+
+
+def _one(env: Any, at: Any) -> Any:
+    from llvmlite import ir
+
+    return env.builder.inttoptr(at, ir.PointerType(_element(env), addrspace=_SHARED))
+
+
+@cuda_intrinsic("T", "int64")
+def shared_one(env: Any, args: list[Any]) -> Any:
+    """Return an element of shared memory."""
+    return env.builder.load(_one(env, args[0]))
+
+
+@cuda_intrinsic("void", "int64", "T")
+def put_shared_one(env: Any, args: list[Any]) -> None:
+    """Write an element of shared memory."""
+    env.builder.store(args[1], _one(env, args[0]))
+
+
+@cuda_intrinsic("4T", "T*", "int64")
+def global_four(env: Any, args: list[Any]) -> Any:
+    """Return four neighbours from an index on, whose address is a multiple of 16 bytes."""
+    return _load(env, *_in_global(env, *args))
+
+
+@cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
+def put_global_four(env: Any, args: list[Any]) -> None:
+    """Write four neighbours from an index on, whose address is a multiple of 16 bytes."""
+    _store(env, *_in_global(env, *args[:2]), args[2:])
+
+
+@cuda_intrinsic("bool", "T*", "int64", "int64")
+def is_wide(env: Any, args: list[Any]) -> Any:
+    """Return whether lines of so many elements (the last argument) all begin at multiples of 16 bytes, the first at an index of a pointer."""
+    from llvmlite import ir
+
+    word, size = ir.IntType(64), 4 if env.dtype == "float32" else 8
+    begin = env.builder.ptrtoint(env.builder.gep(args[0], [args[1]]), word)
+    both = env.builder.or_(begin, env.builder.mul(args[2], word(size)))
+    found = env.builder.icmp_unsigned("==", env.builder.and_(both, word(15)), word(0))
+    return env.builder.zext(found, ir.IntType(8))
+
+
+# --- tensor cores -----------------------------------------------------------------------------------------------------
+
+
+def _asm(env: Any, returns: Any, takes: list[Any], text: str, constraints: str, args: list[Any], *, effect: bool = False) -> Any:
+    from llvmlite import ir
+
+    made = ir.InlineAsm(ir.FunctionType(returns, takes), text, constraints, side_effect=effect)
+    return env.builder.call(made, args)
+
+
+@cuda_intrinsic("int32", "float32")
+def tf32_of(env: Any, args: list[Any]) -> Any:
+    """Return the bits of a number rounded to tf32, a float32 of 10 bits behind the point; of ties, away from zero."""
+    from llvmlite import ir
+
+    return _asm(env, ir.IntType(32), [ir.FloatType()], "cvt.rna.tf32.f32 $0, $1;", "=r,f", args)
+
+
+@cuda_intrinsic("int32", "float32", "float32")
+def bf16_of(env: Any, args: list[Any]) -> Any:
+    """Return two numbers rounded to bf16, of ties to even, in one word; the first in its low half."""
+    from llvmlite import ir
+
+    kinds = [ir.FloatType(), ir.FloatType()]
+    return _asm(env, ir.IntType(32), kinds, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", args)
+
+
+def _mma(shape: str, kind: str) -> Any:
+    def mma(env: Any, args: list[Any]) -> Any:
+        from llvmlite import ir
+
+        word, real = ir.IntType(32), ir.FloatType()
+        text = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, {{$10,$11,$12,$13}};"
+        made = ir.LiteralStructType([real] * 4)
+        found = _asm(env, made, [word] * 6 + [real] * 4, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", args, effect=True)
+        out = ir.Constant(ir.ArrayType(real, 4), ir.Undefined)
+        for i in range(4):
+            out = env.builder.insert_value(out, env.builder.extract_value(found, i), i)
+        return out
+
+    mma.__qualname__ = f"mma_{kind}"
+    return cuda_intrinsic("4T", *["int32"] * 6, *["T"] * 4)(mma)
+
+
+#: `mma_tf32(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3)`: a lane's four sums of [16, 8] = [16, 8] [8, 8] + C; fragments lie as in the PTX ISA.
+mma_tf32: Any = _mma("m16n8k8", "tf32")
+#: Likewise [16, 8] = [16, 16] [16, 8] + C, two numbers of bf16 in a word.
+mma_bf16: Any = _mma("m16n8k16", "bf16")
+
+
+@cuda_intrinsic("void", "int64", "T*", "int64", "int32")
+def copy_four(env: Any, args: list[Any]) -> None:
+    """Begin to copy the first so many of four neighbours of float32 to shared memory, zeros for the rest; 16 bytes each, aligned so."""
+    _copy(env, args, "cg", 16)
+
+
+@cuda_intrinsic("void", "int64", "T*", "int64", "int32")
+def copy_one(env: Any, args: list[Any]) -> None:
+    """Begin to copy one number of float32 to shared memory, or write zero where the last argument is 0."""
+    _copy(env, args, "ca", 4)
+
+
+def _copy(env: Any, args: list[Any], how: str, size: int) -> None:
+    from llvmlite import ir
+
+    b, word, short = env.builder, ir.IntType(64), ir.IntType(32)
+    source = b.ptrtoint(b.addrspacecast(b.gep(args[1], [args[2]]), ir.PointerType(_element(env), addrspace=1)), word)
+    given = [b.trunc(args[0], short), source, b.mul(args[3], short(4))]
+    text = f"cp.async.{how}.shared.global [$0], [$1], {size}, $2;"
+    _asm(env, ir.VoidType(), [short, word, short], text, "r,l,r,~{memory}", given, effect=True)
+
+
+@cuda_intrinsic("void")
+def commit_copies(env: Any, args: list[Any]) -> None:
+    """Make a group of the copies that were begun since the last one."""
+    from llvmlite import ir
+
+    _asm(env, ir.VoidType(), [], "cp.async.commit_group;", "~{memory}", [], effect=True)
+
+
+def wait_copies(left: int) -> Any:
+    """Return an intrinsic that waits until at most so many groups of this thread's copies are not done."""
+
+    def wait_copies(env: Any, args: list[Any]) -> None:
+        from llvmlite import ir
+
+        _asm(env, ir.VoidType(), [], f"cp.async.wait_group {left};", "~{memory}", [], effect=True)
+
+    wait_copies.__qualname__ = f"wait_copies_{left}"
+    return cuda_intrinsic("void")(wait_copies)

@@ -1,0 +1,58 @@
+"""Types of what an op writes, from those of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.registry import OpDef, forward_name
+
+#: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
+MAX_SIZE, MAX_BYTES = 1 << 40, 1 << 46
+
+
+def infer_types(
+    definition: OpDef,
+    inputs: Mapping[str, Sequence[TensorType]],
+    attrs: Mapping[str, Any],
+    forward: Callable[[str], TensorType] | None = None,
+    output_names: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, list[TensorType]]:
+    """Return the types of all outputs, slot -> list.
+
+    Args:
+        inputs: slot -> types of its variables; absent slots may be missing.
+        attrs: complete attributes.
+        forward: for gradient ops: type of the variable that a gradient belongs to.
+        output_names: for gradient ops: slot -> names of the gradients that are wanted.
+
+    Raises:
+        PeError: the inputs do not fit, without a place.
+    """
+    if definition.infer is None:
+        assert forward is not None
+        assert output_names is not None
+        return {slot: [forward(forward_name(n)) for n in names] for slot, names in output_names.items()}
+    args: list[Any] = []
+    for slot in definition.inputs:
+        given = list(inputs.get(slot.name, ()))
+        if not given and not slot.optional and not slot.variadic:
+            raise PeError(f"op '{definition.name}' needs an input {slot.name}")
+        args.append(given if slot.variadic else (given[0] if given else None))
+    try:
+        result = definition.infer(*args, **attrs)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # values that no layer gives
+        raise PeError(f"op '{definition.name}' cannot take {dict(attrs)!r:.200} with {args!r:.200}: {error}") from error
+    if not isinstance(result, tuple):
+        result = (result,)
+    assert len(result) == len(definition.outputs), f"{definition.name}: inference returned {len(result)} outputs"
+    found = {
+        slot.name: [] if got is None else (list(got) if isinstance(got, list) else [got])
+        for slot, got in zip(definition.outputs, result, strict=True)
+    }
+    for kind in (k for kinds in found.values() for k in kinds):
+        if any(size > MAX_SIZE for size in kind.shape) or kind.nbytes > MAX_BYTES:
+            raise PeError(f"op '{definition.name}' would make {kind}, which no memory holds", hint="look at its sizes")
+    return found

@@ -1,0 +1,417 @@
+"""Convolutions on CUDA as products of matrices that are never in memory: blocks compute tiles of the result, step by step.
+
+A block has two tiles of DEPTH terms in shared memory, twice: while its threads multiply one pair, each of them a square of the result in
+registers, the next is on its way from memory. The kernels are written for a few sizes of tiles, as text: every sum of a thread has a name,
+so that it lies in a register. Indices of pixels are found once for a block; a step adds a number that all threads share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel, load_four, shared_tile, store_four
+from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
+
+#: Terms of a tile.
+DEPTH: Any = 16
+#: Terms that are multiplied from one look at the counter to the next.
+TOGETHER = 8
+#: Threads that a multiprocessor shall have room for: of 65,536 registers, each has 128.
+THREADS = 512
+#: Numbers of a class of pixels in the table of `convolve`.
+FACTS: Any = 10
+#: Without a sign, one comparison tells both ends of a range.
+_U32: Any = np.uint32
+_I32: Any = np.int32
+_U64: Any = np.uint64
+
+
+@helper
+def through(a, by, shift):
+    """Return a // d for 0 <= a < 2**31; by and shift are of `divisor(d)`."""
+    return int((_U64(_U32(a)) * _U64(_U32(by))) >> _U64(shift))
+
+
+@helper
+def share(total, part, parts):
+    """Return where a part of a total begins; all but the last are alike, to one."""
+    each = quotient(total, parts)
+    return each * part + min(part, total - each * parts)
+
+
+def divisor(d: int) -> tuple[int, int]:
+    """Return what `through` multiplies and shifts by to divide by d, from 1 to 2**31 - 1."""
+    bits = (d - 1).bit_length()
+    return -(-(1 << (31 + bits)) // d), 31 + bits
+
+
+@helper
+def four(x, at, left, together):
+    """Return four neighbours, and 0 beyond the `left` that there are; together: they lie at a multiple of 16 bytes, all or none."""
+    if together:
+        if left > 0:
+            return load_four(x, at)
+        return T(0), T(0), T(0), T(0)
+    return (
+        x[at] if left > 0 else T(0),
+        x[at + 1] if left > 1 else T(0),
+        x[at + 2] if left > 2 else T(0),
+        x[at + 3] if left > 3 else T(0),
+    )
+
+
+@helper
+def finished(value, base, bias, at, o, then):
+    """Return a sum with what comes behind it, bits of `then`: 1, an element of base is added; 2, a channel's bias; 4, relu cuts."""
+    if then & 1:
+        value = base[at] + value
+    if then & 2:
+        value += bias[o]
+    if then & 4 and value <= T(0):
+        value = T(0)
+    return value
+
+
+@helper
+def put_four(y, base, bias, at, o, s0, s1, s2, s3, left, then, together):  # noqa: C901 - four of everything
+    """Write as many of four neighbours as are left, of channel o and the next."""
+    if left > 0:
+        s0 = finished(s0, base, bias, at, o, then)
+    if left > 1:
+        s1 = finished(s1, base, bias, at + 1, o + 1, then)
+    if left > 2:
+        s2 = finished(s2, base, bias, at + 2, o + 2, then)
+    if left > 3:
+        s3 = finished(s3, base, bias, at + 3, o + 3, then)
+    if together:
+        if left > 0:
+            store_four(y, at, s0, s1, s2, s3)
+        return
+    if left > 0:
+        y[at] = s0
+    if left > 1:
+        y[at + 1] = s1
+    if left > 2:
+        y[at + 2] = s2
+    if left > 3:
+        y[at + 3] = s3
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How large a block's part of the result is.
+
+    Args:
+        rows, columns: of the part.
+        high, wide: of what one thread has of it; wide is 4, high 4 or 8.
+    """
+
+    rows: int
+    columns: int
+    high: int
+    wide: int = 4
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.rows // self.high * (self.columns // self.wide)
+
+    @property
+    def name(self) -> str:
+        """How the names of its kernels end."""
+        return f"{self.rows}x{self.columns}"
+
+    @cached_property
+    def lines(self) -> tuple[int, int]:
+        """Elements from term to term of both tiles: threads that fill them write to different banks."""
+        return self.rows + 4, self.columns + 4
+
+    def begin(self) -> list[str]:
+        """Return the first statements of a kernel: shared memory, the thread's place, and its sums."""
+        across = self.columns // self.wide
+        return [
+            "left, right = left_tile(), right_tile()",
+            "me = int(cuda.threadIdx.x)",
+            f"ty, tx = me // {across}, me % {across}",
+            *(f"{' = '.join(f's{i}{j}' for j in range(self.wide))} = T(0)" for i in range(self.high)),
+        ]
+
+    def multiply(self) -> list[str]:
+        """Return the statements that add the products of the pair of tiles number `was`."""
+        left, right = self.lines
+        out = []
+        for k in range(TOGETHER):
+            for i in range(0, self.high, 4):
+                out.append(f"{', '.join(f'x{i + v}' for v in range(4))} = load_four(left, lo + {k * left + i})")
+            out.append(f"{', '.join(f'y{v}' for v in range(4))} = load_four(right, ro + {k * right})")
+            out += [f"s{i}{j} += x{i} * y{j}" for i in range(self.high) for j in range(4)]
+        return [
+            f"lo = was * {DEPTH * left} + ty * {self.high}",
+            f"ro = was * {DEPTH * right} + tx * {self.wide}",
+            f"for k in range({DEPTH // TOGETHER}):",
+            *_in([*out, f"lo += {TOGETHER * left}", f"ro += {TOGETHER * right}"]),
+        ]
+
+    def steps(self, load: list[str], keep: list[str]) -> list[str]:
+        """Return the loop over the steps from begin to end: what loads a step's numbers, and what keeps them in the tiles number `now`."""
+        return [
+            "step, now = begin, _I32(0)",
+            "while True:",
+            *_in(["if step < end:", *_in(load), "if step > begin:", *_in(["was = 1 - now", *self.multiply()])]),
+            *_in(["if step >= end:", "    break"]),
+            *_in([*keep, "cuda.syncthreads()", "now = _I32(1 - now)", "step = _I32(step + 1)"]),
+        ]
+
+
+#: What the texts of kernels see.
+_SPACE: dict[str, Any] = {
+    "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four, "put_four": put_four,
+    "load_four": load_four, "store_four": store_four, "T": T, "Int": Int, "Ptr": Ptr, "PtrI64": PtrI64, "_U32": _U32, "_I32": _I32,
+}  # fmt: skip
+
+
+def _in(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tuple[str, ...]) -> CudaKernel:
+    text = "\n".join([f"def {name}({parameters}):", *_in(body), ""])
+    left, right = (2 * DEPTH * line for line in tile.lines)
+    space = {**_SPACE, "left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right)}
+    exec(text, space)  # our own text: nothing in it comes from outside
+    made: CudaKernel = cuda_kernel(
+        space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}",
+        resident=THREADS // tile.threads,
+    )  # fmt: skip
+    return made
+
+
+# --- values, and the gradient of images -------------------------------------------------------------------------------
+
+#: Parameters of `convolve`, which computes, for all channels o of what is made and pixels of a class,
+#:     y[image, place_y i + f8, place_x j + f9, o] = then(sum over taps (r, s) and channels c of
+#:         x[image, step_y i + f6 + tap_y r, step_x j + f7 + tap_x s, c] w[tap, o, c])
+#: x, y: channels last, with `channels` and `outs` from pixel to pixel, of which a group sees `per` and makes `each`.
+#: base, bias, then: see `finished`; table: FACTS numbers of a class: rows and columns of pixels, of taps, the first tap (f4, f5), f6 to f9.
+#: w: element ((f4 + skip_y r) taps_row + f5 + skip_x s) w_tap + o w_out + c w_in + group w_group.
+#: splits: parts of the sum, each written to a y of its own, `size` apart; rows: most pixels of a class.
+#: together: every four channels of x, and of y, lie at a multiple of 16 bytes: bits 1 and 2.
+CONVOLVE = (
+    "x: Ptr, w: Ptr, y: Ptr, base: Ptr, bias: Ptr, table: PtrI64, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, "
+    "out_wide: Int, outs: Int, each: Int, groups: Int, classes: Int, splits: Int, w_tap: Int, w_out: Int, w_in: Int, w_group: Int, "
+    "taps_row: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, skip_y: Int, skip_x: Int, place_y: Int, place_x: Int, then: Int, "
+    "size: Int, rows: Int, together: Int"
+)
+
+
+def convolve(tile: Tile, flat: bool) -> CudaKernel:
+    """Return a kernel of `CONVOLVE`.
+
+    Args:
+        tile: of pixels and channels.
+        flat: a step has DEPTH of all channels and taps, for images of few channels; else DEPTH channels of one tap, four by four.
+    """
+    left, right = tile.lines
+    across = tile.threads // (DEPTH if flat else 4)
+    passes = tile.rows // across
+    columns = [f"me // {DEPTH} + {i * (tile.threads // DEPTH)}" for i in range(tile.columns * DEPTH // tile.threads)]
+    body = [
+        *tile.begin(),
+        "z = int(cuda.blockIdx.z)",
+        "group = quotient(z, splits)",
+        "split = z - group * splits",
+        "f = group",
+        "group = quotient(f, classes)",
+        f"f = _I32((f - group * classes) * {FACTS})",
+        "down, across = table[f], table[f + 1]",
+        "taps_y, taps_x = _I32(table[f + 2]), _I32(table[f + 3])",
+        "first_y, first_x = _I32(table[f + 4]), _I32(table[f + 5])",
+        "pixels = n * down * across",
+        f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
+        "if top >= pixels:",
+        "    return",
+        f"part, term = me % {4 if not flat else DEPTH}, me % {DEPTH}",
+    ]
+    for i in range(passes):
+        body += [
+            f"pixel = top + me // {4 if not flat else DEPTH} + {i * across}",
+            "line = quotient(pixel, across)",
+            "image = quotient(line, down)",
+            f"row{i} = _I32((line - image * down) * step_y + table[f + 6] if pixel < pixels else -(1 << 30))",
+            f"column{i} = _I32((pixel - line * across) * step_x + table[f + 7])",
+            f"at{i} = _I32(((image * high + row{i}) * wide + column{i}) * channels + group * per" + (")" if flat else " + 4 * part)"),
+        ]
+    body += [f"w{i} = _I32(group * w_group + (side + {place}) * w_out)" for i, place in enumerate(columns)]
+    body.append("taps = taps_y * taps_x")
+    body.append(f"total = (taps * per + {DEPTH - 1}) // {DEPTH}" if flat else f"total = taps * ((per + {DEPTH - 1}) // {DEPTH})")
+    body.append("begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))")
+    if flat:
+        load = [
+            f"k = step * {DEPTH} + term",
+            "c = quotient(k, taps)",
+            "r = quotient(k - c * taps, taps_x)",
+            "s = k - c * taps - r * taps_x",
+        ]
+    else:
+        body += [
+            "c = quotient(begin, max(1, taps))",
+            "r = _I32(quotient(begin - c * taps, max(1, taps_x)))",
+            "s = _I32(begin - c * taps - r * taps_x)",
+            f"c = _I32(c * {DEPTH})",
+        ]
+        load = []
+    load += [
+        "ry, sx = _I32(r * tap_y), _I32(s * tap_x)",
+        "shift = _I32((ry * wide + sx) * channels + c)",
+        f"there = {'c < per' if flat else 'c + 4 * part < per'}",
+    ]
+    for i in range(passes):
+        fits = f"there and _U32(row{i} + ry) < _U32(high) and _U32(column{i} + sx) < _U32(wide)"
+        if flat:
+            load.append(f"a{i} = x[at{i} + shift] if {fits} else T(0)")
+        else:
+            names = ", ".join(f"a{i}{q}" for q in range(4))
+            load.append(f"{names} = four(x, at{i} + shift, per - c - 4 * part if {fits} else 0, together & 1)")
+    channel = "c" if flat else "(c + term)"
+    load += [
+        f"tap = _I32(((first_y + r * skip_y) * taps_row + first_x + s * skip_x) * w_tap + {channel} * w_in)",
+        f"there = {channel} < per",
+        *(f"b{i} = w[w{i} + tap] if there and side + {place} < each else T(0)" for i, place in enumerate(columns)),
+    ]
+    if not flat:
+        load += ["s = _I32(s + 1)", "if s == taps_x:", "    s = _I32(0)", "    r = _I32(r + 1)"]
+        load += ["    if r == taps_y:", "        r = _I32(0)", f"        c = _I32(c + {DEPTH})"]
+    keep = []
+    for i in range(passes):
+        row = f"me // {4 if not flat else DEPTH} + {i * across}"
+        if flat:
+            keep.append(f"left[(now * {DEPTH} + term) * {left} + {row}] = a{i}")
+        else:
+            keep += [f"left[(now * {DEPTH} + 4 * part + {q}) * {left} + {row}] = a{i}{q}" for q in range(4)]
+    keep += [f"right[(now * {DEPTH} + term) * {right} + {place}] = b{i}" for i, place in enumerate(columns)]
+    body += tile.steps(load, keep)
+    body += [f"o = side + tx * {tile.wide}", "down, across = table[f], table[f + 1]", "pixels = n * down * across"]
+    for i in range(tile.high):
+        body += [
+            f"pixel = top + ty * {tile.high} + {i}",
+            "if pixel < pixels:",
+            "    line = quotient(pixel, across)",
+            "    image = quotient(line, down)",
+            "    i = (line - image * down) * place_y + table[f + 8]",
+            "    j = (pixel - line * across) * place_x + table[f + 9]",
+            "    to = split * size + ((image * out_high + i) * out_wide + j) * outs + group * each + o",
+            f"    put_four(y, base, bias, to, group * each + o, {', '.join(f's{i}{j}' for j in range(4))}, each - o, then, together & 2)",
+        ]
+    threads = (
+        f"(rows + {tile.rows - 1}) // {tile.rows} * {tile.threads}",
+        f"(each + {tile.columns - 1}) // {tile.columns}",
+        "groups * classes * splits",
+    )
+    return _made(f"convolve_{'flat_' if flat else ''}{tile.name}", CONVOLVE, body, tile, threads)
+
+
+# --- the gradient of filters ------------------------------------------------------------------------------------------
+
+#: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c], in `splits` parts of the
+#: pixels, `size` apart. by_... and shift_...: `divisor` of the columns and rows of dy; together: bit 1, every four channels of dy lie at a
+#: multiple of 16 bytes, bit 2, those of x.
+FILTERS_BACK = (
+    "x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, out_wide: Int, outs: Int, each: Int, "
+    "groups: Int, splits: Int, taps_y: Int, taps_x: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, pad_y: Int, pad_x: Int, "
+    "by_wide: Int, shift_wide: Int, by_high: Int, shift_high: Int, size: Int, together: Int"
+)
+
+
+def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 - one branch per part of the text
+    """Return a kernel of `FILTERS_BACK`.
+
+    Args:
+        tile: of filters, and of taps and channels.
+        flat: taps and channels lie in the filters' order, one by one, for images of few channels; else in fours of channels of a tap.
+    """
+    left, right = tile.lines
+    quads = tile.rows // 4
+    deep = tile.threads // quads
+    body = [
+        *tile.begin(),
+        "z = int(cuda.blockIdx.z)",
+        "group = quotient(z, splits)",
+        "split = z - group * splits",
+        "taps = taps_y * taps_x",
+        "pixels, terms = n * out_high * out_wide, taps * per",
+        f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
+        f"total = (pixels + {DEPTH - 1}) // {DEPTH}",
+        "begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))",
+        f"o = top + me % {quads} * 4",
+    ]
+    if flat:
+        places = [f"me // {DEPTH} + {i * (tile.threads // DEPTH)}" for i in range(tile.columns * DEPTH // tile.threads)]
+        rows = [f"me % {DEPTH}"]
+    else:
+        quads_x = tile.columns // 4
+        places = [f"me % {quads_x} * 4"]
+        rows = [f"me // {quads_x} + {i * (tile.threads // quads_x)}" for i in range(DEPTH * quads_x // tile.threads)]
+    for i, place in enumerate(places):
+        body.append(f"e = side + {place}")
+        body += (
+            ["c = quotient(e, taps)", "tap = e - c * taps"] if flat else ["tap = quotient(e, per)", "c = e - tap * per"]
+        )
+        body += [
+            "r = quotient(tap, taps_x)",
+            f"row{i} = _I32(r * tap_y - pad_y if e < terms else -(1 << 30))",
+            f"column{i} = _I32((tap - r * taps_x) * tap_x - pad_x)",
+            f"at{i} = _I32(((r * tap_y - pad_y) * wide + column{i}) * channels + group * per + c)",
+        ]
+    load = []
+    for i in range(-(-DEPTH // deep)):
+        names = ", ".join(f"a{i}{q}" for q in range(4))
+        load += [
+            f"pixel = step * {DEPTH} + me // {quads} + {i * deep}",
+            f"{names} = four(dy, pixel * outs + group * each + o, each - o if pixel < pixels else 0, together & 1)",
+        ]
+    for k, row in enumerate(rows):
+        load += [
+            f"pixel = step * {DEPTH} + {row}",
+            "line = through(pixel, by_wide, shift_wide)",
+            "image = through(line, by_high, shift_high)",
+            "i, j = (line - image * out_high) * step_y, (pixel - line * out_wide) * step_x",
+            "at = ((image * high + i) * wide + j) * channels",
+        ]
+        for q in range(len(places)):
+            fits = f"pixel < pixels and _U32(row{q} + i) < _U32(high) and _U32(column{q} + j) < _U32(wide)"
+            if flat:
+                load.append(f"b{q} = x[at{q} + at] if {fits} else T(0)")
+            else:
+                load.append(f"{', '.join(f'b{k}{v}' for v in range(4))} = four(x, at0 + at, 4 if {fits} else 0, together & 2)")
+    keep = []
+    for i in range(-(-DEPTH // deep)):
+        place = f"(now * {DEPTH} + me // {quads} + {i * deep}) * {left} + me % {quads} * 4"
+        keep.append(f"store_four(left, {place}, a{i}0, a{i}1, a{i}2, a{i}3)")
+    if flat:
+        keep += [f"right[(now * {DEPTH} + {rows[0]}) * {right} + {place}] = b{q}" for q, place in enumerate(places)]
+    else:
+        for k, row in enumerate(rows):
+            keep.append(f"store_four(right, (now * {DEPTH} + {row}) * {right} + {places[0]}, b{k}0, b{k}1, b{k}2, b{k}3)")
+    body += tile.steps(load, keep)
+    body += [f"e = side + tx * {tile.wide}", "left_over = terms - e"]
+    if flat:
+        body += ["first, apart = e, 1"]
+    else:
+        body += ["tap = quotient(e, per)", "first, apart = (e - tap * per) * taps + tap, taps"]
+    for i in range(tile.high):
+        body += [
+            f"o = top + ty * {tile.high} + {i}",
+            "to = split * size + (group * each + o) * terms + first",
+            *(f"if o < each and left_over > {j}:\n        dw[to + {j} * apart] = s{i}{j}" for j in range(4)),
+        ]
+    threads = (
+        f"(each + {tile.rows - 1}) // {tile.rows} * {tile.threads}",
+        f"(taps_y * taps_x * per + {tile.columns - 1}) // {tile.columns}",
+        "groups * splits",
+    )
+    return _made(f"filters_back_{'flat_' if flat else ''}{tile.name}", FILTERS_BACK, body, tile, threads)

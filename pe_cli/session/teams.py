@@ -1,0 +1,43 @@
+"""Which team of processes does a run: the one that it asks for, or that a launcher has started.
+
+What parameter servers and launchers need is imported only for runs that have them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pe_cli.config.spec import RunSpec
+from pe_cli.session.team import Team, open_team
+
+
+def join_team(run: RunSpec) -> Team:
+    """Return the processes that a run file asks for.
+
+    Raises:
+        PeError: there is no MPI, or what `take_seat` raises.
+    """
+    if not run.has_servers:
+        return open_team(run)
+    from pe_cli.session.seats import take_seat
+
+    return take_seat(run)
+
+
+def launched_team(run: RunSpec) -> Team:
+    """Return the processes that a launcher has started for a run file that asks for several; this one alone where there is none.
+
+    Raises:
+        PeError: there is no MPI.
+    """
+    return open_team(run) if are_several(run) else Team()
+
+
+def are_several(run: RunSpec) -> bool:
+    """Return whether a launcher has started several processes, and a run file asks for them, without servers."""
+    if run.executor.processes != "mpi" or run.has_servers:
+        return False
+    from pe_cli.collectives.launchers import started_by
+
+    started = started_by(os.environ)
+    return started is not None and started.size > 1

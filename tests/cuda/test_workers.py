@@ -1,0 +1,58 @@
+"""Kernels for CUDA that are compiled on all cores, in copies of this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pe_cli.kernels import cuda_workers
+from pe_cli.kernels.cuda import Built, build, cuda_kernel
+from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.lang import Int, Ptr, T
+from tests.cuda.ptx.device import needs_compiler
+
+TEXT = "def {name}(x: Ptr, out: Ptr, n: Int):\n    for i in range(n):\n        out[i] = x[i] + T({number})\n"
+
+
+def kernels(count: int) -> list[Built]:
+    made = []
+    for number in range(count):
+        text, space = TEXT.format(name=f"more_{number}", number=number), {"Ptr": Ptr, "Int": Int, "T": T, "__name__": __name__}
+        exec(text, space)
+        made.append(build(cuda_kernel(space[f"more_{number}"], text=text, name=f"{__name__}:more_{number}"), "float32", "float32"))
+    return made
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    needs_compiler()
+    monkeypatch.setattr("pe_cli.kernels.cache.folder", lambda: tmp_path)
+
+
+@pytest.mark.usefixtures("cold")
+def test_copies_compile_what_is_not_there(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    wanted, told = kernels(5), []
+    cuda_workers.compile_ahead(wanted, (9, 0), lambda *said: told.append(said))
+    assert all(is_kept(built, (9, 0)) for built in wanted)
+    assert {count for _, count, _ in told} == {5}
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_copy_that_fails_leaves_its_kernels_to_the_process(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    here, real = os.getpid(), cuda_workers.cubin
+
+    def failing(built: Built, capability: tuple[int, int]) -> object:
+        if os.getpid() != here:
+            raise MemoryError
+        return real(built, capability)
+
+    monkeypatch.setattr(cuda_workers, "cubin", failing)
+    wanted = kernels(4)
+    cuda_workers.compile_ahead(wanted, (9, 0))
+    assert [is_kept(built, (9, 0)) for built in wanted] == [True, False, False, False]
