@@ -82,4 +82,5 @@ def _launches(source: Source, evaluation: bool) -> list[Built]:
     read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
     precision = source.run.executor.precision if source.run else "float32"
     kept = [f for f in fetches if f in read]
-    return launches_of(*step_on_paper(program, [Place("cuda", 0)], source.batch_size, build=build, fetches=kept, precision=precision))
+    cuda = [Place("cuda", 0)]
+    return launches_of(*step_on_paper(program, cuda, source.batch_size, build=build, fetches=kept, precision=precision))
