@@ -34,6 +34,7 @@ class Readings:
         always: variables of a step at which no array is due.
         means: variables whose values of several processes become one by their mean.
         periods: name of a number -> how often it is recorded.
+        by_steps: those of them that count steps: name, and every how many.
     """
 
     def __init__(self, job: Job) -> None:
@@ -49,6 +50,7 @@ class Readings:
         self.always = self.variables()
         self.means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._lengths]))
         self.periods = self._periods()
+        self.by_steps = [(name, period.count) for name, period in self.periods.items() if period.unit == "step"]
 
     def _periods(self) -> dict[str, Period]:
         """Return how often every number is recorded; what is watched beside the loss, as often as it."""

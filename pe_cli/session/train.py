@@ -316,7 +316,7 @@ class Trainer:
         self.at.pending = evaluated is None
         if evaluated is None:
             return
-        due = [n for n, period in self.readings.periods.items() if self._due(period, step)]
+        due = [n for n, count in self.readings.by_steps if step % count == 0]
         best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)

