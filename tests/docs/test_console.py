@@ -10,6 +10,7 @@ import pytest
 
 from tests.docs.console import ROOT, difference, run_page, same
 from tests.docs.forked import started
+from tests.rotation import of_today
 
 PAGES = [page for page in (ROOT / "docs").rglob("*.md") if "```console\n" in page.read_text(encoding="utf-8")]
 
@@ -21,7 +22,7 @@ def pe() -> Iterator[str]:
         yield line
 
 
-@pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", of_today(sorted(PAGES), 2), ids=lambda page: str(page.relative_to(ROOT / "docs")))
 def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

@@ -12,6 +12,7 @@ from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
 from pe_cli.ops.nn import channel_sums_cuda, conv_cuda
 from tests.ops import support
+from tests.rotation import of_today
 
 discover()
 
@@ -53,7 +54,7 @@ def check(image: tuple[int, ...], filters: tuple[int, ...], **given: Any) -> Non
 
 @pytest.mark.parametrize(
     ("image", "filters", "attrs"),
-    [
+    of_today([
         pytest.param((2, 7, 9, 16), (20, 16, 3, 3), {"strides": [2, 1], "paddings": [1, 0]}, id="other strides and paddings"),
         pytest.param(
             (2, 9, 7, 20), (18, 20, 5, 3), {"strides": [1, 2], "paddings": [2, 1], "dilations": [2, 1]}, id="channels that fill no step"
@@ -62,8 +63,8 @@ def check(image: tuple[int, ...], filters: tuple[int, ...], **given: Any) -> Non
         pytest.param((2, 9, 9, 8), (12, 8, 3, 3), {"strides": [3, 2], "paddings": [1, 1], "dilations": [2, 2]}, id="classes of pixels"),
         pytest.param((1, 6, 6, 32), (64, 16, 3, 3), {"groups": 2, "paddings": [1, 1]}, id="two groups"),
         pytest.param((2, 9, 9, 1), (5, 1, 7, 7), {"paddings": [3, 3]}, id="one channel"),
-    ],
-)
+    ], 2),
+)  # fmt: skip
 def test_shapes(image: tuple[int, ...], filters: tuple[int, ...], attrs: dict[str, Any]):
     check(image, filters, **attrs)
 

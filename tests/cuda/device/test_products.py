@@ -15,6 +15,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.ops.math import matrix_product_cuda
 from tests.cuda.ptx import models
 from tests.ops import support
+from tests.rotation import of_today
 
 Array = np.ndarray[Any, Any]
 #: Largest error of a number that is rounded, relative to it.
@@ -32,7 +33,7 @@ def product(monkeypatch: pytest.MonkeyPatch, x: Array, y: Array, precision: str,
 
 @pytest.mark.parametrize(
     ("flip_x", "flip_y"),
-    [pytest.param(True, False, id="as for gradients of weights"), pytest.param(False, True, id="as for those of inputs")],
+    of_today([pytest.param(True, False, id="as for gradients of weights"), pytest.param(False, True, id="as for those of inputs")], 2),
 )
 def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, flip_x: bool, flip_y: bool):
     """Small whole numbers, which every format holds, and so do all sums."""
@@ -40,7 +41,7 @@ def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, flip
     np.testing.assert_array_equal(product(monkeypatch, x, y, "bf16", flip_x, flip_y), x @ y)
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
+@pytest.mark.parametrize("precision", of_today(["float32", "tf32"], 2))
 def test_the_largest_tile_and_what_rounding_allows(monkeypatch, rng, precision: str):
     monkeypatch.setattr(matrix_product_cuda, "BLOCKS", 1)
     x, y = rng.standard_normal((30, 20)).astype(np.float32), rng.standard_normal((20, 133)).astype(np.float32)
