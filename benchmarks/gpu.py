@@ -116,7 +116,7 @@ def ceilings(how: Settings, left: float) -> Any:
     from pe_cli.ops.define.registry import discover
 
     discover()
-    from pe_cli.ops.math.product_tiles_cuda import KERNELS, TILES
+    from pe_cli.ops.math.product_tiles_cuda import TILES, kernel_of
 
     driver = cuda_driver.only_driver()
     n, k = how.elements, how.side
@@ -149,7 +149,7 @@ def ceilings(how: Settings, left: float) -> Any:
         "copy_GB_s": n * MOVED / seconds(copied, places[0], places[1], n, times=times) / 1e9,
         "launch_us": seconds(copied, places[0], places[1], 1, times=how.launches) * 1e6,
         "upload_GB_s": host.nbytes / upload / 1e9,
-        "product_TFLOP_s": 2 * k**3 / seconds(KERNELS[TILES[0]], *product, times=times) / 1e12,
+        "product_TFLOP_s": 2 * k**3 / seconds(kernel_of(TILES[0]), *product, times=times) / 1e12,
     }
     for place in (*places, table):
         driver.free(place.address)

@@ -107,7 +107,7 @@ def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
 
 def _kernel(tile: Tile, precision: str, dtype: str, left: Matrices, right: Matrices) -> CudaKernel:
     if precision == "float32" or dtype == "float64":
-        return product_tiles_cuda.KERNELS[tile]
+        return product_tiles_cuda.kernel_of(tile)
     return product_cores_cuda.kernel_of(tile, precision, int(left.transposed), int(right.transposed))
 
 

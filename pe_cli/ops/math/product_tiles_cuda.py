@@ -7,6 +7,7 @@ here, because only what has a name of its own lies in one.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -170,6 +171,7 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
     ]
 
 
+@functools.cache
 def kernel_of(tile: Tile) -> CudaKernel:
     """Return the kernel of a tile."""
     line = {"a": tile.rows + PAD, "b": tile.columns + PAD}
@@ -307,7 +309,3 @@ class _Factor:
                 f"    put_shared_one(to_{x} + {v} * far_{x} + {half} + SIZE * {e * self.line}, f{x}{v}{e})" for e in range(FOUR)
             ]
         return out
-
-
-#: Tile -> its kernel.
-KERNELS = {tile: kernel_of(tile) for tile in TILES}

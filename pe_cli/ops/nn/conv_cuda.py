@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
+from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
@@ -32,13 +32,9 @@ MANY = 32
 #: Tiles of pixels and channels: for many channels, for some, and for few; `FLAT` for images of few channels.
 TILES = (Tile(128, 64, 8), Tile(64, 32, 4), Tile(64, 16, 4))
 FLAT = Tile(64, 32, 4)
-_CONVOLVE = {tile: convolve(tile, False) for tile in TILES}
-_CONVOLVE_FLAT = convolve(FLAT, True)
 #: Tiles of filters, and of taps and channels.
 TILES_BACK = (Tile(64, 64, 8), Tile(32, 64, 8), Tile(16, 64, 4))
 FLAT_BACK = Tile(32, 64, 4)
-_BACK = {tile: filters_back(tile, False) for tile in TILES_BACK}
-_BACK_FLAT = filters_back(FLAT_BACK, True)
 #: Threads that share the parts of one element.
 _DEEP: Any = 8
 
@@ -233,7 +229,7 @@ def _append(
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)
     table = Numbers(tuple(v for row in classes for v in row))
     o.call(
-        _CONVOLVE_FLAT if flat else _CONVOLVE[tile], x, w, target, *then.buffers(target), table, s.n, source.rows, source.columns,
+        convolve(tile, flat), x, w, target, *then.buffers(target), table, s.n, source.rows, source.columns,
         source.channels, per, made.rows, made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group,
         s.taps[1], *steps, then.bits if parts == 1 else 0, y.size, rows, together,
     )  # fmt: skip
@@ -279,7 +275,7 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
         parts = parts_of(blocks * tile.threads, steps)
         target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         together = int(s.outer.fours) + 2 * int(s.inner.fours)
-        kernel: CudaKernel = _BACK_FLAT if flat else _BACK[tile]
+        kernel = filters_back(tile, flat)
         o.call(
             kernel, x, dy, target, s.n, s.inner.rows, s.inner.columns, s.inner.channels, per, s.outer.rows, s.outer.columns,
             s.outer.channels, each, s.groups, parts, *s.taps, *s.strides, *s.dilations, *s.paddings, *divisor(s.outer.columns),

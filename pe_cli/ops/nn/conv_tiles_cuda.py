@@ -7,6 +7,7 @@ so that it lies in a register. Indices of pixels are found once for a block; a s
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -209,6 +210,7 @@ CONVOLVE = (
 )
 
 
+@functools.cache
 def convolve(tile: Tile, flat: bool) -> CudaKernel:
     """Return a kernel of `CONVOLVE`.
 
@@ -330,6 +332,7 @@ FILTERS_BACK = (
 )
 
 
+@functools.cache
 def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 - one branch per part of the text
     """Return a kernel of `FILTERS_BACK`.
 
