@@ -21,28 +21,33 @@ def _anchors(rng):
     return np.stack([x - 6, y - 4, x + 6, y + 4, x - 3, y - 8, x + 3, y + 8], -1).reshape(3, 4, 2, 4) + 4
 
 
+#: Attributes and samples of a region proposal network, whether its boxes are padded or not.
+ATTRS = {
+    "pre_nms_topN": Attr(6000, "boxes of an image with the best scores that are looked at; 0: all"),
+    "post_nms_topN": Attr(1000, "boxes of an image at most; 0: any number"),
+    "nms_thresh": Attr(0.5, "boxes that overlap a better one by more are left out; 0: none"),
+    "min_size": Attr(0.1, "sides of a box at least, in pixels of the image before it was scaled; not below 1"),
+    "eta": Attr(1.0, "what nms_thresh is multiplied with after every box, while it is above 0.5"),
+}
+SAMPLES = [
+    Sample(
+        {"Scores": (2, 2, 3, 4), "BboxDeltas": lambda rng: rng.standard_normal((2, 8, 3, 4)) * 0.3,
+         "ImInfo": lambda rng: [[24.0, 32.0, 1.0], [20.0, 30.0, 2.0]], "Anchors": _anchors,
+         "Variances": lambda rng: np.full((3, 4, 2, 4), 0.8)},
+        {"pre_nms_topN": 12, "post_nms_topN": 6, "nms_thresh": 0.6},
+        "two images",
+    ),
+]  # fmt: skip
+
+
 @op(
     "generate_proposals",
     inputs="Scores BboxDeltas ImInfo Anchors Variances",
     outputs="RpnRois RpnRoiProbs RpnRoisLod",
-    attrs={
-        "pre_nms_topN": Attr(6000, "boxes of an image with the best scores that are looked at; 0: all"),
-        "post_nms_topN": Attr(1000, "boxes of an image at most; 0: any number"),
-        "nms_thresh": Attr(0.5, "boxes that overlap a better one by more are left out; 0: none"),
-        "min_size": Attr(0.1, "sides of a box at least, in pixels of the image before it was scaled; not below 1"),
-        "eta": Attr(1.0, "what nms_thresh is multiplied with after every box, while it is above 0.5"),
-    },
+    attrs=ATTRS,
     differentiable="",
-    samples=[
-        Sample(
-            {"Scores": (2, 2, 3, 4), "BboxDeltas": lambda rng: rng.standard_normal((2, 8, 3, 4)) * 0.3,
-             "ImInfo": lambda rng: [[24.0, 32.0, 1.0], [20.0, 30.0, 2.0]], "Anchors": _anchors,
-             "Variances": lambda rng: np.full((3, 4, 2, 4), 0.8)},
-            {"pre_nms_topN": 12, "post_nms_topN": 6, "nms_thresh": 0.6},
-            "two images",
-        ),
-    ],
-)  # fmt: skip
+    samples=SAMPLES,
+)
 def generate_proposals(
     scores: TensorType,
     deltas: TensorType,

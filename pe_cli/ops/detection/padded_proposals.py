@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
@@ -11,8 +9,8 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kerne
 from pe_cli.kernels.vecmath import exp
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.generate_proposals import LARGEST, _anchors, generate_proposals
+from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.detection.generate_proposals import ATTRS, LARGEST, SAMPLES, generate_proposals
 from pe_cli.ops.detection.padded_nms import box_overlap
 
 
@@ -137,24 +135,10 @@ def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those tha
     "padded_proposals",
     inputs="Scores BboxDeltas ImInfo Anchors Variances",
     outputs="RpnRois RpnRoiProbs Count",
-    attrs={
-        "pre_nms_topN": Attr(6000, "boxes of an image with the best scores that are looked at; 0: all"),
-        "post_nms_topN": Attr(1000, "boxes of an image at most, which are its rows"),
-        "nms_thresh": Attr(0.5, "boxes that overlap a better one by more are left out; 0: none"),
-        "min_size": Attr(0.1, "sides of a box at least, in pixels of the image before it was scaled; not below 1"),
-        "eta": Attr(1.0, "what nms_thresh is multiplied with after every box, while it is above 0.5"),
-    },
+    attrs={**ATTRS, "post_nms_topN": Attr(1000, "boxes of an image at most, which are its rows")},
     differentiable="",
-    samples=[
-        Sample(
-            {"Scores": (2, 2, 3, 4), "BboxDeltas": lambda rng: rng.standard_normal((2, 8, 3, 4)) * 0.3,
-             "ImInfo": lambda rng: [[24.0, 32.0, 1.0], [20.0, 30.0, 2.0]], "Anchors": _anchors,
-             "Variances": lambda rng: np.full((3, 4, 2, 4), 0.8)},
-            {"pre_nms_topN": 12, "post_nms_topN": 6, "nms_thresh": 0.6},
-            "two images",
-        ),
-    ],
-)  # fmt: skip
+    samples=SAMPLES,
+)
 def padded_proposals(
     scores: TensorType,
     deltas: TensorType,
