@@ -73,6 +73,10 @@ class PaperDriver:
         """Return what does nothing."""
         return lambda: None
 
+    def at(self, home: int) -> PaperDriver:
+        """Return itself."""
+        return self
+
     def has(self, built: Built) -> bool:
         """Return True: nothing has to be compiled."""
         return True

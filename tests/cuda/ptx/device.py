@@ -94,6 +94,10 @@ class PtxDriver:
 
         return run
 
+    def at(self, home: int) -> PtxDriver:
+        """Return itself."""
+        return self
+
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
         return built in self._programs
