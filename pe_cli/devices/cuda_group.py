@@ -94,7 +94,7 @@ class Group(Member):
         super().__init__(self, 0, drivers[0])
         self._drivers = tuple(drivers)
         self._members = [self, *(Member(self, home, driver) for home, driver in enumerate(drivers) if home)]
-        self._last = 0
+        self._last: int | None = None  # the device that was asked last; None: each may have been given feeds
         self._capture: _Capture | None = None
 
     def at(self, home: int) -> Member:
@@ -103,9 +103,12 @@ class Group(Member):
 
     def turn(self, home: int) -> None:
         """Let a device wait for all that was asked before."""
-        if home != self._last:
-            self._drivers[home].follow(self._drivers[self._last])
-            self._last = home
+        if home == self._last:
+            return
+        for other, driver in enumerate(self._drivers):
+            if other != home and self._last in (other, None):
+                self._drivers[home].follow(driver)
+        self._last = home
 
     def do(self, home: int, what: Callable[[], None]) -> None:
         """Do something on the stream of a device, in the order of asking, or capture it."""
@@ -137,19 +140,25 @@ class Group(Member):
         run = graph()
 
         def all_run() -> None:
+            self._last = None
             self.turn(0)
             run()
+            for other in self._drivers[1:]:
+                other.follow(self._drivers[0])
 
         return all_run
 
     def is_done(self) -> bool:
         """Return whether all that was launched is done, on all devices."""
-        return all(driver.is_done() for driver in self._drivers)
+        done = all([driver.is_done() for driver in self._drivers])
+        self._last = None if done else self._last
+        return done
 
     def wait(self) -> None:
         """Return when all that was launched is done, on all devices."""
         for driver in self._drivers:
             driver.wait()
+        self._last = None
 
 
 class _Capture:
