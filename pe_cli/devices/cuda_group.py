@@ -1,9 +1,10 @@
 """Several CUDA devices as one driver: what they are asked for is done in the order of asking, and what is captured waits byte by byte.
 
-Each device has a stream of its own. Where the one that is asked is another than the one before, its stream first waits for the other's; so a
-step that is not captured yet runs as if there were one stream. Captured, launches of all devices become one graph, in which each waits for
-the launches, of whatever device, that it must: a sum over devices runs beside what the backward pass still computes, and a step of all
-devices is begun by one call. Kernels read and write the memory of other devices by their addresses; that they can is tried before, by copies.
+Each device has a stream of its own. Where the one that is asked is another than the one before, its stream first waits for the other's; so
+a step that is not captured yet runs as if there were one stream. Captured, launches of all devices become one graph, in which each waits
+for the launches, of whatever device, that it must: a sum over devices runs beside what the backward pass still computes, and a step of all
+devices is begun by one call. Kernels read and write the memory of other devices by their addresses; whether they can is tried before, by
+copies.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Group(Member):
 
     def is_done(self) -> bool:
         """Return whether all that was launched is done, on all devices."""
-        done = all([driver.is_done() for driver in self._drivers])
+        done = all(driver.is_done() for driver in self._drivers)
         self._last = None if done else self._last
         return done
 

@@ -15,7 +15,7 @@ from pe_cli.program.ir import EMPTY
 
 
 def all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
-    """Return the tasks of a sum that every device gets: each device adds up a part of the bucket, whose gradients lie one after the other."""
+    """Return the tasks of a sum that every device gets, each of a part of the bucket, whose gradients lie one after the other."""
     names, devices = node.names, range(len(g.graph.places))
     rows = {d: [g.buffer(n, d) for n in names] for d in devices}  # all devices lay a bucket out alike
     sources = list(dict.fromkeys(d for _, d in node.ins["X"]))

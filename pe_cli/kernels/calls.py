@@ -46,7 +46,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Elements from a place in a buffer on, which may go on in the buffers that lie behind it; on CUDA, usable wherever a buffer is an argument.
+    """Elements from a place in a buffer on, which may go on in the buffers that lie behind it; for arguments of calls on CUDA.
 
     Args:
         buffer: in which it begins.
