@@ -16,6 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
@@ -118,7 +119,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, Chosen) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -152,9 +153,11 @@ class CudaStep:
         self._driver = driver
         self._spot = spot
         self._host_step = driver.pinned(1)
+        self._progress = progress
         self._kept: list[CudaMemory] = []
         self._step = self._sent(self._host_step)
         self._empty: Extent | None = None
+        works = settled(driver, works, self)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self._reporters = [i for i, c in calls if STATUS in c.args]
         self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
@@ -175,15 +178,29 @@ class CudaStep:
         launches = merged(list(self._launches(works, calls)), self._sent)
         self._works = [launch.work for launch in launches]
         self._waits = waits_of(launches)
-        wanted = dict.fromkeys(launch.built for launch in launches)
-        missing = [b for b in wanted if not self._driver.has(b) and not is_kept(b, self._driver.capability)]
-        compile_ahead(missing, self._driver.capability, progress)
+        missing = self._compiled([launch.built for launch in launches if launch.instead is None], progress)
         made = []
         for launch in launches:
-            made.append(self._driver.launcher(launch.built, launch.grid, launch.block, launch.args))
+            made.append(launch.instead or self._driver.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(len(missing), len(missing), "")
         return made
+
+    def _compiled(self, kernels: Sequence[Built], progress: Progress | None) -> list[Built]:
+        """Compile kernels on all cores, and return those that were neither loaded nor kept."""
+        missing = [b for b in dict.fromkeys(kernels) if not self._driver.has(b) and not is_kept(b, self._driver.capability)]
+        compile_ahead(missing, self._driver.capability, progress)
+        return missing
+
+    def ahead(self, calls: Sequence[Call]) -> None:
+        """Compile the kernels of calls, side by side."""
+        self._compiled([built_of(call) for call in calls_of(calls)], self._progress)
+
+    def elsewhere(self, calls: Sequence[Call], spot: Callable[[Buffer], Spot]) -> tuple[Sequence[Callable[[], None]], Any]:
+        """Return the launches of calls on buffers that lie elsewhere, and what must be held as long."""
+        written = frozenset(b for call in calls for arg in call.args for b in buffers_of(arg))
+        made = CudaStep(self._driver, [Work(0, calls, frozenset(), written=written)], spot, None)
+        return made.launches, made
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
         report = 0
@@ -193,9 +210,14 @@ class CudaStep:
             places = [a.address for a in args if isinstance(a, Extent)]
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
+            movable = STATUS not in call.args and not works[work].buckets
+            if isinstance(call.kernel, Chosen):
+                built = built_of(call.kernel.instead)
+                yield Launch(work, built, (), (), args, call.kernel.written, movable, call.kernel.run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
-            yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)
+            yield Launch(work, built_of(call), *shape_of(call), args, writes, movable)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -294,9 +316,14 @@ class CudaStep:
             return int(arg)
         if isinstance(arg, Numbers):
             return self._sent(np.array([*arg.values, 0], np.int64))
-        return self._extent(arg)
+        return self.extent(arg)
 
-    def _extent(self, arg: Buffer | Offset) -> Extent:
+    def extent(self, arg: Buffer | Offset) -> Extent:
+        """Return where an argument lies.
+
+        Raises:
+            PeError: it is too large for a kernel (exit code 5).
+        """
         buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
         left = buffer.size - elements
         if buffer.size > MOST_ITERATIONS:

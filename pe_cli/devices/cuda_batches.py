@@ -49,6 +49,7 @@ class Launch:
         args: memory and numbers.
         writes: numbers of the arguments that it may write through.
         movable: whether it may change places and be merged: it reports nothing.
+        instead: enqueues a library's call in the place of the kernel; None for the kernel.
     """
 
     work: int
@@ -58,6 +59,7 @@ class Launch:
     args: Sequence[Extent | int | float]
     writes: frozenset[int]
     movable: bool
+    instead: Callable[[], None] | None = None
 
 
 class _Group:
@@ -69,7 +71,7 @@ class _Group:
         spans = [(a.address, a.address + a.nbytes, i in launch.writes) for i, a in extents]
         self.written = [(begin, end) for begin, end, writes in spans if writes]
         self.touched = [(begin, end) for begin, end, _ in spans]
-        self.tabled = of_table(launch.built) if launch.movable and not _fills(launch) else None
+        self.tabled = of_table(launch.built) if launch.movable and launch.instead is None and not _fills(launch) else None
 
     def conflicts(self, other: _Group) -> bool:
         """Return whether one writes what the other touches."""

@@ -42,6 +42,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (ctypes.c_int, _POINTER),
     "cuDeviceGetCount": (_POINTER,),
     "cuDeviceGet": (_POINTER, ctypes.c_int),
+    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
     "cuCtxSetCurrent": (_POINTER,),
@@ -83,6 +84,23 @@ class Extent:
 
     address: int
     nbytes: int
+
+
+@dataclass(frozen=True)
+class Handles:
+    """What libraries of NVIDIA's are given of a device.
+
+    Args:
+        library: the driver's.
+        stream: that they enqueue on.
+        enter: lets this thread use the device.
+        card: name of the device, with its capability and the driver's version.
+    """
+
+    library: Any
+    stream: Any
+    enter: Callable[[], None]
+    card: str
 
 
 class Driver(Protocol):
@@ -128,6 +146,9 @@ class Driver(Protocol):
             launches: each a kernel or a copy.
             waits: for each, numbers of the earlier ones that must be done before; what is not ordered so may run side by side.
         """
+
+    def handles(self) -> Handles | None:
+        """Return what libraries of NVIDIA's are given; None where there is no device for them."""
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -253,13 +274,14 @@ class CudaDriver:
             PeError: the device makes no graph of them; of what is returned: the device failed (exit code 5).
         """
         graph, made = _POINTER(), _POINTER()
-        nodes: list[int] = []
+        nodes: list[list[int]] = []
         self._enter()
         self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
         try:
             for launch, before in zip(launches, waits, strict=True):
-                wanted = (_POINTER * len(before))(*(nodes[i] for i in before))
-                self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(before), _INSTEAD)
+                named = [node for i in before for node in nodes[i]]
+                wanted = (_POINTER * len(named))(*named)
+                self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(named), _INSTEAD)
                 launch()
                 nodes.append(self._last_captured())
         finally:
@@ -274,13 +296,21 @@ class CudaDriver:
         weakref.finalize(run, self._library.cuGraphExecDestroy, made)
         return run
 
-    def _last_captured(self) -> int:
-        """Return the node of the graph that the last launch has become."""
+    def _last_captured(self) -> list[int]:
+        """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
         state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
         rest = ctypes.byref(where), None, ctypes.byref(count)
         self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
-        assert count.value == 1
-        return where[0] or 0
+        return [where[i] or 0 for i in range(count.value)]
+
+    def handles(self) -> Handles:
+        """Return what libraries of NVIDIA's are given."""
+        device, name, version = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_int()
+        self._do("cuDeviceGet", ctypes.byref(device), 0)
+        self._do("cuDeviceGetName", name, len(name), device)
+        self._do("cuDriverGetVersion", ctypes.byref(version))
+        card = f"{name.value.decode(errors='replace')}, {self.capability}, driver {version.value}"
+        return Handles(self._library, self._stream, self._enter, card)
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""

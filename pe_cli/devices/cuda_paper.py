@@ -73,6 +73,9 @@ class PaperDriver:
         """Return what does nothing."""
         return lambda: None
 
+    def handles(self) -> None:
+        """Return None: no library has a device."""
+
     def has(self, built: Built) -> bool:
         """Return True: nothing has to be compiled."""
         return True

@@ -94,6 +94,9 @@ class PtxDriver:
 
         return run
 
+    def handles(self) -> None:
+        """Return None: no library has a device."""
+
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
         return built in self._programs
