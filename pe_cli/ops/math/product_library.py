@@ -44,10 +44,11 @@ def product_of(
     steps = [step for s in ([a for ((a, _),) in pairs], [b for ((_, b),) in pairs], starts) if (step := even(s)) is not None]
     if len(steps) < 3 or min(steps) < 0:
         return None
+    a, b, c = steps
     precision = "float32" if dtype == "float64" else precision
     return Product(
-        m, n, k, left.transposed, right.transposed, left.columns, right.columns, len(pairs), *steps, dtype, precision, alpha, adds, bias,
-        relu,
+        m, n, k, left.transposed, right.transposed, left.columns, right.columns, len(pairs), a, b, c, dtype, precision, alpha, adds,
+        bias, relu,
     )  # fmt: skip
 
 
