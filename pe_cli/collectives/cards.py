@@ -1,8 +1,8 @@
 """Sums over CUDA devices of one process by kernels of our own, which read and write the memory of all of them.
 
 Every device adds up its own part of a bucket: it reads that part of all devices' gradients, adds it in the order of the tree, and writes
-the sums to all of them. So each link carries what it must, once there and once back, and no device does more than another. What a thread adds
-lies in its registers: the order of additions is the text of the kernel, one for each number of devices.
+the sums to all of them. So each link carries what it must, once there and once back, and no device does more than another. What a thread
+adds lies in its registers: the order of additions is the text of the kernel, one for each number of devices.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,11 +18,12 @@ from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Stretch, Table, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
-from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
 
@@ -110,7 +112,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, Chosen) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -150,8 +152,10 @@ class CudaStep:
         self._driver = driver
         self._spot = spot
         self._host_step = driver.pinned(1)
+        self._progress = progress
         self._kept: list[CudaMemory] = []
         self._empty: dict[int, Extent] = {}
+        works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         # a device writes its own reports and reads its own counter: those of one device lie together
         self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
@@ -178,19 +182,36 @@ class CudaStep:
         launches = merged(list(self._launches(works, calls)), self._sent)
         self._works = [(launch.work, launch.home) for launch in launches]
         self._waits = waits_of(launches)
-        done = 0
-        for capability in dict.fromkeys(self._driver.at(launch.home).capability for launch in launches):
-            drivers = [(self._driver.at(launch.home), launch.built) for launch in launches]
-            wanted = dict.fromkeys(b for driver, b in drivers if driver.capability == capability and not driver.has(b))
-            missing = [b for b in wanted if not is_kept(b, capability)]
-            compile_ahead(missing, capability, progress)
-            done += len(missing)
+        missing = self._compiled([(launch.built, launch.home) for launch in launches if launch.instead is None], progress)
         made = []
         for launch in launches:
-            made.append(self._driver.at(launch.home).launcher(launch.built, launch.grid, launch.block, launch.args))
-        if done and progress:
-            progress(done, done, "")
+            device = self._driver.at(launch.home)
+            library = launch.instead
+            made.append(device.turned(library) if library else device.launcher(launch.built, launch.grid, launch.block, launch.args))
+        if missing and progress:
+            progress(missing, missing, "")
         return made
+
+    def _compiled(self, kernels: Sequence[tuple[Built, int]], progress: Progress | None) -> int:
+        """Compile kernels, each for the device of a number, on all cores, and return how many were neither loaded nor kept."""
+        missing: dict[Capability, dict[Built, None]] = {}
+        for built, home in dict.fromkeys(kernels):
+            driver = self._driver.at(home)
+            if not driver.has(built) and not is_kept(built, driver.capability):
+                missing.setdefault(driver.capability, {})[built] = None
+        for capability, found in missing.items():
+            compile_ahead(list(found), capability, progress)
+        return sum(map(len, missing.values()))
+
+    def _settled(self, works: Sequence[Work]) -> list[Work]:
+        """Return works in whose calls a library's or our own stand for each that a library may do, by what each device measures alone."""
+        found = list(works)
+        for home in dict.fromkeys(work.home for work in works):
+            mine = [i for i, work in enumerate(works) if work.home == home]
+            device = self._driver.at(home).alone()
+            for i, work in zip(mine, settled(device, [works[i] for i in mine], _Trials(self, device, self._progress)), strict=True):
+                found[i] = work
+        return found
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
         left = {home: iter(range(len(host) // REPORT)) for home, (_, host) in self._reports.items()}
@@ -201,9 +222,13 @@ class CudaStep:
             places = [a.address for a in args if isinstance(a, Extent)]
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
+            movable = STATUS not in call.args and not works[work].buckets
+            if isinstance(call.kernel, Chosen):
+                built = built_of(call.kernel.instead)
+                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, call.kernel.run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
-            movable = STATUS not in call.args and not works[work].buckets
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
@@ -309,9 +334,14 @@ class CudaStep:
             return int(arg)
         if isinstance(arg, Numbers):
             return self._sent(np.array([*arg.values, 0], np.int64), home)
-        return self._extent(arg, home)
+        return self.extent(arg, home)
 
-    def _extent(self, arg: Buffer | Offset | Stretch, home: int) -> Extent:
+    def extent(self, arg: Buffer | Offset | Stretch, home: int = 0) -> Extent:
+        """Return where an argument of a device's calls lies.
+
+        Raises:
+            PeError: it is too large for a kernel (exit code 5).
+        """
         buffer, elements = (arg, 0) if isinstance(arg, Buffer) else (arg.buffer, arg.elements)
         left = arg.count if isinstance(arg, Stretch) else buffer.size - elements
         if buffer.size > MOST_ITERATIONS:
@@ -323,6 +353,37 @@ class CudaStep:
         spot = self._spot(buffer)
         size = buffer.type.numpy.itemsize
         return Extent(spot.memory.address + spot.offset + elements * size, left * size)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """What a step does where a library's calls are measured beside ours, on one of its devices.
+
+    Args:
+        step: the step.
+        device: that is measured.
+        progress: of the step.
+    """
+
+    step: CudaStep
+    device: Driver
+    progress: Progress | None
+
+    def extent(self, arg: Any) -> Extent:
+        """Return where an argument lies."""
+        return self.step.extent(arg)
+
+    def ahead(self, calls: Sequence[Call]) -> None:
+        """Compile the kernels of calls, side by side."""
+        made = dict.fromkeys(built_of(call) for call in calls_of(calls))
+        missing = [b for b in made if not self.device.has(b) and not is_kept(b, self.device.capability)]
+        compile_ahead(missing, self.device.capability, self.progress)
+
+    def elsewhere(self, calls: Sequence[Call], spot: Callable[[Buffer], Spot]) -> tuple[Sequence[Callable[[], None]], Any]:
+        """Return the launches of calls on buffers that lie elsewhere, and what must be held as long."""
+        written = frozenset(b for call in calls for arg in call.args for b in buffers_of(arg))
+        made = CudaStep(self.device, [Work(0, calls, frozenset(), written=written)], spot, None)
+        return made.launches, made
 
 
 DEVICE = CudaDevice()

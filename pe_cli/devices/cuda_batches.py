@@ -50,6 +50,7 @@ class Launch:
         writes: numbers of the arguments that it may write through.
         movable: whether it may change places and be merged: it reports nothing.
         home: number of the device, where a step has several.
+        instead: enqueues a library's call in the place of the kernel; None for the kernel.
     """
 
     work: int
@@ -60,6 +61,7 @@ class Launch:
     writes: frozenset[int]
     movable: bool
     home: int = 0
+    instead: Callable[[], None] | None = None
 
 
 class _Group:
@@ -71,7 +73,7 @@ class _Group:
         spans = [(a.address, a.address + a.nbytes, i in launch.writes) for i, a in extents]
         self.written = [(begin, end) for begin, end, writes in spans if writes]
         self.touched = [(begin, end) for begin, end, _ in spans]
-        self.tabled = of_table(launch.built) if launch.movable and not _fills(launch) else None
+        self.tabled = of_table(launch.built) if launch.movable and launch.instead is None and not _fills(launch) else None
         self.home = launch.home
 
     def conflicts(self, other: _Group) -> bool:

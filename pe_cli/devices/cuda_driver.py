@@ -45,6 +45,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (ctypes.c_int, _POINTER),
     "cuDeviceGetCount": (_POINTER,),
     "cuDeviceGet": (_POINTER, ctypes.c_int),
+    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
     "cuCtxSetCurrent": (_POINTER,),
@@ -94,6 +95,23 @@ class Extent:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class Handles:
+    """What libraries of NVIDIA's are given of a device.
+
+    Args:
+        library: the driver's.
+        stream: that they enqueue on.
+        enter: lets this thread use the device.
+        card: name of the device, with its capability and the driver's version.
+    """
+
+    library: Any
+    stream: Any
+    enter: Callable[[], None]
+    card: str
+
+
 class Driver(Protocol):
     """What a device's memory and steps ask for; the stream is the only one, and everything on it is done in order.
 
@@ -140,6 +158,15 @@ class Driver(Protocol):
 
     def at(self, home: int) -> Driver:
         """Return the driver of one of several devices, by its number among them; one alone is its own."""
+
+    def alone(self) -> Driver:
+        """Return the driver of a device without regard to others beside it."""
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what does something that enqueues on the device's stream, when its turn comes among several devices."""
+
+    def handles(self) -> Handles | None:
+        """Return what libraries of NVIDIA's are given; None where there is no device for them."""
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -271,12 +298,12 @@ class CudaDriver:
         Raises:
             PeError: the device makes no graph of them; of what is returned: the device failed (exit code 5).
         """
-        nodes: list[int] = []
+        nodes: list[list[int]] = []
         with self.capturing() as made:
             for launch, before in zip(launches, waits, strict=True):
-                self.captured_after([nodes[i] for i in before])
+                self.captured_after([node for i in before for node in nodes[i]])
                 launch()
-                nodes.append(self._last_captured())
+                nodes.append(self.captured_last())
         return made()
 
     @contextlib.contextmanager
@@ -301,13 +328,8 @@ class CudaDriver:
         finally:
             self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
 
-    def _last_captured(self) -> int:
-        """Return the node of the graph that the last launch has become."""
-        (found,) = self.captured_last()
-        return found
-
     def captured_last(self) -> list[int]:
-        """Return the nodes of the graph that what is captured next on the stream would wait for."""
+        """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
         state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
         rest = ctypes.byref(where), None, ctypes.byref(count)
         self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
@@ -325,6 +347,14 @@ class CudaDriver:
         """Return itself: there is no other."""
         del home
         return self
+
+    def alone(self) -> CudaDriver:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given: it is always this device's turn."""
+        return run
 
     def follow(self, other: CudaDriver) -> None:
         """Let what is launched from now on wait for all that another device has been given so far.
@@ -354,6 +384,15 @@ class CudaDriver:
         """Copy between places of devices that are open to one another, when all that was launched here is done."""
         self._enter()
         self._do("cuMemcpyDtoD_v2", address, source, nbytes)
+
+    def handles(self) -> Handles:
+        """Return what libraries of NVIDIA's are given."""
+        device, name, version = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_int()
+        self._do("cuDeviceGet", ctypes.byref(device), self.index)
+        self._do("cuDeviceGetName", name, len(name), device)
+        self._do("cuDriverGetVersion", ctypes.byref(version))
+        card = f"{name.value.decode(errors='replace')}, {self.capability}, driver {version.value}"
+        return Handles(self._library, self._stream, self._enter, card)
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_driver import CudaDriver, Driver, Extent, Shape, driver_of
+from pe_cli.devices.cuda_driver import CudaDriver, Driver, Extent, Handles, Shape, driver_of
 from pe_cli.kernels.cuda import Built
 
 Array = np.ndarray[Any, Any]
@@ -72,8 +72,19 @@ class Member:
 
     def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
         """Load a kernel and return what launches it with these arguments."""
-        made = self._driver.launcher(built, grid, block, args)
-        return lambda: self._group.do(self._home, made)
+        return self.turned(self._driver.launcher(built, grid, block, args))
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what does something that enqueues on the device's stream, in its turn."""
+        return lambda: self._group.do(self._home, run)
+
+    def alone(self) -> CudaDriver:
+        """Return the device's own driver."""
+        return self._driver
+
+    def handles(self) -> Handles:
+        """Return what libraries of NVIDIA's are given."""
+        return self._driver.handles()
 
     def is_done(self) -> bool:
         """Return whether all that was launched is done, on all devices."""

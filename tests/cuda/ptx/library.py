@@ -162,6 +162,10 @@ class Library:
         device._obj.value = ordinal
         return 0 if ordinal < self._count else 101
 
+    def cuDeviceGetName(self, name: Any, size: int, device: Any) -> int:
+        name.value = b"a card of the tests"
+        return 0
+
     def cuDeviceGetAttribute(self, value: Any, which: int, device: Any) -> int:
         value._obj.value = {75: self._capability[0], 76: self._capability[1]}[which]
         return 0
