@@ -12,11 +12,13 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_driver import Extent
 from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
+from pe_cli.devices.cuda_libraries.protocol import NotTaken
 from pe_cli.execute.executor import Executor
-from pe_cli.kernels.library_calls import CUBLAS
+from pe_cli.kernels.library_calls import CUBLAS, Product
 from tests.cuda.libraries.card import Card, Kept
-from tests.cuda.libraries.lt import REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
+from tests.cuda.libraries.lt import DEAF, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
 from tests.cuda.ptx.device import needs_compiler
 from tests.ops import support
@@ -68,10 +70,13 @@ def test_a_product_is_what_numpy_says(card: Card, rng, flip_x: bool, flip_y: boo
 
 
 def test_bias_and_relu_come_behind_a_product(card: Card, rng):
+    card.libraries[0].costs = {DEAF: 1.0, RIGHT: 2.0}
     x, y, bias = whole(rng, 6, 7), whole(rng, 7, 5), whole(rng, 5)
     found = support.run_op("fused_gemm_epilogue", {"X": x, "Y": y, "Bias": bias}, {"activation": "relu"})
     np.testing.assert_array_equal(found, np.maximum(x @ y + bias, 0))
-    assert card.libraries[0].called
+    before = card.libraries[0].called.copy()
+    support.run_op("fused_gemm_epilogue", {"X": x, "Y": y, "Bias": bias}, {"activation": "relu"})
+    assert card.libraries[0].called == {**before, RIGHT: before[RIGHT] + 1}, "an algorithm that loses a NaN is not taken"
 
 
 def test_float64_has_its_own_type(monkeypatch, rng):
@@ -128,3 +133,27 @@ def test_a_config_trains_as_with_our_kernels(card: Card):
 def test_structures_are_those_of_the_header():
     """96 bytes of a heuristic's result: 64 of the algorithm, then its workspace, state, waves and four words."""
     assert (ctypes.sizeof(cublaslt.Heuristic), cublaslt.Heuristic.workspace.offset, cublaslt.Heuristic.state.offset) == (96, 64, 72)
+
+
+def test_a_product_is_added_to_what_is_there_and_workspace_is_used(card: Card, rng):
+    library = card.libraries[0]
+    library.costs = {ROOMY: 1.0}
+    held = {name: Extent(card.allocate(4 * n), 4 * n) for name, n in (("a", 35), ("b", 21), ("c", 15), ("room", 64))}
+    a, b, c = whole(rng, 5, 7), whole(rng, 7, 3), whole(rng, 5, 3)
+    for name, value in (("a", a), ("b", b), ("c", c)):
+        card.write(held[name].address, value)
+    what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", adds=True)
+    found = opened.of(card)
+    assert found
+    places = [held[n] for n in ("a", "b", "c", "c", "room")]
+    (algorithm,) = found.each[CUBLAS].algorithms(what, places)
+    ready = found.each[CUBLAS].ready(what, algorithm, places)
+    ready.run()
+    out = np.empty_like(c)
+    card.read(held["c"].address, out)
+    np.testing.assert_array_equal(out, a @ b + c)
+    assert ready.workspace == 64
+    with pytest.raises(NotTaken, match="64 bytes of workspace"):
+        found.each[CUBLAS].ready(what, algorithm, [*places[:-1], Extent(places[-1].address, 32)])
+    del ready
+    assert not library.open, "descriptors are given back"
