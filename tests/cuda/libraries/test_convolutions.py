@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pe_cli.core.types import Place
-from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_libraries import choice, opened
-from pe_cli.execute.executor import Executor
 from pe_cli.kernels.library_calls import CUDNN
-from pe_cli.ops.nn import conv_cuda  # noqa: F401 - has the lowerings
-from tests.cuda.libraries.card import Card, Kept
+from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
-from tests.cuda.ptx.device import needs_compiler
 from tests.ops import support
 
 Array = np.ndarray[Any, Any]
 #: Notes of engines: tensor cores, and another result in every run.
 TENSOR_CORE, NONDETERMINISTIC, COMPILES = 0, 4, 0
-
-
-def with_library(monkeypatch: pytest.MonkeyPatch, library: Cudnn, precision: str = "float32") -> Card:
-    needs_compiler()
-    found = Card(10.0, [library])
-    monkeypatch.setattr(cuda_driver, "only_driver", lambda: found)
-    monkeypatch.setattr(cuda_driver, "device_count", lambda: 1)
-    monkeypatch.setattr(opened, "installed", lambda: {CUDNN: opened.Installed("9.28.1", library)})
-    monkeypatch.setattr(choice, "cache", Kept())
-    monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
-    monkeypatch.setattr(support, "Executor", partial(Executor, libraries=frozenset({CUDNN}), precision=precision))
-    return found
 
 
 def whole(rng: np.random.Generator, *shape: int) -> Array:
@@ -51,8 +32,7 @@ def whole(rng: np.random.Generator, *shape: int) -> Array:
     ],
 )
 def test_a_convolution_and_its_gradients_are_those_of_pytorch(monkeypatch, rng, filters: tuple[int, ...], attrs: dict[str, Any]):
-    library = Cudnn(Engine(0.5, workspace=256))
-    with_library(monkeypatch, library)
+    _, library = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, Engine(0.5, workspace=256)))
     x, w = whole(rng, 2, 6, 7, 4), whole(rng, *filters)
     xs, ws = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x.transpose(0, 3, 1, 2), w))
     names = (("stride", "strides"), ("padding", "paddings"), ("dilation", "dilations"), ("groups", "groups"))
@@ -70,8 +50,7 @@ def test_a_convolution_and_its_gradients_are_those_of_pytorch(monkeypatch, rng, 
 
 
 def test_bias_and_relu_come_behind_a_convolution(monkeypatch, rng):
-    library = Cudnn(Engine(0.5))
-    with_library(monkeypatch, library)
+    _, library = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, Engine(0.5)))
     x, w, bias = whole(rng, 2, 5, 5, 3), whole(rng, 4, 3, 3, 3), whole(rng, 4)
     attrs = {"data_format": "NHWC", "activation": "relu"}
     found, measured = (support.run_op("conv2d_fusion", {"Input": x, "Filter": w, "Bias": bias}, attrs), library.called[0])
@@ -87,10 +66,9 @@ def test_bias_and_relu_come_behind_a_convolution(monkeypatch, rng):
 def test_an_engine_is_as_exact_as_it_must_be_and_the_same_in_every_run(monkeypatch, rng, precision: str, chosen: int):
     engines = [
         Engine(0.1, notes=(NONDETERMINISTIC,)), Engine(0.1, behaviours=(COMPILES,)), Engine(0.1, off=1.0),
-        Engine(0.2, notes=(TENSOR_CORE,)), Engine(0.4),
+        Engine(0.2, notes=(TENSOR_CORE,)), Engine(0.4), Engine(0.3, workspace=1 << 30),
     ]  # fmt: skip
-    library = Cudnn(*engines, Engine(0.3, workspace=1 << 30))
-    with_library(monkeypatch, library, precision)
+    _, library = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, *engines), precision)
     x, w = whole(rng, 1, 4, 4, 2), whole(rng, 3, 2, 3, 3)
     support.run_op("conv2d", {"Input": x, "Filter": w}, {"data_format": "NHWC"})
     before = dict(library.called)
