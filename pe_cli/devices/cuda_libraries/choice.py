@@ -1,8 +1,8 @@
 """Whether a library or kernels of ours do a call: measured once on a card, and kept on disk.
 
 What was chosen decides about the last bits of a result. So a choice, once kept, stays: it is read before anything is measured, and of two
-processes that measure at a time the first to be done decides. An algorithm counts only if two runs give the same bits, and ours within
-rounding.
+processes that measure at a time the first to be done decides. An algorithm counts only if two runs give the same bits, ours within
+rounding, and NaN wherever ours do.
 """
 
 from __future__ import annotations
@@ -192,39 +192,42 @@ class _Measured:
         return Extent(self._memory[b].memory.address + skipped, b.type.nbytes - skipped)
 
     def _fastest(self) -> bytes | None:
-        wanted, least = self._run(self._kernel.own)
-        assert wanted is not None
+        found, least = self._run(self._kernel.own)
+        assert found is not None
+        wanted, spoilt = found
         algorithm = None
         least *= FASTER
         places = [self._extent(arg) for arg in self._call.args[: self._kernel.arguments]]
         for each in self._library.algorithms(self._kernel.what, places)[:MOST]:
             with contextlib.suppress(NotTaken, LibraryFailed):
                 found, seconds = self._run(with_library(self._call, self._library, each, self._extent))
-                if found is not None and seconds < least and self._agrees(found, wanted):
+                if found is not None and seconds < least and self._agrees(*found, wanted, spoilt):
                     algorithm, least = each, seconds
         return algorithm
 
-    def _run(self, calls: Sequence[Call]) -> tuple[Array | None, float]:
-        """Return the result of calls and the seconds that they take; no result where a second run gives other bits."""
+    def _run(self, calls: Sequence[Call]) -> tuple[tuple[Array, Array] | None, float]:
+        """Return the result of calls, that of inputs with NaNs, and the seconds that they take; no result where it has other bits again."""
         launches, held = self._steps.elsewhere(calls, self._memory.__getitem__)
-        results = []
-        for _ in range(2):
-            self._fill()
-            for launch in launches:
-                launch()
-            results.append(self._result())
-        if results[0].tobytes() != results[1].tobytes():
+        first, again, spoilt = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
+        if first.tobytes() != again.tobytes():
             return None, 0.0
         many = [*launches] * LAUNCHES
         graph = self._driver.captured(many, [[i - 1] if i else [] for i in range(len(many))])
         graph()
         seconds = min(self._libraries.seconds(graph) for _ in range(TIMES)) / LAUNCHES
         del held
-        return results[0], seconds
+        return (first, spoilt), seconds
 
-    def _fill(self) -> None:
+    def _computed(self, launches: Sequence[Launch], *, spoil: bool) -> Array:
+        self._fill(spoil=spoil)
+        for launch in launches:
+            launch()
+        return self._result()
+
+    def _fill(self, *, spoil: bool) -> None:
         for b, spot in self._memory.items():
             values = self._random.astype(b.type.numpy)
+            values[0] = np.nan if spoil and b is not self._kernel.result else values[0]
             for begin in range(0, b.size, RANDOM):
                 self._driver.write(spot.memory.address + begin * values.itemsize, values[: b.size - begin])
 
@@ -235,10 +238,12 @@ class _Measured:
         self._driver.read(self._memory[b].memory.address, found)
         return found
 
-    def _agrees(self, found: Array, wanted: Array) -> bool:
+    def _agrees(self, found: Array, with_nans: Array, wanted: Array, nans: Array) -> bool:
+        """Return whether a result is ours within rounding, and no NaN is lost."""
         what = self._kernel.what
         within = WITHIN[what.precision if what.dtype == "float32" else what.dtype]
-        return bool(np.abs(found - wanted).max() <= within * np.abs(wanted).max())
+        lost = np.isnan(nans) & ~np.isnan(with_nans)
+        return bool(np.abs(found - wanted).max() <= within * np.abs(wanted).max() and not lost.any())
 
 
 @dataclass(frozen=True)

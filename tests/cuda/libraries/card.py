@@ -1,65 +1,23 @@
-"""A test device that libraries may be opened on: its stream is a number, and its clock counts what launches and calls are said to cost."""
+"""A device of the tests that has libraries: the driver over a library that runs kernels on this CPU, and a cache that holds nothing yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from pe_cli.devices.cuda_driver import Handles
-from pe_cli.kernels.cuda import Built
-from tests.cuda.ptx.device import PtxDriver
+import pytest
 
-STREAM = 0x2000
-SMALL = ("turn_filters", "add_parts")
+from pe_cli.core.types import Place
+from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_libraries import choice, opened
+from pe_cli.execute.executor import Executor
+from pe_cli.ops.define.registry import discover
+from tests.cuda.ptx.device import needs_compiler
+from tests.cuda.ptx.library import LearningDriver, Library
+from tests.ops import support
 
-
-class Card(PtxDriver):
-    """The test device, as the driver's library too, with events.
-
-    Args:
-        own: microseconds of each launch of a kernel of ours; a tenth for those of `SMALL`.
-        libraries: whose calls cost what their `spent` says.
-    """
-
-    def __init__(self, own: float, libraries: list[Any]) -> None:
-        super().__init__()
-        self.own, self.libraries = own, libraries
-        self.times: list[float] = []
-        self.spent = 0.0
-
-    def handles(self) -> Handles:
-        """Return itself as the driver's library."""
-        return Handles(self, STREAM, lambda: None, "a card of the tests")
-
-    def launcher(self, built: Built, grid: Any, block: Any, args: Any) -> Callable[[], None]:
-        """Return what launches a kernel, and counts what that costs."""
-        launch, cost = super().launcher(built, grid, block, args), self.own / (10 if built.kernel.name.endswith(SMALL) else 1)
-
-        def run() -> None:
-            launch()
-            self.spent += cost
-
-        return run
-
-    def _now(self) -> float:
-        return self.spent + sum(each.spent for each in self.libraries)
-
-    def cuEventCreate(self, event: Any, flags: Any) -> int:
-        self.times.append(0.0)
-        event._obj.value = len(self.times)
-        return 0
-
-    def cuEventRecord(self, event: Any, stream: Any) -> int:
-        assert stream == STREAM
-        self.times[event.value - 1] = self._now()
-        return 0
-
-    def cuEventSynchronize(self, event: Any) -> int:
-        return 0
-
-    def cuEventElapsedTime_v2(self, found: Any, begin: Any, end: Any) -> int:
-        found._obj.value = (self.times[end.value - 1] - self.times[begin.value - 1]) / 1e3
-        return 0
+Stream = Callable[[Callable[[], Any], float], int]
 
 
 class Kept:
@@ -73,3 +31,28 @@ class Kept:
 
     def store(self, key: str, body: bytes) -> None:
         self.bodies[key] = body
+
+
+def with_library(monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Stream], Any], precision: str = "float32") -> tuple[Library, Any]:
+    """Let `place: cuda` be a device with a library, and ops of tests run on it.
+
+    Args:
+        monkeypatch: of the test.
+        name: of the library.
+        made: makes its functions, for a stream.
+        precision: of products.
+
+    Returns:
+        The driver's library and the other.
+    """
+    needs_compiler()
+    discover()
+    below = Library([], memory=1 << 28)
+    driver, library = LearningDriver(below), made(below.enqueue)
+    monkeypatch.setattr(cuda_driver, "only_driver", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "device_count", lambda: 1)
+    monkeypatch.setattr(opened, "installed", lambda: {name: opened.Installed("1.2.3", library)})
+    monkeypatch.setattr(choice, "cache", Kept())
+    monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
+    monkeypatch.setattr(support, "Executor", partial(Executor, libraries=frozenset({name}), precision=precision))
+    return below, library

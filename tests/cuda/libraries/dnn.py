@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,19 +47,19 @@ class Cudnn:
     """The functions of libcudnn.so; results are numbers, places are written through pointers.
 
     Args:
+        stream: enqueues something that takes so many microseconds, in the order of the device's stream.
         engines: in the order in which they are recommended.
 
     Attributes:
         called: number of an engine -> calls.
-        spent: microseconds of all calls.
         open: descriptors that are not destroyed.
         searched: how often engines were asked for.
     """
 
-    def __init__(self, *engines: Engine) -> None:
+    def __init__(self, stream: Callable[[Callable[[], Any], float], int], *engines: Engine) -> None:
+        self._stream = stream
         self.engines = engines
         self.called: dict[int, int] = {}
-        self.spent = 0.0
         self.open: dict[int, dict[Any, Any]] = {}
         self.searched = 0
         self._made = 0
@@ -133,8 +134,11 @@ class Cudnn:
         return 0
 
     def cudnnBackendExecute(self, handle: Any, plan: Any, pack: Any) -> int:
-        found, given = self.open[plan.value], self.open[pack.value]
         assert handle.value == HANDLE
+        found, given = self.open[plan.value], self.open[pack.value]
+        return self._stream(lambda: self._convolve(found, given), self.engines[found["engine"]].cost)
+
+    def _convolve(self, found: dict[Any, Any], given: dict[Any, Any]) -> None:
         engine = self.engines[found["engine"]]
         places = dict(zip(given[1000], given[1001], strict=True))
         (operation,) = found["graph"][801]
@@ -142,8 +146,6 @@ class Cudnn:
             ctypes.memset(given[1003][0], 0xFF, engine.workspace)
         compute(operation, places, engine.off)
         self.called[found["engine"]] = self.called.get(found["engine"], 0) + 1
-        self.spent += engine.cost
-        return 0
 
 
 def compute(operation: dict[Any, Any], places: dict[int, int], off: float) -> None:
@@ -159,7 +161,9 @@ def compute(operation: dict[Any, Any], places: dict[int, int], off: float) -> No
     groups = x.shape[1] // w.shape[1]
     pads = (left, right, top, bottom)
     args = {"stride": c[103], "dilation": c[102], "groups": groups}
-    xs, ws, ys = (torch.tensor(np.nan_to_num(v.astype(float))) for v in (x, w, y))
+    written = {FORWARD: y, IMAGES: x, FILTERS: w}[kind]
+    written[...] = 0  # what was there is not read
+    xs, ws, ys = (torch.tensor(v.astype(float)) for v in (x, w, y))
     padded = torch.nn.functional.pad(xs, pads)
     if kind == FORWARD:
         y[...] = torch.nn.functional.conv2d(padded, ws, **args).numpy() + off

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_driver import Extent
 from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
-from pe_cli.execute.executor import Executor
-from pe_cli.kernels.library_calls import CUBLAS
-from tests.cuda.libraries.card import Card, Kept
-from tests.cuda.libraries.lt import REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
+from pe_cli.devices.cuda_libraries.protocol import NotTaken
+from pe_cli.kernels.library_calls import CUBLAS, Product
+from tests.cuda.libraries.card import with_library
+from tests.cuda.libraries.lt import DEAF, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
-from tests.cuda.ptx.device import needs_compiler
 from tests.ops import support
 
 Array = np.ndarray[Any, Any]
-LIBRARIES = frozenset({CUBLAS})
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """A card on which cuBLASLt's right algorithm takes a fifth of a launch of ours."""
-    needs_compiler()
-    return with_library(monkeypatch, CublasLt({RIGHT: 2.0}))
-
-
-def with_library(monkeypatch: pytest.MonkeyPatch, library: CublasLt) -> Card:
-    found = Card(10.0, [library])
-    monkeypatch.setattr(cuda_driver, "only_driver", lambda: found)
-    monkeypatch.setattr(cuda_driver, "device_count", lambda: 1)
-    monkeypatch.setattr(opened, "installed", lambda: {CUBLAS: opened.Installed("13.1.0", library)})
-    monkeypatch.setattr(choice, "cache", Kept())
-    monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
-    monkeypatch.setattr(support, "Executor", partial(Executor, libraries=LIBRARIES))
+def library(monkeypatch: pytest.MonkeyPatch) -> CublasLt:
+    """On its card the right algorithm takes a fifth of a launch of ours."""
+    found: CublasLt = with_library(monkeypatch, CUBLAS, lambda stream: CublasLt(stream, {RIGHT: 2.0}))[1]
     return found
 
 
@@ -59,27 +45,29 @@ def whole(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> Arra
         pytest.param(False, False, (3, 4, 6), (6, 5), id="one matrix for a batch"),
     ],
 )
-def test_a_product_is_what_numpy_says(card: Card, rng, flip_x: bool, flip_y: bool, x: tuple[int, ...], y: tuple[int, ...]):
+def test_a_product_is_what_numpy_says(library: CublasLt, rng, flip_x: bool, flip_y: bool, x: tuple[int, ...], y: tuple[int, ...]):
     a, b = whole(rng, *x), whole(rng, *y)
     found = support.run_op("matmul", {"X": a, "Y": b}, {"transpose_X": flip_x, "transpose_Y": flip_y, "alpha": 0.5})
     first, second = (np.swapaxes(v, -1, -2) if flip else v for v, flip in ((a, flip_x), (b, flip_y)))
     np.testing.assert_array_equal(found, 0.5 * (first @ second))
-    assert card.libraries[0].called
+    assert library.called
 
 
-def test_bias_and_relu_come_behind_a_product(card: Card, rng):
+def test_bias_and_relu_come_behind_a_product(library: CublasLt, rng):
+    library.costs = {DEAF: 1.0, RIGHT: 2.0}
     x, y, bias = whole(rng, 6, 7), whole(rng, 7, 5), whole(rng, 5)
     found = support.run_op("fused_gemm_epilogue", {"X": x, "Y": y, "Bias": bias}, {"activation": "relu"})
     np.testing.assert_array_equal(found, np.maximum(x @ y + bias, 0))
-    assert card.libraries[0].called
+    before = library.called.copy()
+    support.run_op("fused_gemm_epilogue", {"X": x, "Y": y, "Bias": bias}, {"activation": "relu"})
+    assert library.called == {**before, RIGHT: before[RIGHT] + 1}, "an algorithm that loses a NaN is not taken"
 
 
-def test_float64_has_its_own_type(monkeypatch, rng):
-    needs_compiler()
-    card = with_library(monkeypatch, CublasLt({RIGHT: 2.0}, compute=(70, 1)))
+def test_float64_has_its_own_type(library: CublasLt, rng):
+    library.compute = 70, 1
     x, y = whole(rng, 4, 5, dtype="float64"), whole(rng, 5, 3, dtype="float64")
     np.testing.assert_array_equal(support.run_op("matmul", {"X": x, "Y": y}), x @ y)
-    assert card.libraries[0].called
+    assert library.called
 
 
 @pytest.mark.parametrize(
@@ -93,34 +81,32 @@ def test_float64_has_its_own_type(monkeypatch, rng):
     ],
 )
 def test_the_fastest_that_is_right_is_taken_and_kept(monkeypatch, rng, costs: dict[int, float], chosen: int | None):
-    needs_compiler()
-    library = CublasLt(costs)
-    card = with_library(monkeypatch, library)
+    below, library = with_library(monkeypatch, CUBLAS, lambda stream: CublasLt(stream, costs))
     x, y = whole(rng, 5, 7), whole(rng, 7, 3)
     for _ in range(2):
-        before, launches = dict(library.called), card.launches
+        before, launches = dict(library.called), below.calls.get("cuLaunchKernel", 0)
         np.testing.assert_array_equal(support.run_op("matmul", {"X": x, "Y": y}), x @ y)
     new = {n: count - before.get(n, 0) for n, count in library.called.items() if count > before.get(n, 0)}
     assert (set(new), library.searched) == ({chosen} - {None}, 1)
-    assert (card.launches > launches) == (chosen is None)
+    assert (below.calls["cuLaunchKernel"] > launches) == (chosen is None)
 
 
-def test_too_little_memory_to_measure_leaves_it_to_our_kernels(card: Card, monkeypatch, rng):
+def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt, monkeypatch, rng):
     def scarce(*_: Any) -> None:
         raise PeError("cannot allocate 5 MiB on the CUDA device")
 
     monkeypatch.setattr(choice._Measured, "_place", scarce)
     x, y = whole(rng, 5, 7), whole(rng, 7, 3)
     np.testing.assert_array_equal(support.run_op("matmul", {"X": x, "Y": y}), x @ y)
-    assert not card.libraries[0].called
+    assert not library.called
 
 
-def test_a_config_trains_as_with_our_kernels(card: Card):
+def test_a_config_trains_as_with_our_kernels(library: CublasLt):
     losses = []
     for libraries in ("auto", "none"):
         found = models.train(models.ROOT / "configs/digits.yaml", "cuda", more=(f"executor.libraries={libraries}",), steps=3)
         losses.append(found.losses)
-        calls = sum(card.libraries[0].called.values())
+        calls = sum(library.called.values())
     assert calls
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
@@ -128,3 +114,27 @@ def test_a_config_trains_as_with_our_kernels(card: Card):
 def test_structures_are_those_of_the_header():
     """96 bytes of a heuristic's result: 64 of the algorithm, then its workspace, state, waves and four words."""
     assert (ctypes.sizeof(cublaslt.Heuristic), cublaslt.Heuristic.workspace.offset, cublaslt.Heuristic.state.offset) == (96, 64, 72)
+
+
+def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: CublasLt, rng):
+    card = cuda_driver.only_driver()
+    library.costs = {ROOMY: 1.0}
+    held = {name: Extent(card.allocate(4 * n), 4 * n) for name, n in (("a", 35), ("b", 21), ("c", 15), ("room", 64))}
+    a, b, c = whole(rng, 5, 7), whole(rng, 7, 3), whole(rng, 5, 3)
+    for name, value in (("a", a), ("b", b), ("c", c)):
+        card.write(held[name].address, value)
+    what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", adds=True)
+    found = opened.of(card)
+    assert found
+    places = [held[n] for n in ("a", "b", "c", "c", "room")]
+    (algorithm,) = found.each[CUBLAS].algorithms(what, places)
+    ready = found.each[CUBLAS].ready(what, algorithm, places)
+    ready.run()
+    out = np.empty_like(c)
+    card.read(held["c"].address, out)
+    np.testing.assert_array_equal(out, a @ b + c)
+    assert ready.workspace == 64
+    with pytest.raises(NotTaken, match="64 bytes of workspace"):
+        found.each[CUBLAS].ready(what, algorithm, [*places[:-1], Extent(places[-1].address, 32)])
+    del ready
+    assert not library.open, "descriptors are given back"
