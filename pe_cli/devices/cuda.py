@@ -26,6 +26,7 @@ from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
+from pe_cli.kernels.library_calls import SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -112,7 +113,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, Chosen) or 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel)) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -155,6 +156,7 @@ class CudaStep:
         self._progress = progress
         self._kept: list[CudaMemory] = []
         self._empty: dict[int, Extent] = {}
+        self._turn: Extent | None = None
         works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         # a device writes its own reports and reads its own counter: those of one device lie together
@@ -186,8 +188,7 @@ class CudaStep:
         made = []
         for launch in launches:
             device = self._driver.at(launch.home)
-            library = launch.instead
-            made.append(device.turned(library) if library else device.launcher(launch.built, launch.grid, launch.block, launch.args))
+            made.append(launch.instead or device.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(missing, missing, "")
         return made
@@ -225,7 +226,13 @@ class CudaStep:
             movable = STATUS not in call.args and not works[work].buckets
             if isinstance(call.kernel, Chosen):
                 built = built_of(call.kernel.instead)
-                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, call.kernel.run)
+                run = self._driver.at(home).turned(call.kernel.run)
+                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
+                continue
+            if isinstance(call.kernel, SumKernel):
+                run = self._driver.summing(call.kernel, args, call.dtype)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)  # sums that write one word come in one order on all devices
+                yield Launch(work, built_of(call.kernel.own), (), (), [*args, self._turn], frozenset(range(len(args) + 1)), movable, home, run)
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))

@@ -16,6 +16,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
+from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -167,6 +168,9 @@ class Driver(Protocol):
 
     def handles(self) -> Handles | None:
         """Return what libraries of NVIDIA's are given; None where there is no device for them."""
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return what sums over several devices by NCCL; see `Group.summing`. One alone has nothing to sum over."""
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -355,6 +359,10 @@ class CudaDriver:
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what is given: it is always this device's turn."""
         return run
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return nothing: a graph of one device has no sums."""
+        raise AssertionError(f"{kernel} of one device")
 
     def follow(self, other: CudaDriver) -> None:
         """Let what is launched from now on wait for all that another device has been given so far.

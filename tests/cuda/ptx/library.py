@@ -340,6 +340,21 @@ class Library:
 
         return self._do(ctypes.c_void_p(STREAM + self._here), act)
 
+    def meet(self, devices: list[int], what: Callable[[], Any]) -> None:
+        """Do something once the streams of devices have come to it, which go on when it is done; a collective call does."""
+        if self._capture is not None:
+            before = sorted({node for d in devices for node in self._capture.last[d]})
+            self._capture.nodes.append((what, before))
+            self._capture.last.update({d: [len(self._capture.nodes) - 1] for d in devices})
+            return
+        first, *others = devices
+        for other in others:
+            self._streams[other].append(Entry(None))
+            self._streams[first].append(Entry(None, self._streams[other][-1]))
+        self._streams[first].append(Entry(what))
+        for other in others:
+            self._streams[other].append(Entry(None, self._streams[first][-1]))
+
     def cuMemAllocHost_v2(self, place: Any, nbytes: int) -> int:
         room = ctypes.create_string_buffer(b"\xff" * nbytes, nbytes)
         place._obj.value = ctypes.addressof(room)
