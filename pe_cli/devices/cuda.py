@@ -230,9 +230,10 @@ class CudaStep:
                 yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
                 continue
             if isinstance(call.kernel, SumKernel):
-                run = self._driver.summing(call.kernel, args, call.dtype)
-                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)  # sums that write one word come in one order on all devices
-                yield Launch(work, built_of(call.kernel.own), (), (), [*args, self._turn], frozenset(range(len(args) + 1)), movable, home, run)
+                run = self._driver.summing(call.kernel, [a for a in args if isinstance(a, Extent)], call.dtype)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)  # as all write it, they come in one order on all devices
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))

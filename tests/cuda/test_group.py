@@ -98,8 +98,8 @@ def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train, monke
         assert library.calls["cuGraphLaunch"] == 2, "the first step is launched, the others are one graph of all devices"
         assert {*library.launched} == {*range(count)}
     for seed, more, root in ((3, (), {None}), (4, REDUCE, {1})):  # the bias is first, and has the first owner
-        library = Library([], devices=2, seed=seed)
-        monkeypatch.setattr(opened, "installed", lambda nccl=(nccl := Nccl(library)): {"nccl": opened.Installed("2.32.3", nccl)})
+        nccl = Nccl(library := Library([], devices=2, seed=seed))
+        monkeypatch.setattr(opened, "installed", lambda nccl=nccl: {"nccl": opened.Installed("2.32.3", nccl)})
         assert bits(train(library, "-o", "executor.devices=2", *more)) == expected, more
         assert library.calls["cuGraphLaunch"] == 2
         assert ({to for _, to, _ in nccl.sums}, len(nccl.sums)) == (root, 3)

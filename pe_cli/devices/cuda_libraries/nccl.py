@@ -1,8 +1,8 @@
 """Sums over devices by NCCL, through its C interface: one process has a communicator for each of its devices.
 
-A call is the same for all devices, between `ncclGroupStart` and `ncclGroupEnd`, on the stream of each; captured, it becomes nodes of the graph.
-NCCL chooses how it adds up by the devices, by what joins them and by the number of elements: the same bits in every run on the same machine,
-but not those of the tree.
+A call is the same for all devices, between `ncclGroupStart` and `ncclGroupEnd`, on the stream of each; captured, it becomes nodes of the
+graph. NCCL chooses how it adds up by the devices, by what joins them and by the number of elements: the same bits in every run on the same
+machine, but not those of the tree.
 """
 
 from __future__ import annotations
