@@ -21,7 +21,7 @@ from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Stretch, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_table import written
@@ -87,6 +87,7 @@ class CudaDevice:
     shares_memory = False
     refits = False
     native_threads = False
+    makes_calls = False
     caches_blocks = False
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
@@ -344,14 +345,16 @@ class CudaStep:
             return self._sent(np.array([*arg.values, 0], np.int64), home)
         return self.extent(arg, home)
 
-    def extent(self, arg: Buffer | Offset | Stretch, home: int = 0) -> Extent:
+    def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:
         """Return where an argument of a device's calls lies.
 
         Raises:
             PeError: it is too large for a kernel (exit code 5).
         """
-        buffer, elements = (arg, 0) if isinstance(arg, Buffer) else (arg.buffer, arg.elements)
-        left = arg.count if isinstance(arg, Stretch) else buffer.size - elements
+        buffer = arg if isinstance(arg, Buffer) else arg.buffer
+        size = buffer.type.numpy.itemsize
+        begin = arg.nbytes if isinstance(arg, Place) else arg.elements * size if isinstance(arg, (Offset, Stretch)) else 0
+        left = arg.count * size if isinstance(arg, Stretch) else buffer.size * size - begin
         if buffer.size > MOST_ITERATIONS:
             raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
         if left < 1:  # a kernel may be given nothing to read, memory may not be empty
@@ -359,8 +362,7 @@ class CudaStep:
                 self._empty[home] = self._sent(np.zeros(1, np.int64), home)
             return self._empty[home]
         spot = self._spot(buffer)
-        size = buffer.type.numpy.itemsize
-        return Extent(spot.memory.address + spot.offset + elements * size, left * size)
+        return Extent(spot.memory.address + spot.offset + begin, left)
 
 
 @dataclass(frozen=True)
