@@ -68,17 +68,19 @@ def told(wanted: str) -> str:
     return ", ".join(f"{name} {each.version}" for name, each in installed().items()) or f"none is installed: {HINT}"
 
 
-@functools.cache
-def of(driver: Any) -> Libraries | None:
+def of(driver: Driver) -> Libraries | None:
     """Return the libraries of a device; None where there are none.
 
     Args:
         driver: of the device.
     """
-    held: Driver = driver
-    handles = held.handles()
-    if handles is None:
-        return None
+    device: Any = driver
+    return _opened(device) if driver.handles() else None
+
+
+@functools.cache
+def _opened(driver: Any) -> Libraries | None:
+    handles: Handles = driver.handles()
     handles.enter()
     found: dict[str, Library] = {}
     for name, each in installed().items():
