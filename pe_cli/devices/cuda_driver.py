@@ -58,7 +58,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
     "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _WORD, ctypes.c_size_t, _POINTER),
-    "cuMemcpyDtoD_v2": (_WORD, _WORD, ctypes.c_size_t),
+    "cuMemcpyDtoDAsync_v2": (_WORD, _WORD, ctypes.c_size_t, _POINTER),
     "cuDeviceCanAccessPeer": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuCtxEnablePeerAccess": (_POINTER, _NUMBER),
     "cuEventCreate": (_POINTER, _NUMBER),
@@ -389,9 +389,9 @@ class CudaDriver:
         return "" if result in (SUCCESS, _ENABLED) else f"cuCtxEnablePeerAccess: {error_name(self._library, result)}"
 
     def copy(self, address: int, source: int, nbytes: int) -> None:
-        """Copy between places of devices that are open to one another, when all that was launched here is done."""
+        """Copy between places of devices that are open to one another, in the order of launches."""
         self._enter()
-        self._do("cuMemcpyDtoD_v2", address, source, nbytes)
+        self._do("cuMemcpyDtoDAsync_v2", address, source, nbytes, self._stream)
 
     def handles(self) -> Handles:
         """Return what libraries of NVIDIA's are given."""

@@ -293,9 +293,11 @@ def _why_closed(one: CudaDriver, other: CudaDriver) -> str:
     here, there = one.allocate(nbytes), other.allocate(nbytes)
     try:
         for driver, source, target, address, sent in ((other, there, one, here, words), (one, here, other, there, ~words)):
-            target.zero(address, nbytes)
-            driver.write(source, sent)
+            for each, place, value in ((target, address, np.zeros_like(words)), (driver, source, sent)):
+                each.send(place, value)
+                each.wait()
             one.copy(address, source, nbytes)
+            one.wait()
             target.read(address, found)
             wrong = int(np.count_nonzero(found != sent))
             if wrong:

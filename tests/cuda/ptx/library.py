@@ -241,15 +241,17 @@ class Library:
         ctypes.memmove(host, address, nbytes)
         return 0
 
-    def cuMemcpyDtoD_v2(self, address: int, source: int, nbytes: int) -> int:
+    def cuMemcpyDtoDAsync_v2(self, address: int, source: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
         assert self._reaches(source, nbytes)
-        self._finish(self._here)
-        ctypes.memmove(address, source, nbytes)
-        ways = {(self._sizes[source][1], self._sizes[address][1])} if address in self._sizes and source in self._sizes else set()
-        if ways & self.garbled:
-            ctypes.memset(address + nbytes // 2, 0xFF, 8)
-        return 0
+        way = self._sizes[source][1], self._sizes[address][1]
+
+        def run() -> None:
+            ctypes.memmove(address, source, nbytes)
+            if way in self.garbled:
+                ctypes.memset(address + nbytes // 2, 0xFF, 8)
+
+        return self._do(stream, run)
 
     def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
