@@ -14,6 +14,7 @@ from pe_cli.kernels.lang import Int, Ptr, Real, T
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
+from pe_cli.ops.math.product_library import offer_product, product_of
 from pe_cli.ops.math.product_tiles_cuda import Tile, put_one
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
@@ -64,13 +65,15 @@ def multiply_cuda(
         pairs, k = [pairs[0][:1]], k * len(pairs[0])
     if not c.size:
         return
+    begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
+    end = 0 if bias is None else 2 if cut else 1
+    what = product_of(m, n, k, left, right, pairs, starts, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
     tile, shares = plan(m, n, k, pairs, c.dtype, o.precision)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
     shares = max(1, -(-k // chunk))
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
     kernel = _kernel(tile, o.precision, c.dtype, left, right)
-    end = 0 if bias is None else 2 if cut else 1
     bias = c if bias is None else bias
     target, *how = (c, alpha, acc, bias, end) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0, c, 0)
     o.call(
@@ -79,6 +82,7 @@ def multiply_cuda(
     )  # fmt: skip
     if shares > 1:
         o.call(sum_shares, target, c, c.size, n, shares, alpha, acc, bias, end)
+    offer_product(o, begin, what, pairs, (a, b, c, bias))
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:

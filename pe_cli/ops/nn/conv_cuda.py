@@ -8,7 +8,7 @@ filters, whose sum is over all pixels, blocks share a sum in parts that sizes al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
 from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_library import offer_convolution
 from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values
 
@@ -163,6 +164,12 @@ class Then:
         """Return base and bias; something in the place of what there is not."""
         return self.base or y, self.bias or y
 
+    def finish(self, o: Lowering, y: Buffer, channels: int) -> Callable[[Buffer], None] | None:
+        """Return what appends this behind a sum that is complete; None where nothing comes behind it."""
+        if not self.bits:
+            return None
+        return lambda total: o.call(add_parts, total, y, *self.buffers(total), y.size, 1, channels, self.bits)
+
 
 NOTHING = Then()
 
@@ -243,8 +250,9 @@ def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: 
         assert then is NOTHING
         o.call(depthwise_values, x, w, y, *_depthwise(s))
         return
-    whole = (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
+    begin, whole = len(o.calls), (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
     _append(o, x, w, y, s, s.inner, s.outer, [whole], (*s.strides, *s.dilations, 1, 1, 1, 1), False, then)
+    offer_convolution(o, begin, "values", x, w, y, s, then.finish(o, y, s.outer.channels), then.base is not None)
 
 
 def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -253,15 +261,17 @@ def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes,
         assert then is NOTHING
         o.call(depthwise_back, dy, w, dx, *_depthwise(s))
         return
+    begin = len(o.calls)
     down, skip_y, tap_y = axes_back(s.inner.rows, s.taps[0], s.strides[0], s.paddings[0], s.dilations[0])
     across, skip_x, tap_x = axes_back(s.inner.columns, s.taps[1], s.strides[1], s.paddings[1], s.dilations[1])
     classes = [(a.count, b.count, a.taps, b.taps, a.tap, b.tap, a.at, b.at, a.first, b.first) for a in down for b in across]
     _append(o, dy, w, dx, s, s.outer, s.inner, classes, (1, 1, tap_y, tap_x, skip_y, skip_x, *s.strides), True, then)
+    offer_convolution(o, begin, "images_back", dx, w, dy, s, then.finish(o, dx, s.inner.channels), then.base is not None)
 
 
 def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes) -> None:
     """Append the gradient of the filters."""
-    pixels = s.n * s.outer.rows * s.outer.columns
+    begin, pixels = len(o.calls), s.n * s.outer.rows * s.outer.columns
     steps = -(-pixels // DEPTH)
     if depthwise(s):
         parts = parts_of(32 * _DEEP * -(-s.outer.channels // 32) * math.prod(s.taps), steps)
@@ -283,6 +293,8 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
         )  # fmt: skip
     if parts > 1:
         o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
+    if not depthwise(s):
+        offer_convolution(o, begin, "filters_back", x, dw, dy, s)
 
 
 def depthwise(s: Sizes) -> bool:
