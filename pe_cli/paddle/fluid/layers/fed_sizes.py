@@ -326,6 +326,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "sequence_mask", "slice_", "split",
-    "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
+    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "sequence_mask",
+    "slice_", "split", "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
 ]  # fmt: skip
