@@ -3,8 +3,9 @@
 Usage: python benchmarks/gpu.py [--out build/gpu.json] [--budget 480] [--only ceilings,speed] [--rehearse]
 
 Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench with NVIDIA's
-libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some
-of them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
+libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call);
+counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of them under compute-sanitizer).
+A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
 --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
 """
 
@@ -50,6 +51,33 @@ WAYS = {"eager": (), "compiled": ("--compile",), "graphed": ("--compile", "--gra
 LEAST = 10.0
 #: Bytes that one read and one write of a float32 move.
 MOVED = 8
+
+
+class Watched:
+    """The cache of choices between libraries and our kernels, which remembers what passes.
+
+    Attributes:
+        found: key -> what is kept.
+        below: the cache.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self.found: dict[str, Any] = {}
+        self.below = below
+
+    def read(self, key: str) -> bytes | None:
+        """Return what is kept."""
+        body: bytes | None = self.below.read(key)
+        if body is not None:
+            self.found[key] = {**json.loads(body), "algorithm": "library" if json.loads(body)["algorithm"] else "ours"}
+        return body
+
+    def store(self, key: str, body: bytes) -> None:
+        """Keep something."""
+        self.below.store(key, body)
+
+
+KEPT = Watched(choice.cache)
 
 
 @dataclass(frozen=True)
@@ -200,6 +228,12 @@ def speed(how: Settings, left: float) -> Any:
     return found
 
 
+@stage
+def choices(how: Settings, left: float) -> Any:
+    """What libraries and our kernels took for each product and convolution of the stages before, in microseconds."""
+    return list(KEPT.found.values())
+
+
 def measured(name: str, size: int, how: Settings, libraries: str) -> dict[str, Any]:
     """Return what `pe bench` prints with `executor.libraries`; an error is under `error`."""
     folder = ROOT / "build/gpu"
@@ -287,13 +321,14 @@ def fake_device() -> Any:
     below = Library([], memory=1 << 34)
     driver, made = LearningDriver(below), {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0))}
     libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
-    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, choice.cache
+    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed
+    KEPT.below = Kept()
     cuda_driver.only_driver, cuda_driver.device_count = (lambda: driver), (lambda: 1)  # type: ignore[assignment]
-    opened.installed, choice.cache = (lambda: libraries), Kept()  # type: ignore[assignment]
+    opened.installed = lambda: libraries  # type: ignore[assignment]
     try:
         yield
     finally:
-        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, choice.cache = held
+        cuda_driver.only_driver, cuda_driver.device_count, opened.installed = held
 
 
 def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, Any]:
@@ -340,6 +375,7 @@ def main() -> int:
         parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     if not args.rehearse and not cuda_driver.device_count():
         parser.error(f"{cuda_driver.why_none()}; --rehearse needs none")
+    choice.cache = KEPT  # type: ignore[assignment]
     with fake_device() if args.rehearse else contextlib.nullcontext():
         found = run(REHEARSAL if args.rehearse else Settings(), args.out, args.budget, only)
     return int(any("error" in row for row in found["stages"].values()))

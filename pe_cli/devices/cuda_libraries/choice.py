@@ -97,15 +97,14 @@ def _found(driver: Driver, libraries: Libraries, offered: Sequence[Call], steps:
     keys = {at: _key(libraries, call, steps) for at, call in calls.items()}
     missing = {keys[at]: call for at, call in calls.items() if cache.read(keys[at]) is None}
     steps.ahead([c for call in missing.values() for c in (*call.kernel.own, *call.kernel.before, *call.kernel.after)])
-    chosen: dict[str, bytes | None] = {}
+    chosen: dict[str, bytes] = {}
     for key, call in missing.items():
-        chosen[key] = best = _Measured(driver, libraries, call, steps).best()
+        chosen[key] = json.dumps(_Measured(driver, libraries, call, steps).best()).encode()
         if cache.read(key) is None:
-            cache.store(key, json.dumps({"algorithm": best.hex() if best else None}).encode())
+            cache.store(key, chosen[key])
     found = {}
     for at, call in calls.items():
-        body = cache.read(keys[at])
-        algorithm = chosen[keys[at]] if body is None else _kept(body)
+        algorithm = _kept(cache.read(keys[at]) or chosen[keys[at]])
         if algorithm:
             with contextlib.suppress(NotTaken):  # the library has changed though its version has not
                 found[at] = with_library(call, libraries.each[call.kernel.what.library], algorithm, steps.extent)
@@ -165,8 +164,8 @@ class _Measured:
         self._taken: list[int] = []
         self._random = np.random.default_rng(0).standard_normal(RANDOM)
 
-    def best(self) -> bytes | None:
-        """Return the fastest algorithm; None where ours is as fast, or there is too little memory to find out."""
+    def best(self) -> dict[str, Any]:
+        """Return what is kept: the fastest algorithm in hexadecimal, None where ours is as fast or memory does not suffice; microseconds."""
         try:
             for b in dict.fromkeys(b for arg in self._call.args for b in buffers_of(arg)):
                 self._memory[b] = self._place(b)
@@ -174,7 +173,7 @@ class _Measured:
         except PeError as error:
             if not error.message.startswith("cannot allocate"):
                 raise
-            return None
+            return {"what": self._kernel.name, "algorithm": None}
         finally:
             for address in self._taken:
                 self._driver.free(address)
@@ -190,19 +189,20 @@ class _Measured:
         skipped = arg.elements * b.type.numpy.itemsize if isinstance(arg, Offset) else 0
         return Extent(self._memory[b].memory.address + skipped, b.type.nbytes - skipped)
 
-    def _fastest(self) -> bytes | None:
-        found, least = self._run(self._kernel.own)
+    def _fastest(self) -> dict[str, Any]:
+        found, ours = self._run(self._kernel.own)
         assert found is not None
         wanted, spoilt = found
-        algorithm = None
-        least *= FASTER
+        algorithm, least = None, float("inf")
         places = [self._extent(arg) for arg in self._call.args[: self._kernel.arguments]]
         for each in self._library.algorithms(self._kernel.what, places)[:MOST]:
             with contextlib.suppress(NotTaken, LibraryFailed):
                 found, seconds = self._run(with_library(self._call, self._library, each, self._extent))
                 if found is not None and seconds < least and self._agrees(*found, wanted, spoilt):
                     algorithm, least = each, seconds
-        return algorithm
+        taken = algorithm is not None and least < FASTER * ours
+        times = {"ours_us": ours * 1e6, "library_us": least * 1e6 if algorithm is not None else None}
+        return {"what": self._kernel.name, "algorithm": algorithm.hex() if algorithm and taken else None, **times}
 
     def _run(self, calls: Sequence[Call]) -> tuple[tuple[Array, Array] | None, float]:
         """Return the result of calls, that of inputs with NaNs, and the seconds that they take; no result where it has other bits again."""
