@@ -239,7 +239,8 @@ def measured(name: str, size: int, how: Settings, libraries: str) -> dict[str, A
     folder = ROOT / "build/gpu"
     batch, values = workloads.write(folder, name, size)
     options = [
-        "-o", "executor.place=cuda", "-o", f"executor.libraries={libraries}", "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
+        "-o", "executor.place=cuda", "-o", f"executor.libraries={libraries}", "-o", f"train.batch_size={size}",
+        "-o", f"data.train={{reader: npz, file: '{batch}'}}",
         "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
     out, err = io.StringIO(), io.StringIO()

@@ -19,7 +19,7 @@ from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Table, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
 from pe_cli.kernels.cuda_table import written
@@ -85,6 +85,7 @@ class CudaDevice:
     shares_memory = False
     refits = False
     native_threads = False
+    makes_calls = False
     caches_blocks = False
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
@@ -318,22 +319,23 @@ class CudaStep:
             return self._sent(np.array([*arg.values, 0], np.int64))
         return self.extent(arg)
 
-    def extent(self, arg: Buffer | Offset) -> Extent:
+    def extent(self, arg: Buffer | Offset | Place) -> Extent:
         """Return where an argument lies.
 
         Raises:
             PeError: it is too large for a kernel (exit code 5).
         """
-        buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
-        left = buffer.size - elements
+        buffer = arg if isinstance(arg, Buffer) else arg.buffer
+        size = buffer.type.numpy.itemsize
+        begin = arg.nbytes if isinstance(arg, Place) else arg.elements * size if isinstance(arg, Offset) else 0
+        left = buffer.size * size - begin
         if buffer.size > MOST_ITERATIONS:
             raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
         if left < 1:  # a kernel may be given nothing to read, memory may not be empty
             self._empty = self._empty or self._sent(np.zeros(1, np.int64))
             return self._empty
         spot = self._spot(buffer)
-        size = buffer.type.numpy.itemsize
-        return Extent(spot.memory.address + spot.offset + elements * size, left * size)
+        return Extent(spot.memory.address + spot.offset + begin, left)
 
 
 DEVICE = CudaDevice()

@@ -20,12 +20,14 @@ from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.rowwise import is_rowwise
 from pe_cli.execute.tasks import Task
+from pe_cli.execute.written_out import WrittenOut, reporters
 from pe_cli.graph.final import copy_aliases
 from pe_cli.graph.replicate import replicate
 from pe_cli.graph.ssa import Compute, Copy, Graph, rebuilt
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Offset, Place, Table
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.rounds import MOST_ROUNDS, run_branch, run_rounds, run_while
+from pe_cli.kernels.written_out import flag_next, flag_rounds, refuse_more
 from pe_cli.ops.define.areas import pairs
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.registry import find
@@ -53,10 +55,8 @@ def lower_regions(g: GraphLowering, node: Compute, lower: Lower) -> list[Task]:
         lower: for the graphs of its regions.
 
     Raises:
-        PeError: an op of a region cannot be run in one, or the device cannot run regions (exit code 5).
+        PeError: an op of a region cannot be run in one; a loop without a bound, on a device whose kernels make no calls (exit code 5).
     """
-    if not g.native[node.device]:
-        raise refused(node.op, g.graph.places[node.device].kind)
     found = node.op.definition.get(HasRegions)
     assert found is not None
     runs: Callable[[GraphLowering, Compute, Lower], _Op] = {Runs.ROUNDS: _Rounds, Runs.WHILE: _While, Runs.BRANCH: _Branch}[found.runs]
@@ -108,6 +108,7 @@ class _Op(ABC):
         self.ins, self.outs = g.slots(node.ins), g.slots(node.outs)
         self.offset = g.offsets[node.index] = g.rows_before(node.op, node.device)
         self.scratch: list[Buffer] = []
+        self.nests = g.nests[node.device]
 
     @abstractmethod
     def calls(self) -> list[Call]:
@@ -119,6 +120,11 @@ class _Op(ABC):
         reads = [b for slot, row in self.ins.items() if slot != "Like" for b in row if b is not None]
         writes = [b for row in self.outs.values() for b in row if b is not None]
         return Task(self.node.index, self.node.device, calls, reads, writes, self.scratch)
+
+    def room(self, kind: TensorType) -> Buffer:
+        """Return memory that the op has while it runs."""
+        self.scratch.append(made := Buffer("scratch", kind))
+        return made
 
     def given(self, slot: str) -> list[Buffer]:
         """Return the buffers of an input slot."""
@@ -153,8 +159,7 @@ class _Op(ABC):
         plan, same = plan_memory(tasks, placed, (), [], held=held, ends=kept)
         if _mixed(plan, held, updates):
             plan, same = plan_memory(tasks, placed, held, [], ends=kept)
-        arena = Buffer("scratch", TensorType((max(1, plan.nbytes),), "uint8"))
-        self.scratch.append(arena)
+        arena = self.room(TensorType((max(1, plan.nbytes),), "uint8"))
         spots = {b: Place(arena, offset) for b, offset in plan.offsets.items()}
         spots |= {inner.buffer(n, 0): place for n, place in where.items()}
         spots |= {b: spots[other] for b, other in same.items() if b not in spots}
@@ -281,6 +286,14 @@ class _Loop(_Op):
         last = [self._moved(b, n, body, region, part) for n, b in zip(self.states, finals, strict=False) if b is not None]
         return [*first, *calls, *last]
 
+    def held(self, body: _Lowered, types: Mapping[str, TensorType]) -> list[tuple[Place, TensorType]]:
+        """Return where the states lie, and what they are."""
+        return [(body.places[n], types[n]) for n in self.states]
+
+    def rows(self, region: Region, where: Mapping[str, Place], types: Mapping[str, TensorType]) -> list[tuple[Place, TensorType]]:
+        """Return where what a round collects lies, and what it is."""
+        return [(where[n], types[n]) for n in dict.fromkeys(region.results[len(self.states) :]) if n in where]
+
     def _moved(self, b: Buffer, state: str, body: _Lowered, region: Region, part: Part, *, into: bool = False) -> Call:
         kind = part.of(region, state, b.type)
         outside, inside = Place(b, part.begins(region, state, b.type)), body.places[state]
@@ -302,9 +315,30 @@ class _Rounds(_Loop):
             nested = Nested(tuple(body.calls), tuple(body.labels), self.g.loops)
             limit: Any = count[0] if count else 0
             args = (nested, rounds, limit, int(self.op.attrs["backwards"]), STATUS, STEP)
-            row = self.around(body, [Call(run_rounds, args, "float32", "float32")], region, part)
+            made = [Call(run_rounds, args, "float32", "float32")]
+            if not self.nests:
+                made = self._written_out(nested, rounds, count, self.held(body, types), self.rows(region, where, types))
+            row = self.around(body, made, region, part)
             found += [replace(call, part=number) for call in row] if len(parts) > 1 else row
         return found
+
+    def _written_out(
+        self, nested: Nested, rounds: int, count: Sequence[Buffer], states: Sequence[tuple[Place, TensorType]],
+        rows: Sequence[tuple[Place, TensorType]],
+    ) -> list[Call]:  # fmt: skip
+        """Return the calls of all rounds; with a count, those of rounds that there are not leave the states as they are, and rows of 0."""
+        out = WrittenOut(rounds * reporters(nested), self.room, self.room(TensorType((rounds,), "bool")) if count else None)
+        if count:
+            out.call(flag_rounds, count[0], out.flags, rounds)
+        saved = [self.room(kind) for _, kind in states] if count else []
+        number = out.counters([nested], rounds)
+        for at in range(rounds)[:: -1 if self.op.attrs["backwards"] else 1]:
+            out.keep(states if count else (), saved)
+            out.add(nested, at, number(at), at if count else -1)
+            out.put_back(states if count else (), saved, at)
+            out.blank(rows if count else (), self.g.loops, at)
+        out.hand_on()
+        return out.calls
 
     def _parts(self, rounds: int) -> list[Part]:
         """Return the parts of the samples that threads take, one where rounds go over all samples alike."""
@@ -323,6 +357,10 @@ class _While(_Loop):
 
     def calls(self) -> list[Call]:
         bound = int(self.op.attrs["bound"])
+        if not bound and not self.nests:
+            kind = self.g.graph.places[self.node.device].kind
+            hint = "give it a bound, the most rounds that there may be, or use place: cpu"
+            raise PeError(f"a loop without a bound cannot run on {kind}", at=self.op.at, code=ExitCode.DEVICE, hint=hint)
         region, types, where = self.prepare(bound)
         body = self.region(region, where, types, self.states, self.g.loops + 1)
         test: Region = self.op.attrs["condition"]
@@ -330,13 +368,38 @@ class _While(_Loop):
         kinds = test.types([b.type for b in (*inits, *captured)])
         fixed = dict(zip(test.args[len(inits) :], map(Place, captured), strict=True))
         fixed |= {n: body.places[s] for n, s in zip(test.args, self.states, strict=False)}
-        flag = Buffer("scratch", TensorType((1,), "bool"))
-        self.scratch.append(flag)
+        flag = self.room(TensorType((1,), "bool"))
         tested = self.region(test, {**fixed, test.results[0]: Place(flag)}, kinds, (), self.g.loops + 1)
         heads = [Nested(tuple(of.calls), tuple(of.labels), self.g.loops) for of in (tested, body)]
         (done,) = self.outs["Count"]
+        if not self.nests:
+            made = self._written_out(heads, flag, done, bound, self.held(body, types), self.rows(region, where, types))
+            return self.around(body, made, region)
         args = (heads[0], flag, heads[1], bound or MOST_ROUNDS, done, STATUS, STEP)
         return self.around(body, [Call(run_while, args, "float32", "float32")], region)
+
+
+    def _written_out(
+        self, heads: Sequence[Nested], flag: Buffer, done: Buffer | None, bound: int, states: Sequence[tuple[Place, TensorType]],
+        rows: Sequence[tuple[Place, TensorType]],
+    ) -> list[Call]:  # fmt: skip
+        """Return the calls of as many rounds as there may be; those after the last one leave the states as they are, and rows of 0."""
+        test, body = heads
+        most = (bound + 1) * reporters(test) + bound * reporters(body)
+        out = WrittenOut(most, self.room, self.room(TensorType((bound + 1,), "bool")))
+        saved = [self.room(kind) for _, kind in states]
+        number = out.counters(heads, bound + 1)
+        for at in range(bound + 1):
+            out.add(test, at, number(at), at - 1)
+            out.call(flag_next, flag, out.flags, done, at)
+            if at < bound:
+                out.keep(states, saved)
+                out.add(body, at, number(at), at)
+                out.put_back(states, saved, at)
+                out.blank(rows, self.g.loops, at)
+        out.hand_on()
+        out.call(refuse_more, out.flags, bound, STATUS)
+        return out.calls
 
 
 class _Branch(_Op):
@@ -344,13 +407,21 @@ class _Branch(_Op):
 
     def calls(self) -> list[Call]:
         captured, outs = self.given("Captured"), self.outs["Out"]
+        others = {b: b if self.nests else self.room(b.type) for b in outs if b is not None}
         (flag,) = self.given("Condition")
         heads = []
         for attr in ("yes", "no"):
             region: Region = self.op.attrs[attr]
             where = dict(zip(region.args, map(Place, captured), strict=True))
-            where |= {n: Place(b) for n, b in zip(region.results, outs, strict=True) if b is not None}
+            where |= {n: Place(others[b] if attr == "no" else b) for n, b in zip(region.results, outs, strict=True) if b is not None}
             types = region.types([b.type for b in captured])
             low = self.region(region, where, types, (), self.g.loops)
             heads.append(Nested(tuple(low.calls), tuple(low.labels), self.g.loops))
-        return [Call(run_branch, (flag, *heads, STATUS, STEP), "float32", "float32")]
+        if self.nests:
+            return [Call(run_branch, (flag, *heads, STATUS, STEP), "float32", "float32")]
+        out = WrittenOut(reporters(*heads), self.room, flag)
+        for wanted, nested in zip((1, 0), heads, strict=True):
+            out.add(nested, flag=0, wanted=wanted)
+        out.put_back([(Place(b), b.type) for b in others], list(others.values()), 0)
+        out.hand_on()
+        return out.calls

@@ -1,4 +1,4 @@
-"""What a library of NVIDIA's may compute in the place of kernels of ours, said without any library: the same numbers, from the same memory."""
+"""What a library of NVIDIA's may compute in the place of our kernels, said without any library: the same numbers in the same memory."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class _Measured:
         self._random = np.random.default_rng(0).standard_normal(RANDOM)
 
     def best(self) -> dict[str, Any]:
-        """Return what is kept: the fastest algorithm in hexadecimal, None where ours is as fast or memory does not suffice; microseconds."""
+        """Return what is kept: the fastest algorithm, None where ours is as fast or memory does not suffice; microseconds of both."""
         try:
             for b in dict.fromkeys(b for arg in self._call.args for b in buffers_of(arg)):
                 self._memory[b] = self._place(b)

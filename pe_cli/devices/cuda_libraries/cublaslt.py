@@ -50,13 +50,13 @@ ASKED = 8
 class Algorithm(ctypes.Structure):
     """cublasLtMatmulAlgo_t."""
 
-    _fields_ = [("data", ctypes.c_uint64 * 8)]  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [("data", ctypes.c_uint64 * 8)]
 
 
 class Heuristic(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
 
-    _fields_ = [  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [
         ("algorithm", Algorithm),
         ("workspace", _SIZE),
         ("state", _INT),

@@ -1,4 +1,4 @@
-"""Products by cuBLASLt on the test device: what its C interface is asked for gives the numbers of our kernels, and the choice is a measured one."""
+"""Products by cuBLASLt on the test device: what its C interface is asked for gives our numbers, and the choice is measured."""
 
 from __future__ import annotations
 
