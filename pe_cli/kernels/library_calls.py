@@ -122,8 +122,8 @@ class LibraryKernel:
 
     @property
     def name(self) -> str:
-        """For plans and profiles."""
-        return f"{self.what.library}:{self.what.title}"
+        """For plans and profiles, which do not know what was chosen."""
+        return f"{self.what.library}:{self.what.title}_or_ours"
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"

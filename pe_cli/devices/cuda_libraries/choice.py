@@ -144,7 +144,7 @@ def with_library(call: Call, library: Library, algorithm: bytes, extent: Callabl
     if not ready.workspace:  # others may have its bytes meanwhile
         args = args[:-1]
     written = frozenset(i for i in kernel.written if i < len(args))
-    made = Chosen(kernel.params[: len(args)], kernel.name, written, ready.run, kernel.own[-1])
+    made = Chosen(kernel.params[: len(args)], kernel.name.removesuffix("_or_ours"), written, ready.run, kernel.own[-1])
     return [*kernel.before, replace(call, kernel=made, args=args), *kernel.after]
 
 
@@ -190,32 +190,41 @@ class _Measured:
         return Extent(self._memory[b].memory.address + skipped, b.type.nbytes - skipped)
 
     def _fastest(self) -> dict[str, Any]:
-        found, ours = self._run(self._kernel.own)
-        assert found is not None
-        wanted, spoilt = found
+        launches, held = self._steps.elsewhere(self._kernel.own, self._memory.__getitem__)
+        wanted, spoilt = (self._computed(launches, spoil=spoil) for spoil in (False, True))
+        ours = self._seconds(launches)
         algorithm, least = None, float("inf")
         places = [self._extent(arg) for arg in self._call.args[: self._kernel.arguments]]
         for each in self._library.algorithms(self._kernel.what, places)[:MOST]:
             with contextlib.suppress(NotTaken, LibraryFailed):
-                found, seconds = self._run(with_library(self._call, self._library, each, self._extent))
-                if found is not None and seconds < least and self._agrees(*found, wanted, spoilt):
+                calls = with_library(self._call, self._library, each, self._extent)
+                launches, held = self._steps.elsewhere(calls, self._memory.__getitem__)
+                if (seconds := self._seconds(launches)) < least and self._is_right(launches, wanted, spoilt):
                     algorithm, least = each, seconds
+        del held
         taken = algorithm is not None and least < FASTER * ours
         times = {"ours_us": ours * 1e6, "library_us": least * 1e6 if algorithm is not None else None}
         return {"what": self._kernel.name, "algorithm": algorithm.hex() if algorithm and taken else None, **times}
 
-    def _run(self, calls: Sequence[Call]) -> tuple[tuple[Array, Array] | None, float]:
-        """Return the result of calls, that of inputs with NaNs, and the seconds that they take; no result where it has other bits again."""
-        launches, held = self._steps.elsewhere(calls, self._memory.__getitem__)
-        first, again, spoilt = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
-        if first.tobytes() != again.tobytes():
-            return None, 0.0
+    def _seconds(self, launches: Sequence[Launch]) -> float:
+        """Return how long launches take in a graph, where the host is no part of it."""
         many = [*launches] * LAUNCHES
         graph = self._driver.captured(many, [[i - 1] if i else [] for i in range(len(many))])
         graph()
-        seconds = min(self._libraries.seconds(graph) for _ in range(TIMES)) / LAUNCHES
-        del held
-        return (first, spoilt), seconds
+        return min(self._libraries.seconds(graph) for _ in range(TIMES)) / LAUNCHES
+
+    def _is_right(self, launches: Sequence[Launch], wanted: Array, spoilt: Array) -> bool:
+        """Return whether two runs give the same bits, ours within rounding, and no NaN is lost.
+
+        Args:
+            launches: of a library.
+            wanted, spoilt: our results, of numbers, and of inputs with NaNs.
+        """
+        first, again, nans = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
+        what = self._kernel.what
+        within = WITHIN[what.precision if what.dtype == "float32" else what.dtype] * np.abs(wanted).max()
+        lost = np.isnan(spoilt) & ~np.isnan(nans)
+        return bool(first.tobytes() == again.tobytes() and np.abs(first - wanted).max() <= within and not lost.any())
 
     def _computed(self, launches: Sequence[Launch], *, spoil: bool) -> Array:
         self._fill(spoil=spoil)
@@ -236,13 +245,6 @@ class _Measured:
         self._driver.wait()
         self._driver.read(self._memory[b].memory.address, found)
         return found
-
-    def _agrees(self, found: Array, with_nans: Array, wanted: Array, nans: Array) -> bool:
-        """Return whether a result is ours within rounding, and no NaN is lost."""
-        what = self._kernel.what
-        within = WITHIN[what.precision if what.dtype == "float32" else what.dtype]
-        lost = np.isnan(nans) & ~np.isnan(with_nans)
-        return bool(np.abs(found - wanted).max() <= within * np.abs(wanted).max() and not lost.any())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_driver import Extent
@@ -138,3 +139,16 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
         found.each[CUBLAS].ready(what, algorithm, [*places[:-1], Extent(places[-1].address, 32)])
     del ready
     assert not library.open, "descriptors are given back"
+
+
+def test_what_is_installed_is_told(monkeypatch):
+    monkeypatch.setattr(opened, "installed", dict)
+    assert (opened.told("auto"), opened.names("auto")) == ("none is installed: pip install 'pe-cli[cuda-libraries]'", frozenset())
+    monkeypatch.setattr(opened, "installed", lambda: {CUBLAS: opened.Installed("13.1.0", None)})
+    assert (opened.told("auto"), opened.names("auto")) == ("cublasLt 13.1.0", {CUBLAS})
+    assert (opened.told("none"), opened.names("none")) == ("none, as executor.libraries says", frozenset())
+
+
+def test_a_config_says_auto_or_none():
+    with pytest.raises(PeError, match="executor.libraries must be auto or none, got 'all'"):
+        load_run(models.ROOT / "configs/digits.yaml", ("executor.libraries=all",))
