@@ -150,5 +150,5 @@ def test_what_is_installed_is_told(monkeypatch):
 
 
 def test_a_config_says_auto_or_none():
-    with pytest.raises(PeError, match="executor.libraries must be auto or none, got 'all'"):
+    with pytest.raises(PeError, match=r"executor\.libraries must be auto or none, got 'all'"):
         load_run(models.ROOT / "configs/digits.yaml", ("executor.libraries=all",))

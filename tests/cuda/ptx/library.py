@@ -192,7 +192,8 @@ class Library:
         return 0
 
     def cuStreamGetCaptureInfo_v3(self, stream: Any, state: Any, number: Any, graph: Any, nodes: Any, data: Any, count: Any) -> int:
-        assert (stream.value, number, graph, data) == (STREAM, None, None, None)
+        assert (stream.value, number, graph) == (STREAM, None, None)
+        assert data is not None
         self._shown = (ctypes.c_void_p * len(self._after))(*(NODE + i for i in self._after))
         nodes._obj.contents = ctypes.c_void_p.from_buffer(self._shown)
         state._obj.value, count._obj.value = 1, len(self._after)
