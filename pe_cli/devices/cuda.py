@@ -146,6 +146,7 @@ class CudaStep:
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
+        chosen: see `Step`.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class CudaStep:
         self._empty: Extent | None = None
         works = settled(driver, works, self)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
+        self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
         self._reporters = [i for i, c in calls if STATUS in c.args]
         self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
         self._reports = self._sent(self._host_reports)

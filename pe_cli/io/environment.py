@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pe_cli
 
-_PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "nvidia-cublas", "nvidia-cudnn-cu13", "mpi4py", "safetensors", "pydantic")
+_PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
 #: Where the kernel says how much memory this container may use: version 2, then version 1.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 

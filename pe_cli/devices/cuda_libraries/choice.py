@@ -51,6 +51,7 @@ class Chosen:
         params, name: as of a kernel.
         written: numbers of the arguments that are written.
         run: enqueues it.
+        record: what it computes, and the hash of all that decides how.
         instead: a call that stands for it where one of a kernel's is needed.
     """
 
@@ -58,6 +59,7 @@ class Chosen:
     name: str
     written: frozenset[int]
     run: Callable[[], None]
+    record: tuple[str, str]
     instead: Call
 
 
@@ -122,7 +124,10 @@ def _key(libraries: Libraries, call: Call, steps: Steps) -> str:
     library = libraries.each[kernel.what.library]
     places = [steps.extent(arg).address % ALIGNMENT for arg in call.args]
     own = [(c.kernel.name, *(a for a in c.args if isinstance(a, int))) for c in kernel.own]
-    said = (FORM, libraries.card, library.name, library.version, repr(kernel.what), repr(places), repr(own))
+    return _hash(FORM, libraries.card, library.name, library.version, repr(kernel.what), repr(places), repr(own))
+
+
+def _hash(*said: str) -> str:
     return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]
 
 
@@ -144,7 +149,9 @@ def with_library(call: Call, library: Library, algorithm: bytes, extent: Callabl
     if not ready.workspace:  # others may have its bytes meanwhile
         args = args[:-1]
     written = frozenset(i for i in kernel.written if i < len(args))
-    made = Chosen(kernel.params[: len(args)], kernel.name.removesuffix("_or_ours"), written, ready.run, kernel.own[-1])
+    name, what = kernel.name.removesuffix("_or_ours"), repr(kernel.what)
+    record = f"{name} {_hash(what)[:8]}", _hash(library.version, what, algorithm.hex())
+    made = Chosen(kernel.params[: len(args)], name, written, ready.run, record, kernel.own[-1])
     return [*kernel.before, replace(call, kernel=made, args=args), *kernel.after]
 
 
