@@ -3,9 +3,9 @@
 Usage: python benchmarks/gpu.py [--out build/gpu.json] [--budget 480] [--only ceilings,speed] [--rehearse]
 
 Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench with NVIDIA's
-libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call);
-counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of them under compute-sanitizer).
-A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
+libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call); cards
+(two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of
+them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
 --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
 """
 
@@ -234,13 +234,25 @@ def choices(how: Settings, left: float) -> Any:
     return list(KEPT.found.values())
 
 
-def measured(name: str, size: int, how: Settings, libraries: str) -> dict[str, Any]:
-    """Return what `pe bench` prints with `executor.libraries`; an error is under `error`."""
+@stage
+def cards(how: Settings, left: float) -> Any:
+    """Two GPUs, where there are two: copies, sums, and the last workload on both beside one."""
+    from gpu_cards import measured_cards
+
+    name = how.names[-1]
+    size = how.batch or workloads.BATCHES[name][0]
+    sizes = [how.elements >> 8, how.elements >> 2]
+    times = 1 if how.rehearse else 20
+    return measured_cards(sizes, times, name, lambda name, count, libraries: trimmed(measured(name, size, how, libraries, count)))
+
+
+def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1) -> dict[str, Any]:
+    """Return what `pe bench` prints with `executor.libraries` on so many devices; an error is under `error`."""
     folder = ROOT / "build/gpu"
     batch, values = workloads.write(folder, name, size)
     options = [
-        "-o", "executor.place=cuda", "-o", f"executor.libraries={libraries}", "-o", f"train.batch_size={size}",
-        "-o", f"data.train={{reader: npz, file: '{batch}'}}",
+        "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}",
+        "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
         "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
@@ -315,21 +327,24 @@ def said(command: list[str], left: float) -> str:
 def fake_device() -> Any:
     """Let the driver be one whose library runs kernels on this CPU, with libraries that compute by NumPy and PyTorch."""
     from tests.cuda.libraries.card import Kept
+    from tests.cuda.libraries.collectives import Nccl
     from tests.cuda.libraries.dnn import Cudnn, Engine
     from tests.cuda.libraries.lt import RIGHT, CublasLt
     from tests.cuda.ptx.library import LearningDriver, Library
 
-    below = Library([], memory=1 << 34)
-    driver, made = LearningDriver(below), {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0))}
+    below = Library([], memory=1 << 34, devices=2)
+    drivers = [LearningDriver(below, i) for i in range(2)]
+    made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
     libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
-    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed
+    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver
+    cuda_driver.only_driver, cuda_driver.device_count = (lambda: drivers[0]), (lambda: 2)  # type: ignore[assignment]
+    cuda_driver._other_driver = drivers.__getitem__  # type: ignore[assignment]
     KEPT.below = Kept()
-    cuda_driver.only_driver, cuda_driver.device_count = (lambda: driver), (lambda: 1)  # type: ignore[assignment]
-    opened.installed = lambda: libraries  # type: ignore[assignment]
+    opened.installed = (lambda: libraries)  # type: ignore[assignment]
     try:
         yield
     finally:
-        cuda_driver.only_driver, cuda_driver.device_count, opened.installed = held
+        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver = held
 
 
 def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Launch:
         args: memory and numbers.
         writes: numbers of the arguments that it may write through.
         movable: whether it may change places and be merged: it reports nothing.
+        home: number of the device, where a step has several.
         instead: enqueues a library's call in the place of the kernel; None for the kernel.
     """
 
@@ -59,6 +60,7 @@ class Launch:
     args: Sequence[Extent | int | float]
     writes: frozenset[int]
     movable: bool
+    home: int = 0
     instead: Callable[[], None] | None = None
 
 
@@ -72,6 +74,7 @@ class _Group:
         self.written = [(begin, end) for begin, end, writes in spans if writes]
         self.touched = [(begin, end) for begin, end, _ in spans]
         self.tabled = of_table(launch.built) if launch.movable and launch.instead is None and not _fills(launch) else None
+        self.home = launch.home
 
     def conflicts(self, other: _Group) -> bool:
         """Return whether one writes what the other touches."""
@@ -95,12 +98,12 @@ def _meet(spans: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -
     return any(begin < e and b < end for begin, end in spans for b, e in others)
 
 
-def merged(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any]], Extent]) -> list[Launch]:
-    """Return launches with the same effect, in order, fewer where some can be merged.
+def merged(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any], int], Extent]) -> list[Launch]:
+    """Return launches with the same effect, in order, fewer where some of one device can be merged.
 
     Args:
         launches: in order.
-        send: keeps an array on the device.
+        send: keeps an array on the device of a number.
     """
     groups = _together([_Group(launch) for launch in launches], backwards=False)
     groups = _together(groups[::-1], backwards=True)[::-1]
@@ -115,7 +118,7 @@ def _together(groups: Sequence[_Group], *, backwards: bool) -> list[_Group]:
         for before in reversed(out[-REACH:]) if group.tabled else ():
             if before.conflicts(group):
                 break
-            if before.tabled is group.tabled:
+            if before.tabled is group.tabled and before.home == group.home:
                 target = before
                 break
             if not before.launches[0].movable:
@@ -127,14 +130,14 @@ def _together(groups: Sequence[_Group], *, backwards: bool) -> list[_Group]:
     return out
 
 
-def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any]], Extent]) -> Launch:
+def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any], int], Extent]) -> Launch:
     first, *others = group.launches
     if not others:
         return first
     assert group.tabled
     rows = [Row(each.grid, packed(each.built, each.args)) for each in group.launches]
     words, begins = words_of(rows)
-    sent = send(words)
+    sent = send(words, group.home)
     found = [
         (8 * (begin + i), a, i in each.writes)
         for begin, each in zip(begins, group.launches, strict=True)

@@ -163,7 +163,8 @@ class Plan:
         ]
         works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
-        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
+        indexes = [place.index for place in self.graph.places]
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}

@@ -96,12 +96,12 @@ def test_what_waits_for_a_library_waits_for_all_that_it_leaves(library: Library)
     given[0][0], given[1][0] = 3, 4
 
     def forked() -> None:
-        before, ends = library._after, []
+        before, ends = driver.captured_last(), []
         for i, one in enumerate(given):
-            library._after = before
+            driver.captured_after(before)
             driver.send(place + 8 * i, one)
-            ends += library._after
-        library._after = ends
+            ends += driver.captured_last()
+        driver.captured_after(ends)
 
     driver.captured([forked, partial(driver.fetch, place, found)], [[], [0]])()
     driver.wait()

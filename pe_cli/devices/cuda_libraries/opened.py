@@ -12,10 +12,10 @@ from typing import Any
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.cuda_driver import Driver, Handles
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, NotTaken
-from pe_cli.kernels.library_calls import CUBLAS, CUDNN
+from pe_cli.kernels.library_calls import CUBLAS, CUDNN, NCCL
 
 #: Oldest version of each, as its function counts them; its module here, and how the version is taken apart.
-KNOWN = {CUBLAS: (130000, "cublaslt"), CUDNN: (90800, "cudnn")}
+KNOWN = {CUBLAS: (130000, "cublaslt"), CUDNN: (90800, "cudnn"), NCCL: (22000, "nccl")}
 HINT = "pip install 'pe-cli[cuda-libraries]'"
 _POINTER = ctypes.c_void_p
 
