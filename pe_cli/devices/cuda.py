@@ -17,8 +17,9 @@ from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
+from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
 from pe_cli.kernels.cuda_table import written
@@ -152,27 +153,22 @@ class CudaStep:
         self._driver = driver
         self._spot = spot
         self._host_step = driver.pinned(1)
-        self._kept: list[CudaMemory] = []
-        self._step = self._sent(self._host_step)
+        self._words = Words(driver, partial(CudaMemory, driver))
+        self._step = self._words.put(self._host_step)
         self._empty: Extent | None = None
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self._reporters = [i for i, c in calls if STATUS in c.args]
         self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
-        self._reports = self._sent(self._host_reports)
+        self._reports = self._words.put(self._host_reports)
         self._counts = any(STEP in c.args for _, c in calls)
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare(works, calls, progress)
         self._runs = 0
         self._replay: Callable[[], None] | None = None
 
-    def _sent(self, value: np.ndarray[Any, Any]) -> Extent:
-        """Return a copy of an array on the device, which is kept as long as the step."""
-        self._kept.append(memory := CudaMemory(self._driver, value.nbytes))
-        self._driver.write(memory.address, value)
-        return Extent(memory.address, value.nbytes)
-
     def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
-        launches = merged(list(self._launches(works, calls)), self._sent)
+        launches = merged(list(self._launches(works, calls)), self._words.put)
+        self._words.flush()
         self._works = [launch.work for launch in launches]
         self._waits = waits_of(launches)
         wanted = dict.fromkeys(launch.built for launch in launches)
@@ -293,7 +289,9 @@ class CudaStep:
         if kind == "Int":
             return int(arg)
         if isinstance(arg, Numbers):
-            return self._sent(np.array([*arg.values, 0], np.int64))
+            return self._words.constant(np.array([*arg.values, 0], np.int64))
+        if isinstance(arg, Tickets):
+            return self._words.put(np.zeros(arg.count, np.int64))
         return self._extent(arg)
 
     def _extent(self, arg: Buffer | Offset) -> Extent:
@@ -302,7 +300,7 @@ class CudaStep:
         if buffer.size > MOST_ITERATIONS:
             raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
         if left < 1:  # a kernel may be given nothing to read, memory may not be empty
-            self._empty = self._empty or self._sent(np.zeros(1, np.int64))
+            self._empty = self._empty or self._words.put(np.zeros(1, np.int64))
             return self._empty
         spot = self._spot(buffer)
         size = buffer.type.numpy.itemsize

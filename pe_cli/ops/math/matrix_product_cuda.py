@@ -6,15 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from pe_cli.kernels.calls import Numbers
-from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, Real, T
+from pe_cli.kernels.calls import Numbers, Tickets
+from pe_cli.kernels.cuda import CudaKernel
+from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
-from pe_cli.ops.math.product_tiles_cuda import Tile, put_one
+from pe_cli.ops.math.product_tiles_cuda import Tile
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
 BLOCKS = 132
@@ -24,17 +22,6 @@ TERMS = 64
 SHARES = 32
 
 Pairs = list[list[tuple[int, int]]]
-
-
-@cuda_kernel
-def sum_shares(parts: Ptr, c: Ptr, size: Int, n: Int, shares: Int, alpha: Real, adds: Int, bias: Ptr, end: Int):
-    """C = alpha times the sum of the shares, see `ended`; they are added in order, each [size], of rows of n."""
-    for i in range(size):
-        total = parts[i]
-        for s in range(1, shares):
-            total += parts[s * size + i]
-        extra = bias[np.uint32(i) % np.uint32(n)] if end > 0 else T(0)
-        put_one(c, i, total, extra, T(alpha), adds, end > 1)
 
 
 def multiply_cuda(
@@ -72,13 +59,14 @@ def multiply_cuda(
     kernel = _kernel(tile, o.precision, c.dtype, left, right)
     end = 0 if bias is None else 2 if cut else 1
     bias = c if bias is None else bias
-    target, *how = (c, alpha, acc, bias, end) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0, c, 0)
-    o.call(
-        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, target, *how,
-        table, len(pairs), chunk, shares,
-    )  # fmt: skip
+    tiles = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
+    parts, tickets, each = c, table, tickets_of(shares)
     if shares > 1:
-        o.call(sum_shares, target, c, c.size, n, shares, alpha, acc, bias, end)
+        parts, tickets = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype), Tickets(tiles * each)
+    o.call(
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc, bias, end,
+        table, len(pairs), chunk, shares, parts, tickets, each,
+    )  # fmt: skip
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:
