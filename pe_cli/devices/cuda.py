@@ -22,6 +22,7 @@ from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
 
@@ -86,6 +87,7 @@ class CudaDevice:
     refits = False
     native_threads = False
     caches_blocks = False
+    line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
         """Return zeroed memory on the device.
@@ -182,16 +184,24 @@ class CudaStep:
         return made
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
+        """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
         report = 0
-        for work, call in calls:
+        for work, each in calls:
+            lasts = self._reporters and self._lasts(each, works[work])
+            call = guarded(each, self._reports, len(self._reporters)) if lasts else each
             args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             report += STATUS in call.args
-            places = [a.address for a in args if isinstance(a, Extent)]
+            places: list[int] = [a.address for a in args if isinstance(a, Extent)]
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)
+
+    def _lasts(self, call: Call, work: Work) -> bool:
+        """Return whether a call writes what is there after the step."""
+        own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
+        return any(self._spot(b).space < 0 for b in own)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -278,6 +288,8 @@ class CudaStep:
             return Extent(self._reports.address + report * REPORT * WORD, REPORT * WORD)
         if arg is STEP:
             return self._step
+        if isinstance(arg, Extent):
+            return arg
         if isinstance(arg, Table):
             raise PeError(
                 f"{call.kernel} takes a list of buffers, which CUDA has not",

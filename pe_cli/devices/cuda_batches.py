@@ -23,8 +23,8 @@ from pe_cli.kernels.cuda_table import Row, of_table, words_of
 
 #: Groups of launches that are looked through for one of the same kernel.
 REACH = 64
-#: Blocks of a launch whose loops are dealt that one block does as well.
-SMALL = 4
+#: Blocks of a launch whose loops are dealt that one block does as well, and launches of a step from which on that is worth a kernel.
+SMALL, SEVERAL = 2, 8
 #: Blocks from which on a kernel that works by blocks fills a card several times over.
 FILLS = 512
 
@@ -101,6 +101,8 @@ def _meet(spans: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -
 def _chained(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any]], Extent]) -> list[Launch]:
     """Let neighbours that are small be one launch of one block, whose threads do one behind the other."""
     out: list[Launch] = []
+    if len(launches) < SEVERAL:
+        return list(launches)
     for dtype, run in itertools.groupby(launches, lambda each: each.built.dtype if _is_small(each) else None):
         few = list(run)
         if dtype is None or len(few) == 1:

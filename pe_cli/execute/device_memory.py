@@ -60,8 +60,12 @@ def plan_devices(
         varies = b.name not in block.vars or -1 in block.var(b.name).shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
+    def in_lines(b: Buffer) -> int:
+        return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
+
     reach = Reach.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
     reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
+    kind = device(graph.places[0].kind)
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
@@ -88,8 +92,8 @@ def plan_devices(
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
             reach=reach and reach.pick(index),
-            room=None if room == 1.0 else reserved,
-            held=[] if device(graph.places[d].kind).is_host else _apart(own),
+            room=(None if room == 1.0 else reserved) if kind.is_host else in_lines,
+            held=[] if kind.is_host else _apart(own),
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
