@@ -52,9 +52,10 @@ class CpuDevice:
         return Arena(nbytes)
 
     def compile(
-        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> CpuStep:
         """Return a tape of native kernels."""
+        del indexes
         return CpuStep(works, spot, threads, progress)
 
 

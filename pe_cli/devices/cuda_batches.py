@@ -54,6 +54,8 @@ class Launch:
         args: memory and numbers.
         writes: numbers of the arguments that it may write through.
         movable: whether it may change places and be merged: it reports nothing.
+        home: number of the device, where a step has several.
+        instead: enqueues a library's call in the place of the kernel; None for the kernel.
     """
 
     work: int
@@ -63,6 +65,8 @@ class Launch:
     args: Sequence[Extent | int | float]
     writes: frozenset[int]
     movable: bool
+    home: int = 0
+    instead: Callable[[], None] | None = None
 
 
 class _Group:
@@ -74,7 +78,8 @@ class _Group:
         spans = [(a.address, a.address + a.nbytes, i in launch.writes) for i, a in extents]
         self.written = [(begin, end) for begin, end, writes in spans if writes]
         self.touched = [(begin, end) for begin, end, _ in spans]
-        self.tabled = of_table(launch.built) if launch.movable and not _fills(launch) else None
+        self.tabled = of_table(launch.built) if launch.movable and launch.instead is None and not _fills(launch) else None
+        self.home = launch.home
 
     def conflicts(self, other: _Group) -> bool:
         """Return whether one writes what the other touches."""
@@ -98,14 +103,14 @@ def _meet(spans: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -
     return any(begin < e and b < end for begin, end in spans for b, e in others)
 
 
-def _chained(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any]], Extent]) -> list[Launch]:
+def _chained(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any], int], Extent]) -> list[Launch]:
     """Let neighbours that are small be one launch of one block, whose threads do one behind the other."""
     out: list[Launch] = []
     if len(launches) < SEVERAL:
         return list(launches)
-    for dtype, run in itertools.groupby(launches, lambda each: each.built.dtype if _is_small(each) else None):
+    for alike, run in itertools.groupby(launches, lambda each: (each.built.dtype, each.home) if _is_small(each) else None):
         few = list(run)
-        if dtype is None or len(few) == 1:
+        if alike is None or len(few) == 1:
             out += few
             continue
         rows = [packed(each.built, each.args) for each in few]
@@ -120,15 +125,15 @@ def _is_small(launch: Launch) -> bool:
     blocks = math.prod(launch.grid)
     few = blocks == 1 if launch.built.block else blocks <= SMALL
     plain = not any(isinstance(a, Filled) for a in launch.args) and len(launch.args) > 0
-    return few and plain and launch.movable and fits(launch.built)
+    return few and plain and launch.movable and launch.instead is None and fits(launch.built)
 
 
-def merged(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any]], Extent]) -> list[Launch]:
-    """Return launches with the same effect, in order, fewer where some can be merged.
+def merged(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any], int], Extent]) -> list[Launch]:
+    """Return launches with the same effect, in order, fewer where some of one device can be merged.
 
     Args:
         launches: in order.
-        send: keeps an array on the device.
+        send: keeps an array on the device of a number.
     """
     groups = _together([_Group(launch) for launch in launches], backwards=False)
     groups = _together(groups[::-1], backwards=True)[::-1]
@@ -143,7 +148,7 @@ def _together(groups: Sequence[_Group], *, backwards: bool) -> list[_Group]:
         for before in reversed(out[-REACH:]) if group.tabled else ():
             if before.conflicts(group):
                 break
-            if before.tabled is group.tabled:
+            if before.tabled is group.tabled and before.home == group.home:
                 target = before
             if not before.launches[0].movable:
                 break
@@ -154,7 +159,7 @@ def _together(groups: Sequence[_Group], *, backwards: bool) -> list[_Group]:
     return out
 
 
-def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any]], Extent]) -> Launch:
+def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any], int], Extent]) -> Launch:
     first, *others = group.launches
     if not others:
         return first
@@ -167,10 +172,13 @@ def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any]], Extent]) -> La
 
 
 def _filled(
-    launches: Sequence[Launch], begins: Sequence[int], words: np.ndarray[Any, Any], send: Callable[[np.ndarray[Any, Any]], Extent]
+    launches: Sequence[Launch],
+    begins: Sequence[int],
+    words: np.ndarray[Any, Any],
+    send: Callable[[np.ndarray[Any, Any], int], Extent],
 ) -> Filled:
-    """Return a table of the arguments of launches on the device; those of each begin at a word."""
-    sent = send(words)
+    """Return a table of the arguments of launches on their device; those of each begin at a word."""
+    sent = send(words, launches[0].home)
     found = [
         (8 * (begin + i), a, i in each.writes)
         for begin, each in zip(begins, launches, strict=False)

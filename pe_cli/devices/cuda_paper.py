@@ -73,6 +73,21 @@ class PaperDriver:
         """Return what does nothing."""
         return lambda: None
 
+    def at(self, home: int) -> PaperDriver:
+        """Return itself."""
+        return self
+
+    def alone(self) -> PaperDriver:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given."""
+        return run
+
+    def handles(self) -> None:
+        """Return None: no library has a device."""
+
     def has(self, built: Built) -> bool:
         """Return True: nothing has to be compiled."""
         return True

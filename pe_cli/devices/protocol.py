@@ -203,7 +203,7 @@ class Device(Protocol):
         """Return zeroed memory on the device of an index."""
 
     def compile(
-        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> Step:
         """Return works ready to run.
 
@@ -212,6 +212,7 @@ class Device(Protocol):
             spot: where each buffer lies.
             threads: native threads (CPU); 1 means in order.
             progress: told about kernels that must be compiled.
+            indexes: of the devices of the kind, by home; CPU devices are no more than numbers.
         """
 
 

@@ -35,6 +35,7 @@ class GraphLowering:
         threads: of each device.
         cuts: whether ops are cut for the threads of a device.
         precision: of products, see `Lowering`.
+        libraries: of CUDA, see `Lowering`.
         like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
             types.
 
@@ -61,9 +62,10 @@ class GraphLowering:
         cuts: bool = True,
         like: GraphLowering | None = None,
         precision: str = "float32",
+        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.graph, self.types, self.seed = graph, types, seed
-        self.threads, self.cuts, self.precision = threads, cuts, precision
+        self.threads, self.cuts, self.precision, self.libraries = threads, cuts, precision, libraries
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
         self.native = [device(place.kind).native_threads for place in graph.places]

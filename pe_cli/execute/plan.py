@@ -68,6 +68,7 @@ class Plan:
         roomy: whether it is one for batches of any shape, which others will fit into.
         arenas: memory that it shares with plans that run before and after; default: its own.
         precision: of products on CUDA, see `Lowering`.
+        libraries: of CUDA, see `Lowering`.
 
     Attributes:
         tasks: in order, for pictures.
@@ -93,6 +94,7 @@ class Plan:
         roomy: bool = False,
         arenas: Arenas | None = None,
         precision: str = "float32",
+        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.request = request
@@ -103,7 +105,7 @@ class Plan:
         self._seed = seed
         self._strategy = build or BuildStrategy()
         self._execution = execution or ExecutionStrategy()
-        self._threads, self._precision = threads, precision
+        self._threads, self._precision, self._libraries = threads, precision, libraries
         self._rows = fetched_rows(graph, request)
         self._lowering, self.tasks = self._lower(request)
         self._place(ROOM if roomy else 1.0)
@@ -115,7 +117,8 @@ class Plan:
         types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
         made = lowering(
-            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, whole=whole, like=like
+            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, libraries=self._libraries,
+            whole=whole, like=like,
         )
         tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
@@ -168,7 +171,8 @@ class Plan:
         ]
         works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
-        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
+        indexes = [place.index for place in self.graph.places]
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
@@ -400,13 +404,14 @@ def lowering(
     whole: Whole | None = None,
     like: GraphLowering | None = None,
     precision: str = "float32",
+    libraries: frozenset[str] = frozenset(),
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision)
+    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision, libraries=libraries)
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:

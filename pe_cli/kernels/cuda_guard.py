@@ -12,8 +12,6 @@ from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import DEALT, CudaKernel, cuda_intrinsic
 from pe_cli.kernels.lang import Kernel
 
-#: The parameters that are added: reports, and how many there are.
-REPORTS, COUNT = "_reports", "_count"
 #: Words of a report; the first is 0 as long as nothing has been reported.
 WORDS = 8
 
@@ -57,10 +55,11 @@ def _guarded(kernel: Kernel | CudaKernel) -> CudaKernel:
     own = kernel if isinstance(kernel, CudaKernel) else None
     tree = language.definition(kernel.fn, own.text if own else None)
     begin = 1 if ast.get_docstring(tree) else 0
-    look = ast.parse(f"if not any_report({REPORTS}, {COUNT}):\n    pass").body[0]
+    names = [f"_{word}_{len(kernel.params)}" for word in ("reports", "count")]  # a guarded kernel may be guarded once more
+    look = ast.parse(f"if not any_report({', '.join(names)}):\n    pass").body[0]
     assert isinstance(look, ast.If)
     look.body, tree.body = tree.body[begin:], [look]
-    tree.args.args += [ast.arg(REPORTS), ast.arg(COUNT)]
+    tree.args.args += map(ast.arg, names)
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     cells = dict(zip(kernel.fn.__code__.co_freevars, (c.cell_contents for c in kernel.fn.__closure__ or ()), strict=True))
     space = {**kernel.fn.__globals__, **cells, "any_report": any_report}

@@ -68,7 +68,8 @@ MEANINGS: dict[str, Any] = {
 def joined(sums: list[str], threads: int, tile: str, tiles: str) -> list[str]:
     """Return the text that adds up what all splits have in their sums, and sets `done` in the block that has the result in its own.
 
-    The kernel has parts: Ptr, for every split and tile an element for each sum of each thread; tickets: PtrI64, `tickets_of(splits)` for every tile; me, split and splits.
+    The kernel has parts: Ptr, for every split and tile an element for each sum of each thread; tickets: PtrI64, `tickets_each` for every
+    tile, which is `tickets_of(splits)`; me, split and splits.
 
     Args:
         sums: names of a thread's sums, a multiple of four of them.

@@ -305,6 +305,7 @@ class Job:
             peers=peers,
             arenas=self._arenas if alone else None,
             precision=self.run.executor.precision,
+            libraries=self._libraries(),
         )
         self._made.append(weakref.ref(made))
         return made
@@ -321,6 +322,14 @@ class Job:
             for phase in self.built.phases:
                 count_epochs(phase.program, steps * phase.repeat)
         return bool(found)
+
+    def _libraries(self) -> frozenset[str]:
+        """Return the libraries of CUDA that may take the place of our kernels."""
+        if self.scope.places[0].kind != "cuda":
+            return frozenset()
+        from pe_cli.devices.cuda_libraries import opened
+
+        return opened.names(self.run.executor.libraries)
 
     def kernels(self) -> dict[str, str]:
         """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""

@@ -67,6 +67,11 @@ class ExecutorSection(Section):
         description="of matrix products on CUDA: tf32 and bf16 use tensor cores, which round both factors to 11 or 8 significant bits on "
         "their way in; sums, parameters and updates stay float32",
     )
+    libraries: Literal["auto", "none"] = Field(
+        default="auto",
+        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products and "
+        "convolutions that they are faster at on the card at hand; none: our kernels do everything",
+    )
     devices: Devices = Field(
         default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process; one on CUDA"
     )

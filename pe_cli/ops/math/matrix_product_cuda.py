@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
+from pe_cli.ops.math.product_library import offer_product, product_of
 from pe_cli.ops.math.product_tiles_cuda import Tile
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
@@ -51,22 +52,25 @@ def multiply_cuda(
         pairs, k = [pairs[0][:1]], k * len(pairs[0])
     if not c.size:
         return
+    begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
+    end = 0 if bias is None else 2 if cut else 1
+    what = product_of(m, n, k, left, right, pairs, starts, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
     tile, shares = plan(m, n, k, pairs, c.dtype, o.precision)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
     shares = max(1, -(-k // chunk))
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
     kernel = _kernel(tile, o.precision, c.dtype, left, right)
-    end = 0 if bias is None else 2 if cut else 1
     bias = c if bias is None else bias
     tiles = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
-    parts, tickets, each = c, table, tickets_of(shares)
-    if shares > 1:
-        parts, tickets = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype), Tickets(tiles * each)
+    each = tickets_of(shares)
+    parts = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype) if shares > 1 else c
+    tickets = Tickets(tiles * each) if shares > 1 else Numbers(())
     o.call(
         kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc, bias, end,
         table, len(pairs), chunk, shares, parts, tickets, each,
     )  # fmt: skip
+    offer_product(o, begin, what, pairs, (a, b, c, bias))
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:

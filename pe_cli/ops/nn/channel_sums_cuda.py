@@ -148,7 +148,8 @@ def keep_gradient_sums(a, b, c, inverse, dscale, dbias, raw, channels, count, pl
 @cuda_kernel(block=(32, DEEP, 1), threads=("width", "8", "parts"))
 def column_moments(
     x: Ptr, sums: PtrF64, rows: Int, width: Int, channels: Int, parts: Int, tickets: PtrI64, each: Int, old_mean: Ptr, old_variance: Ptr,
-    new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr, momentum: Real, epsilon: Real, raw: PtrF64, plain: Int, count: Int,
+    new_mean: Ptr, new_variance: Ptr, saved_mean: Ptr, saved_inverse: Ptr, momentum: Real, epsilon: Real, raw: PtrF64, plain: Int,
+    count: Int,
 ):  # fmt: skip
     """Statistics of the columns of [rows, width], which are the channels over and over.
 

@@ -8,7 +8,7 @@ filters, whose sum is over all pixels, blocks share a sum in parts that sizes al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
 from pe_cli.ops.nn.conv_images import Images
-from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back
+from pe_cli.ops.nn.conv_library import offer_convolution
+from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values
 
 #: Threads that fill a card; its sums are shared by more blocks until there are so many.
@@ -51,8 +52,8 @@ def order_filters(w: Ptr, made: Ptr, rows: Int, columns: Int, taps: Int, row: In
 
 
 @cuda_kernel(block=(32, _DEEP), threads=("size", "8"))
-def add_parts(parts: Ptr, y: Ptr, size: Int, count: Int):
-    """y = the sum of so many parts, each of so many elements: eight threads take every eighth, and theirs are added in order."""
+def add_parts(parts: Ptr, y: Ptr, base: Ptr, bias: Ptr, size: Int, count: Int, channels: Int, then: Int):
+    """y = then(the sum of so many parts, each of so many elements): eight threads take every eighth, and theirs are added in order."""
     lane, me = int(cuda.threadIdx.x), int(cuda.threadIdx.y)
     held = cuda.shared.array((_DEEP, 32), T)
     begin = int(cuda.blockIdx.x) * 32
@@ -68,7 +69,7 @@ def add_parts(parts: Ptr, y: Ptr, size: Int, count: Int):
         if me == 0 and e < size:
             for k in range(1, _DEEP):
                 total += held[k, lane]
-            y[e] = total
+            y[e] = finished(total, base, bias, e, e - quotient(e, channels) * channels, then)
         cuda.syncthreads()
         begin += int(cuda.gridDim.x) * 32
 
@@ -165,6 +166,12 @@ class Then:
         """Return base and bias; something in the place of what there is not."""
         return self.base or y, self.bias or y
 
+    def finish(self, o: Lowering, y: Buffer, channels: int) -> Callable[[Buffer], None] | None:
+        """Return what appends this behind a sum that is complete; None where nothing comes behind it."""
+        if not self.bits:
+            return None
+        return lambda total: o.call(add_parts, total, y, *self.buffers(total), y.size, 1, channels, self.bits)
+
 
 NOTHING = Then()
 
@@ -250,8 +257,9 @@ def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: 
         assert then is NOTHING
         o.call(depthwise_values, x, w, y, *_depthwise(s))
         return
-    whole = (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
+    begin, whole = len(o.calls), (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
     _append(o, x, w, y, s, s.inner, s.outer, [whole], (*s.strides, *s.dilations, 1, 1, 1, 1), False, then)
+    offer_convolution(o, begin, "values", x, w, y, s, then.finish(o, y, s.outer.channels), then.base is not None)
 
 
 def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -260,22 +268,24 @@ def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes,
         assert then is NOTHING
         o.call(depthwise_back, dy, w, dx, *_depthwise(s))
         return
+    begin = len(o.calls)
     down, skip_y, tap_y = axes_back(s.inner.rows, s.taps[0], s.strides[0], s.paddings[0], s.dilations[0])
     across, skip_x, tap_x = axes_back(s.inner.columns, s.taps[1], s.strides[1], s.paddings[1], s.dilations[1])
     classes = [(a.count, b.count, a.taps, b.taps, a.tap, b.tap, a.at, b.at, a.first, b.first) for a in down for b in across]
     _append(o, dy, w, dx, s, s.outer, s.inner, classes, (1, 1, tap_y, tap_x, skip_y, skip_x, *s.strides), True, then)
+    offer_convolution(o, begin, "images_back", dx, w, dy, s, then.finish(o, dx, s.inner.channels), then.base is not None)
 
 
 def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes) -> None:
     """Append the gradient of the filters."""
-    pixels = s.n * s.outer.rows * s.outer.columns
+    begin, pixels = len(o.calls), s.n * s.outer.rows * s.outer.columns
     steps = -(-pixels // DEPTH)
     if depthwise(s):
         parts = parts_of(32 * _DEEP * -(-s.outer.channels // 32) * math.prod(s.taps), steps)
         target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         o.call(depthwise_filters_back, x, dy, target, *_depthwise(s), parts, dw.size)
         if parts > 1:
-            o.call(add_parts, target, dw, dw.size, parts)
+            o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
     else:
         each, per, terms = s.outer.per, s.inner.per, s.inner.per * math.prod(s.taps)
         flat = not s.inner.fours
@@ -289,6 +299,7 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
             s.outer.channels, each, s.groups, parts, *s.taps, *s.strides, *s.dilations, *s.paddings, *divisor(s.outer.columns),
             *divisor(s.outer.rows), together, *_shared(o, dw, tile, blocks, parts),
         )  # fmt: skip
+        offer_convolution(o, begin, "filters_back", x, dw, dy, s)
 
 
 def depthwise(s: Sizes) -> bool:

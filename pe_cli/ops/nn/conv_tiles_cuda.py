@@ -337,9 +337,9 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
 
 # --- the gradient of filters ------------------------------------------------------------------------------------------
 
-#: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c]; splits, parts,
-#: tickets, tickets_each: of the sum, see `cuda_parts.joined`. by_... and shift_...: `divisor` of the columns and rows of dy; together: bit 1, every four channels of dy lie at a
-#: multiple of 16 bytes, bit 2, those of x.
+#: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c].
+#: splits, parts, tickets, tickets_each: of the sum, see `cuda_parts.joined`; by_... and shift_...: `divisor` of the columns and rows of dy;
+#: together: bit 1, every four channels of dy lie at a multiple of 16 bytes, bit 2, those of x.
 FILTERS_BACK = (
     "x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, out_wide: Int, outs: Int, each: Int, "
     "groups: Int, splits: Int, taps_y: Int, taps_x: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, pad_y: Int, pad_x: Int, "

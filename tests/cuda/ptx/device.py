@@ -94,6 +94,21 @@ class PtxDriver:
 
         return run
 
+    def at(self, home: int) -> PtxDriver:
+        """Return itself."""
+        return self
+
+    def alone(self) -> PtxDriver:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given."""
+        return run
+
+    def handles(self) -> None:
+        """Return None: no library has a device."""
+
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
         return built in self._programs
