@@ -20,10 +20,12 @@ from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_waits import waits_of
+from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
+from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
 from pe_cli.kernels.library_calls import SumKernel
@@ -89,6 +91,7 @@ class CudaDevice:
     native_threads = False
     makes_calls = False
     caches_blocks = False
+    line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
         """Return zeroed memory on a device.
@@ -155,7 +158,7 @@ class CudaStep:
         self._spot = spot
         self._host_step = driver.pinned(1)
         self._progress = progress
-        self._kept: list[CudaMemory] = []
+        self._words: dict[int, Words] = {}
         self._empty: dict[int, Extent] = {}
         self._turn: Extent | None = None
         works = self._settled(works)
@@ -174,15 +177,21 @@ class CudaStep:
         self._runs = 0
         self._replay: Callable[[], None] | None = None
 
+    def _words_of(self, home: int) -> Words:
+        """Return what keeps whole numbers on a device as long as the step."""
+        if home not in self._words:
+            driver = self._driver.at(home)
+            self._words[home] = Words(driver, partial(CudaMemory, driver))
+        return self._words[home]
+
     def _sent(self, value: np.ndarray[Any, Any], home: int) -> Extent:
-        """Return a copy of an array on a device, which is kept as long as the step."""
-        driver = self._driver.at(home)
-        self._kept.append(memory := CudaMemory(driver, value.nbytes))
-        driver.write(memory.address, value)
-        return Extent(memory.address, value.nbytes)
+        """Return where a copy of whole numbers will be on a device before the first launch."""
+        return self._words_of(home).put(value)
 
     def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
         launches = merged(list(self._launches(works, calls)), self._sent)
+        for words in self._words.values():
+            words.flush()
         self._works = [(launch.work, launch.home) for launch in launches]
         self._waits = waits_of(launches)
         missing = self._compiled([(launch.built, launch.home) for launch in launches if launch.instead is None], progress)
@@ -216,9 +225,12 @@ class CudaStep:
         return found
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
+        """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
         left = {home: iter(range(len(host) // REPORT)) for home, (_, host) in self._reports.items()}
-        for work, call in calls:
-            home = works[work].home
+        for work, each in calls:
+            home, call = works[work].home, each
+            for place, host in self._reports.values() if self._lasts(each, works[work]) else ():
+                call = guarded(call, place, len(host) // REPORT)
             report = next(left[home]) if STATUS in call.args else 0
             args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             places = [a.address for a in args if isinstance(a, Extent)]
@@ -239,6 +251,13 @@ class CudaStep:
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
+
+    def _lasts(self, call: Call, work: Work) -> bool:
+        """Return whether a call writes what is there after the step."""
+        if isinstance(call.kernel, (Chosen, SumKernel)):
+            return False
+        own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
+        return any(self._spot(b).space < 0 for b in own)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -326,11 +345,13 @@ class CudaStep:
             self._driver.at(home).zero(place.address, place.nbytes)
         return failure
 
-    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:
+    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:  # noqa: PLR0911 - one per kind
         if arg is STATUS:
             return Extent(self._reports[home][0].address + report * REPORT * WORD, REPORT * WORD)
         if arg is STEP:
             return self._counters[home]
+        if isinstance(arg, Extent):
+            return arg
         if isinstance(arg, Table):
             raise PeError(
                 f"{call.kernel} takes a list of buffers, which CUDA has not",
@@ -342,7 +363,9 @@ class CudaStep:
         if kind == "Int":
             return int(arg)
         if isinstance(arg, Numbers):
-            return self._sent(np.array([*arg.values, 0], np.int64), home)
+            return self._words_of(home).constant(np.array([*arg.values, 0], np.int64))
+        if isinstance(arg, Tickets):
+            return self._sent(np.zeros(arg.count, np.int64), home)
         return self.extent(arg, home)
 
     def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:
