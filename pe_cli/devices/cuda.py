@@ -18,7 +18,9 @@ from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
+from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
@@ -28,7 +30,7 @@ from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
-from pe_cli.kernels.library_calls import SumKernel
+from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -117,7 +119,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel)) or 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -248,13 +250,29 @@ class CudaStep:
                 args.append(self._turn)  # as all write it, they come in one order on all devices
                 yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
                 continue
+            if isinstance(call.kernel, AcrossKernel):
+                run = self._across(call, places[0], home)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
 
+    def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:
+        """Return what does a call of NCCL with other processes, on a device whose elements lie at a place."""
+        kernel: AcrossKernel = call.kernel
+        device = self._driver.at(home)
+        alone: Any = device.alone()
+        (elements,) = call.args
+        count = elements.count // (kernel.peers.size if kernel.what == "all_gather" else 1)
+        made = across(opened.installed()[NCCL].library, alone, kernel.peers)
+        return device.turned(made.ready(kernel.what, place, count, call.dtype))
+
     def _lasts(self, call: Call, work: Work) -> bool:
         """Return whether a call writes what is there after the step."""
-        if isinstance(call.kernel, (Chosen, SumKernel)):
+        if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)):
             return False
         own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
         return any(self._spot(b).space < 0 for b in own)

@@ -361,7 +361,11 @@ class CudaDriver:
         return run
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Return nothing: a graph of one device has no sums."""
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
         raise AssertionError(f"{kernel} of one device")
 
     def follow(self, other: CudaDriver) -> None:
