@@ -185,7 +185,10 @@ class Library:
         return 0
 
     def cuStreamCreate(self, stream: Any, flags: int) -> int:
-        stream._obj.value = STREAM + self._here
+        beside = self._count + self._here  # of copies that launches need not be done for
+        if flags:
+            self._streams += [[] for _ in range(1 + beside - len(self._streams))]
+        stream._obj.value = STREAM + (beside if flags else self._here)
         return 0
 
     def cuDeviceCanAccessPeer(self, able: Any, device: int, other: int) -> int:
@@ -251,6 +254,11 @@ class Library:
             ctypes.memset(address + nbytes // 2, 0xFF, 8)
         return 0
 
+    def cuMemcpyDtoDAsync_v2(self, address: int, source: int, nbytes: int, stream: Any) -> int:
+        assert self._reaches(address, nbytes)
+        assert self._reaches(source, nbytes)
+        return self._do(stream, lambda: ctypes.memmove(address, source, nbytes))
+
     def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
         pinned = any(begin <= host < begin + len(room) for begin, room in self.held.items())
@@ -265,7 +273,7 @@ class Library:
 
     def _number(self, stream: Any) -> int:
         number = int(stream.value) - STREAM
-        assert 0 <= number < self._count
+        assert 0 <= number < len(self._streams)
         return number
 
     def _do(self, stream: Any, what: Callable[[], Any]) -> int:
