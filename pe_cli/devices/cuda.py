@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +24,7 @@ from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Stretch, Table, Tickets, buffers_of
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
@@ -99,11 +97,13 @@ class CudaStep:
         # a device writes its own reports and reads its own counter: those of one device lie together
         self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
         self._host_reports = driver.pinned(2 * max(1, len(self._reporters)) * REPORT).reshape(2, -1, REPORT)
-        self._counters = {home: self._sent(np.zeros(1, np.int64), home) for home in sorted({works[i].home for i, c in calls if STEP in c.args})}
+        counting = sorted({works[i].home for i, c in calls if STEP in c.args})
+        self._counters = {home: self._sent(np.zeros(1, np.int64), home) for home in counting}
         self._reports: dict[int, tuple[Extent, slice]] = {}  # of a device: where they lie, and which they are
         for home in dict.fromkeys(works[i].home for i in self._reporters):
             own = [k for k, i in enumerate(self._reporters) if works[i].home == home]
-            self._reports[home] = self._sent(np.zeros(len(own) * REPORT, np.int64), home), slice(own[0], own[-1] + 1)
+            words = np.zeros(len(own) * REPORT, np.int64)
+            self._reports[home] = self._sent(words, home), slice(own[0], own[-1] + 1)
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare(works, calls, progress)
         self._runs = 0
@@ -191,8 +191,8 @@ class CudaStep:
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
 
-        The first run launches one by one. Later ones launch one graph of all launches and of the copies around them, of which there are two:
-        they copy from and to places on the host that take turns.
+        The first run launches one by one. Later ones launch one graph of all launches and of the copies around them. There are two graphs,
+        which take turns: they copy from and to other places on the host.
         """
         half = self._launch(step)
         self._wait()
@@ -201,7 +201,8 @@ class CudaStep:
     def start(self, step: int, wanted: Sequence[tuple[Spot, TensorType]]) -> Callable[[], Late] | None:
         """Launch everything, and return what waits for it and returns what `run` does with copies of what lies at some spots.
 
-        At most one step before may not have been waited for. None where steps are waited for at once: they are watched, or several devices'.
+        At most one step before may not have been waited for. None where steps are waited for at once: watched ones, and those of several
+        devices.
         """
         if self._watch is not None or len(self._homes) > 1:
             return None

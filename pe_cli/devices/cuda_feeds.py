@@ -1,4 +1,4 @@
-"""Feeds of a CUDA device: two arrays that the device copies from take turns, so that the host fills one while a step still needs the other."""
+"""Feeds of a CUDA device: two arrays that it copies from take turns, so that the host fills one while a step needs the other."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Failure = tuple[int, list[int]] | None
+Finish = Callable[[], tuple[Failure, list[Array]]]
 
 
 class LateValues(Mapping[str, Array]):
@@ -20,11 +21,12 @@ class LateValues(Mapping[str, Array]):
         complain: raises what is wrong with the step.
     """
 
-    def __init__(self, names: Sequence[str], finish: Callable[[], tuple[Failure, list[Array]]], complain: Callable[[Failure], None]) -> None:
+    def __init__(self, names: Sequence[str], finish: Finish, complain: Callable[[Failure], None]) -> None:
         self._names = names
-        self._finish: Callable[[], tuple[Failure, list[Array]]] | None = finish
+        self._finish: Finish | None = finish
         self._complain = complain
         self._values: dict[str, Array] = {}
+        self._failed: Failure = None
 
     def settle(self) -> None:
         """Wait for the step.
@@ -34,9 +36,9 @@ class LateValues(Mapping[str, Array]):
         """
         if self._finish is not None:
             finish, self._finish = self._finish, None
-            failed, values = finish()
+            self._failed, values = finish()
             self._values = dict(zip(self._names, values, strict=True))
-            self._complain(failed)
+        self._complain(self._failed)
 
     def __getitem__(self, name: str) -> Array:
         """Return a value; see `settle`."""

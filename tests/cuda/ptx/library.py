@@ -290,12 +290,16 @@ class Library:
     def _finish(self, *numbers: int) -> None:
         """Do what may be done, drawn by chance, until these streams have nothing left."""
         while any(self._streams[n] for n in numbers):
-            ready = [n for n, row in enumerate(self._streams) if row and (row[0].after is None or row[0].after.done)]
-            row = self._streams[self._draw.choice(ready)]
-            entry = row.pop(0)
-            if entry.what is not None:
-                entry.what()
-            entry.done, entry.time = True, self.microseconds
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do one thing that may be done."""
+        ready = [n for n, row in enumerate(self._streams) if row and (row[0].after is None or row[0].after.done)]
+        row = self._streams[self._draw.choice(ready)]
+        entry = row.pop(0)
+        if entry.what is not None:
+            entry.what()
+        entry.done, entry.time = True, self.microseconds
 
     def cuEventCreate(self, event: Any, flags: int) -> int:
         assert getattr(flags, "value", flags) in (0, 2)
@@ -317,7 +321,7 @@ class Library:
         marked = self._events[event.value - EVENT]
         assert isinstance(marked, Entry)
         while not marked.done:
-            self._finish(next(n for n, row in enumerate(self._streams) if any(entry is marked for entry in row)))
+            self._go_on()
         return 0
 
     def cuEventElapsedTime_v2(self, found: Any, begin: Any, end: Any) -> int:
