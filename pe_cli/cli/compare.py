@@ -52,8 +52,8 @@ def command(
     if places is not None:
         if second is not None:
             raise click.UsageError("--places compares one config with itself: leave the second out")
-        sides = [Side(first, (*overrides, f"executor.place={place}", "executor.devices=1")) for place in _places(places)]
-        found = compare(*sides, step, BETWEEN_PLACES if tolerance is None else tolerance)
+        one, other = (Side(first, (*overrides, f"executor.place={place}", "executor.devices=1")) for place in _places(places))
+        found = compare(one, other, step, BETWEEN_PLACES if tolerance is None else tolerance)
     elif second is None and not overrides:
         raise click.UsageError("name two trainings, or say with -o what the second one changes")
     else:

@@ -43,6 +43,7 @@ class CpuDevice:
     shares_memory = True
     refits = True
     native_threads = True
+    makes_calls = True
     caches_blocks = True
     line = ALIGN
 

@@ -23,12 +23,13 @@ from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Stretch, Table, Tickets, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
+from pe_cli.kernels.library_calls import SumKernel
 
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
@@ -51,6 +52,7 @@ class CudaDevice:
     shares_memory = False
     refits = False
     native_threads = False
+    makes_calls = False
     caches_blocks = False
     line = 256
 
@@ -92,6 +94,7 @@ class CudaStep:
         self._progress = progress
         self._words: dict[int, Words] = {}
         self._empty: dict[int, Extent] = {}
+        self._turn: Extent | None = None
         works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         # a device writes its own reports and reads its own counter: those of one device lie together
@@ -133,8 +136,7 @@ class CudaStep:
         made = []
         for launch in launches:
             device = self._driver.at(launch.home)
-            library = launch.instead
-            made.append(device.turned(library) if library else device.launcher(launch.built, launch.grid, launch.block, launch.args))
+            made.append(launch.instead or device.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
             progress(missing, missing, "")
         return made
@@ -175,7 +177,14 @@ class CudaStep:
             movable = STATUS not in call.args and not works[work].buckets
             if isinstance(call.kernel, Chosen):
                 built = built_of(call.kernel.instead)
-                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, call.kernel.run)
+                run = self._driver.at(home).turned(call.kernel.run)
+                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
+                continue
+            if isinstance(call.kernel, SumKernel):
+                run = self._driver.summing(call.kernel, [a for a in args if isinstance(a, Extent)], call.dtype)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)  # as all write it, they come in one order on all devices
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
@@ -183,7 +192,7 @@ class CudaStep:
 
     def _lasts(self, call: Call, work: Work) -> bool:
         """Return whether a call writes what is there after the step."""
-        if isinstance(call.kernel, Chosen):
+        if isinstance(call.kernel, (Chosen, SumKernel)):
             return False
         own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
         return any(self._spot(b).space < 0 for b in own)
@@ -333,14 +342,16 @@ class CudaStep:
             return self._sent(np.zeros(arg.count, np.int64), home)
         return self.extent(arg, home)
 
-    def extent(self, arg: Buffer | Offset | Stretch, home: int = 0) -> Extent:
+    def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:
         """Return where an argument of a device's calls lies.
 
         Raises:
             PeError: it is too large for a kernel (exit code 5).
         """
-        buffer, elements = (arg, 0) if isinstance(arg, Buffer) else (arg.buffer, arg.elements)
-        left = arg.count if isinstance(arg, Stretch) else buffer.size - elements
+        buffer = arg if isinstance(arg, Buffer) else arg.buffer
+        size = buffer.type.numpy.itemsize
+        begin = arg.nbytes if isinstance(arg, Place) else arg.elements * size if isinstance(arg, (Offset, Stretch)) else 0
+        left = arg.count * size if isinstance(arg, Stretch) else buffer.size * size - begin
         if buffer.size > MOST_ITERATIONS:
             raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
         if left < 1:  # a kernel may be given nothing to read, memory may not be empty
@@ -348,8 +359,7 @@ class CudaStep:
                 self._empty[home] = self._sent(np.zeros(1, np.int64), home)
             return self._empty[home]
         spot = self._spot(buffer)
-        size = buffer.type.numpy.itemsize
-        return Extent(spot.memory.address + spot.offset + elements * size, left * size)
+        return Extent(spot.memory.address + spot.offset + begin, left)
 
 
 @dataclass(frozen=True)

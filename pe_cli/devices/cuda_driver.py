@@ -17,6 +17,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.protocol import ShortError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
+from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -60,7 +61,6 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
     "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _WORD, ctypes.c_size_t, _POINTER),
-    "cuMemcpyDtoD_v2": (_WORD, _WORD, ctypes.c_size_t),
     "cuMemcpyDtoDAsync_v2": (_WORD, _WORD, ctypes.c_size_t, _POINTER),
     "cuDeviceCanAccessPeer": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuCtxEnablePeerAccess": (_POINTER, _NUMBER),
@@ -194,6 +194,9 @@ class Driver(Protocol):
 
     def handles(self) -> Handles | None:
         """Return what libraries of NVIDIA's are given; None where there is no device for them."""
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return what sums over several devices by NCCL; see `Group.summing`. One alone has nothing to sum over."""
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -399,6 +402,10 @@ class CudaDriver:
         """Return what is given: it is always this device's turn."""
         return run
 
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return nothing: a graph of one device has no sums."""
+        raise AssertionError(f"{kernel} of one device")
+
     def follow(self, other: CudaDriver) -> None:
         """Let what is launched from now on wait for all that another device has been given so far.
 
@@ -424,9 +431,9 @@ class CudaDriver:
         return "" if result in (SUCCESS, _ENABLED) else f"cuCtxEnablePeerAccess: {error_name(self._library, result)}"
 
     def copy(self, address: int, source: int, nbytes: int) -> None:
-        """Copy between places of devices that are open to one another, when all that was launched here is done."""
+        """Copy between places of devices that are open to one another, in the order of launches."""
         self._enter()
-        self._do("cuMemcpyDtoD_v2", address, source, nbytes)
+        self._do("cuMemcpyDtoDAsync_v2", address, source, nbytes, self._stream)
 
     def handles(self) -> Handles:
         """Return what libraries of NVIDIA's are given."""

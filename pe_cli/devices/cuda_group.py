@@ -17,8 +17,12 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import DTYPES
 from pe_cli.devices.cuda_driver import CudaDriver, Driver, Extent, Handles, Shape, driver_of
+from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries.nccl import Sums
 from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.library_calls import NCCL, SumKernel
 
 Array = np.ndarray[Any, Any]
 #: Words of a copy by which a way between two devices is tried.
@@ -87,6 +91,10 @@ class Member:
         """Return what libraries of NVIDIA's are given."""
         return self._driver.handles()
 
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return what sums over all devices; see `Group.summing`."""
+        return self._group.summing(kernel, places, dtype)
+
     def is_done(self) -> bool:
         """Return whether all that was launched is done, on all devices."""
         return self._group.is_done()
@@ -109,6 +117,7 @@ class Group(Member):
         self._members = [self, *(Member(self, home, driver) for home, driver in enumerate(drivers) if home)]
         self._last: int | None = None  # the device that was asked last; None: each may have been given feeds
         self._capture: _Capture | None = None
+        self._sums: Sums | None = None
 
     def at(self, home: int) -> Member:
         """Return the member of a number."""
@@ -126,7 +135,7 @@ class Group(Member):
     def do(self, home: int, what: Callable[[], None]) -> None:
         """Do something on the stream of a device, in the order of asking, or capture it."""
         if self._capture is not None:
-            self._capture.add(self._drivers[home], what)
+            self._capture.add([self._drivers[home]], what)
             return
         self.turn(home)
         what()
@@ -161,6 +170,35 @@ class Group(Member):
 
         return all_run
 
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return what sums over all devices by NCCL, when all are ready.
+
+        Args:
+            kernel: the sum.
+            places: of its elements on each device.
+            dtype: of the elements.
+
+        Raises:
+            PeError: NCCL does not start; of what is returned: it failed (exit code 5).
+        """
+        if self._sums is None:
+            library = opened.installed()[NCCL].library
+            self._sums = Sums(library, [driver.index for driver in self._drivers], [driver.handles() for driver in self._drivers])
+        count = places[0].nbytes // DTYPES[dtype]
+        run = self._sums.ready([place.address for place in places], count, dtype, kernel.root)
+        return lambda: self._together(run)
+
+    def _together(self, run: Callable[[], None]) -> None:
+        """Do something on the streams of all devices, in the order of asking, or capture it."""
+        if self._capture is not None:
+            self._capture.add(self._drivers, run)
+            return
+        self.turn(0)
+        for other in self._drivers[1:]:
+            other.follow(self._drivers[0])
+        run()
+        self._last = None
+
     def is_done(self) -> bool:
         """Return whether all that was launched is done, on all devices."""
         done = all(driver.is_done() for driver in self._drivers)
@@ -186,11 +224,13 @@ class _Capture:
         self._before = [node for i in before for node in self._nodes[i]]
         self._nodes.append([])
 
-    def add(self, driver: CudaDriver, what: Callable[[], None]) -> None:
-        """Make nodes of what a launch does on a device."""
-        driver.captured_after(self._before)
+    def add(self, drivers: Sequence[CudaDriver], what: Callable[[], None]) -> None:
+        """Make nodes of what a launch does on some devices."""
+        for driver in drivers:
+            driver.captured_after(self._before)
         what()
-        self._nodes[-1] += driver.captured_last()
+        for driver in drivers:
+            self._nodes[-1] += driver.captured_last()
 
 
 def joined(indexes: Sequence[int]) -> Driver:
@@ -254,9 +294,11 @@ def _why_closed(one: CudaDriver, other: CudaDriver) -> str:
     here, there = one.allocate(nbytes), other.allocate(nbytes)
     try:
         for driver, source, target, address, sent in ((other, there, one, here, words), (one, here, other, there, ~words)):
-            target.zero(address, nbytes)
-            driver.write(source, sent)
+            for each, place, value in ((target, address, np.zeros_like(words)), (driver, source, sent)):
+                each.send(place, value)
+                each.wait()
             one.copy(address, source, nbytes)
+            one.wait()
             target.read(address, found)
             wrong = int(np.count_nonzero(found != sent))
             if wrong:

@@ -14,6 +14,7 @@ from pe_cli.devices.protocol import Spot, Work
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import USUAL, Capability
+from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 #: Address of the first allocation; those of a step lie below.
@@ -101,6 +102,10 @@ class PaperDriver:
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what is given."""
         return run
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Fail: a graph of one device has no sums."""
+        raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:
         """Return None: no library has a device."""

@@ -41,6 +41,7 @@ class GraphLowering:
 
     Attributes:
         native: of each device, whether its ops may be cut for several threads.
+        nests: of each device, whether its kernels may make other calls.
         tasks: of every node, by its index, once lowered.
         changed: (variable, device) pairs that have another type than `like` has.
         loops: that are around the graph, of a region.
@@ -68,7 +69,8 @@ class GraphLowering:
         self.threads, self.cuts, self.precision, self.libraries = threads, cuts, precision, libraries
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
-        self.native = [device(place.kind).native_threads for place in graph.places]
+        kinds = [device(place.kind) for place in graph.places]
+        self.native, self.nests = [kind.native_threads for kind in kinds], [kind.makes_calls for kind in kinds]
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self.tasks: list[list[Task]] = []
         self.offsets: dict[int, int] = {}

@@ -9,7 +9,8 @@ from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import AllReduce, Gather, Reduce
-from pe_cli.kernels.calls import Buffer, Stretch
+from pe_cli.kernels.calls import Buffer, Call, Stretch
+from pe_cli.kernels.library_calls import NCCL, SumKernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.program.ir import EMPTY
 
@@ -22,8 +23,11 @@ def all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
     targets = list(dict.fromkeys(d for _, d in node.outs["Out"]))
     begins = _begins(rows[0])
     elements = begins[-1] + rows[0][-1].size
+    parts = parts_of(elements, len(devices))
+    if NCCL in g.libraries and len(parts) > 1 and len(sources) == len(targets) == len(devices):
+        return [_by_nccl(g, node, [Stretch(rows[d][0], 0, elements) for d in devices], [b for d in devices for b in rows[d]])]
     tasks = []
-    for home, (low, high) in enumerate(parts_of(elements, len(devices))):
+    for home, (low, high) in enumerate(parts):
         inside = [i for i, begin in enumerate(begins) if begin < high and low < begin + max(1, rows[0][i].size)]
         if not inside:
             continue
@@ -48,6 +52,8 @@ def reduce(g: GraphLowering, node: Reduce) -> list[Task]:
     sources, targets = ([g.buffer(*at) for at in slots] for slots in (node.ins["X"], node.outs["Out"]))
     size = sources[0].size
     rows, outs = ([Stretch(b, 0, size) for b in of] for of in (sources, targets))
+    if NCCL in g.libraries and len(parts_of(size, len(g.graph.places))) > 1 and len(sources) == len(g.graph.places):
+        return [_by_nccl(g, node, rows, sources, node.device)]
     call = sum_call(len(g.graph.places), [d for _, d in node.ins["X"]], rows, outs, sources[0].dtype)
     return [Task(node.index, node.device, [call], sources, [*targets, *_through(g, node)], part=(0, size))]
 
@@ -63,6 +69,16 @@ def gather(g: GraphLowering, node: Gather) -> list[Task]:
     low.place = g.graph.places[node.device].kind
     op.definition.lowerings[low.place](low)
     return [Task(node.index, node.device, low.calls, [*ids, *values], [rows, out], low.scratch_buffers)]
+
+
+def _by_nccl(
+    g: GraphLowering, node: AllReduce | Reduce, rows: Sequence[Stretch], touched: Sequence[Buffer], root: int | None = None
+) -> Task:
+    """Return the task of a sum by NCCL, in place on all devices, all of which have rows."""
+    dtype, devices = rows[0].buffer.dtype, range(len(rows))
+    own = sum_call(len(rows), devices, rows, rows, dtype)
+    call = Call(SumKernel(("Ptr",) * len(rows), root, own), tuple(rows), dtype, dtype)
+    return Task(node.index, 0 if root is None else root, [call], [*touched], [*touched], part=(0, rows[0].count))
 
 
 def _begins(row: Sequence[Buffer]) -> list[int]:

@@ -32,6 +32,7 @@ from pe_cli.io.description import (
     read_meta,
 )
 from pe_cli.io.pieces import Pieces, read_pieces
+from pe_cli.io.regular import open_regular
 from pe_cli.io.steps import (
     another_whole,
     clean,
@@ -219,12 +220,13 @@ def read_files(path: Path) -> dict[str, bytes]:
     for name, digest in listed.items():
         file = folder / name
         try:
-            if file.stat().st_size > FILES_LIMIT:
-                raise data_error(f"{file}: more than {FILES_LIMIT} bytes, which no file of a checkpoint has")
-            found[name] = file.read_bytes()
+            with open_regular(file) as stream:
+                found[name] = stream.read(FILES_LIMIT + 1)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise data_error(f"{file}: {reason}", "copy the whole folder of the checkpoint") from None
+        if len(found[name]) > FILES_LIMIT:
+            raise data_error(f"{file}: more than {FILES_LIMIT} bytes, which no file of a checkpoint has")
         if hashlib.sha256(found[name]).hexdigest() != digest:
             hint = another_whole(folder.parent, but=folder) or "put back the file that the run wrote"
             raise data_error(f"{file}: changed since it was written: {META} says another sha256", hint)

@@ -28,6 +28,8 @@ _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "u
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
+#: All arrays of a packed archive may have so many times the bytes of its file, or so many bytes where that is more. Weights shrink to nine tenths.
+RATIO, UNPACKED = 200, 1 << 28
 
 
 def data_error(message: str, hint: str | None = None) -> PeError:
@@ -167,6 +169,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one bare array, not an archive of named ones")
+            _check_total(archive, path)
             for name in archive.files:
                 _check_claims(archive, name)
                 value = archive[name]
@@ -178,6 +181,19 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     except _DAMAGED as error:
         raise data_error(f"{path}: not a whole npz file: {_first_line(error)}") from None
     return arrays
+
+
+def _check_total(archive: np.lib.npyio.NpzFile, path: Path) -> None:
+    """Refuse a small file that unpacks to so much that no model has it.
+
+    Raises:
+        PeError: DATA; says how much.
+    """
+    assert archive.zip is not None, "it is open"
+    total, size = sum(info.file_size for info in archive.zip.infolist()), path.stat().st_size
+    if total > max(UNPACKED, RATIO * size):
+        text = f"{path}: {size} bytes that claim to unpack to {total}, more than {RATIO} times as many"
+        raise data_error(text, "write it with np.savez, if it is what you want")
 
 
 def _check_claims(archive: np.lib.npyio.NpzFile, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pe_cli.kernels.calls import Buffer, Call, buffers_of
 
 #: Libraries by the names that CUDA's own loader knows them by.
-CUBLAS, CUDNN = "cublasLt", "cudnn"
+CUBLAS, CUDNN, NCCL = "cublasLt", "cudnn", "nccl"
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,29 @@ class LibraryKernel:
     def name(self) -> str:
         """For plans and profiles."""
         return f"{self.what.library}:{self.what.title}"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class SumKernel:
+    """A sum over all devices by NCCL, in place. Arguments: the elements on every device.
+
+    Args:
+        params: annotation names of the arguments.
+        root: number of the device that gets the sums; None for all.
+        own: a call of ours for the same.
+    """
+
+    params: tuple[str, ...]
+    root: int | None
+    own: Call
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles."""
+        return f"{NCCL}:{'all_reduce' if self.root is None else 'reduce'}"
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"

@@ -17,9 +17,12 @@ from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_driver import CudaDriver, Extent
 from pe_cli.devices.cuda_group import Group, apart
+from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries.nccl import version_of
 from pe_cli.io.checkpoint import load, steps
 from pe_cli.kernels.cuda import build
 from pe_cli.session.devices import resolve_places
+from tests.cuda.libraries.collectives import Nccl
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.library import CONTEXT, LearningDriver, Library
 
@@ -27,10 +30,10 @@ Array = np.ndarray[Any, Any]
 LINE = """
 name: line
 feeds:
-  x: {shape: [4], dtype: float32}
-  y: {shape: [1], dtype: float32}
+  x: {shape: [12], dtype: float32}
+  y: {shape: [2], dtype: float32}
 layers:
-  out:    {type: fc, input: x, size: 1}
+  out:    {type: fc, input: x, size: 2}
   cost:   {type: square_error_cost, input: out, label: y}
   loss:   {type: mean, x: cost}
 fetches: [loss]
@@ -44,6 +47,7 @@ executor: {place: cuda, seed: 1}
 output: {dir: runs, checkpoint: {every: 1 step, keep: 9}}
 """
 LOST = 46
+REDUCE = ("-o", "build_strategy.reduce_strategy=Reduce")
 Train = Callable[..., dict[str, Array]]
 
 
@@ -51,12 +55,14 @@ Train = Callable[..., dict[str, Array]]
 def train(monkeypatch, tmp_path: Path) -> Train:
     """Return what trains for three steps, and gives all that the last checkpoint holds; values are such that no sum is rounded."""
     needs_compiler()
+    monkeypatch.setattr("pe_cli.collectives.cards.LEAST_PART", 8)
+    monkeypatch.setattr(opened, "installed", dict)
     rng = np.random.default_rng(0)
     monkeypatch.chdir(tmp_path)
     Path("model.yaml").write_text(LINE)
     Path("run.yaml").write_text(RUN)
-    np.savez("data.npz", x=rng.integers(-1, 2, (24, 4)).astype("float32"), y=rng.integers(-1, 2, (24, 1)).astype("float32"))
-    first = {"out.w_0": rng.integers(-1, 2, (4, 1)), "out.b_0": np.ones(1)}
+    np.savez("data.npz", x=rng.integers(-1, 2, (24, 12)).astype("float32"), y=rng.integers(-1, 2, (24, 2)).astype("float32"))
+    first = {"out.w_0": rng.integers(-1, 2, (12, 2)), "out.b_0": np.ones(2)}
     np.savez("first.npz", **{name: value.astype("float32") for name, value in first.items()})
     numbers = itertools.count()
 
@@ -84,13 +90,30 @@ def bits(values: dict[str, Array]) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in values.items()}
 
 
-def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train):
+def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train, monkeypatch):
     expected = bits(train(None, "-o", "executor.place=cpu", "-o", "executor.devices=1"))
-    for count, seed, more in ((2, 1, ()), (4, 2, ("-o", "build_strategy.reduce_strategy=Reduce"))):
+    for count, seed, more in ((4, 1, ()), (2, 2, REDUCE)):
         library = Library([], devices=count, seed=seed)
         assert bits(train(library, "-o", f"executor.devices={count}", *more)) == expected, (count, seed, more)
         assert library.calls["cuGraphLaunch"] == 2, "the first step is launched, the others are one graph of all devices"
         assert {*library.launched} == {*range(count)}
+    for seed, more, root in ((3, (), {None}), (4, REDUCE, {1})):  # the bias is first, and has the first owner
+        nccl = Nccl(library := Library([], devices=2, seed=seed))
+        monkeypatch.setattr(opened, "installed", lambda nccl=nccl: {"nccl": opened.Installed("2.32.3", nccl)})
+        assert bits(train(library, "-o", "executor.devices=2", *more)) == expected, more
+        assert library.calls["cuGraphLaunch"] == 2
+        assert ({to for _, to, _ in nccl.sums}, len(nccl.sums)) == (root, 3)
+        assert version_of(nccl) == (23203, "2.32.3")
+
+
+def test_where_nccl_fails_that_is_said_with_the_remedy(train: Train, monkeypatch, capsys):
+    library = Library([], devices=2)
+    nccl = Nccl(library, {"ncclGroupEnd": 6})
+    monkeypatch.setattr(opened, "installed", lambda: {"nccl": opened.Installed("2.32.3", nccl)})
+    train(library, "-o", "executor.devices=2", code=ExitCode.DEVICE)
+    said = capsys.readouterr().err
+    assert "error: the CUDA devices failed: ncclGroupEnd: remote process exited or there was a network error; a link is down" in said
+    assert "hint: executor.libraries: none sums by kernels of pe" in said
 
 
 def test_a_device_that_is_lost_is_named_and_leaves_the_last_checkpoint(train: Train, capsys):

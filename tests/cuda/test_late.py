@@ -46,7 +46,7 @@ def batches(count: int) -> list[dict[str, Array]]:
 
 def started() -> tuple[Executor, str]:
     """Return what trains the config, and the variable of its loss."""
-    run, built = load_and_build(Path("run.yaml"))
+    _, built = load_and_build(Path("run.yaml"))
     scope = Scope([Place("cuda", 0)])
     run_startup(built.startup, scope, 1)
     assert built.train is not None

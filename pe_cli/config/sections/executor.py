@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
-from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
 
 #: Devices and threads that a run may ask for; every one takes memory and a thread.
@@ -55,7 +55,7 @@ class ExecutorSection(Section):
         description="parallel: devices share every batch; async: threads train one set of parameters on files of their own, "
         "without locks",
     )
-    files: list[Name] | None = Field(
+    files: list[PathName] | None = Field(
         default=None, min_length=1, description="async: training files that threads take, instead of data.train.files"
     )
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)] | None = Field(

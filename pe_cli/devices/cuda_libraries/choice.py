@@ -85,8 +85,7 @@ def settled(driver: Driver, works: Sequence[Work], steps: Steps) -> list[Work]:
     offered = [call for work in works for call in work.calls if isinstance(call.kernel, LibraryKernel)]
     if not offered:
         return list(works)
-    device: Any = driver
-    libraries = opened.of(device)
+    libraries = opened.of(driver)
     made = _found(driver, libraries, offered, steps) if libraries else {}
     instead = {id(call): made.get(id(call)) or list(call.kernel.own) for call in offered}
     return [replace(work, calls=[c for call in work.calls for c in instead.get(id(call), [call])]) for work in works]

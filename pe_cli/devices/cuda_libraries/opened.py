@@ -12,10 +12,10 @@ from typing import Any
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.cuda_driver import Driver, Handles
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, NotTaken
-from pe_cli.kernels.library_calls import CUBLAS, CUDNN
+from pe_cli.kernels.library_calls import CUBLAS, CUDNN, NCCL
 
 #: Oldest version of each, as its function counts them; its module here, and how the version is taken apart.
-KNOWN = {CUBLAS: (130000, "cublaslt"), CUDNN: (90800, "cudnn")}
+KNOWN = {CUBLAS: (130000, "cublaslt"), CUDNN: (90800, "cudnn"), NCCL: (22000, "nccl")}
 HINT = "pip install 'pe-cli[cuda-libraries]'"
 _POINTER = ctypes.c_void_p
 
@@ -68,17 +68,19 @@ def told(wanted: str) -> str:
     return ", ".join(f"{name} {each.version}" for name, each in installed().items()) or f"none is installed: {HINT}"
 
 
-@functools.cache
-def of(driver: Any) -> Libraries | None:
+def of(driver: Driver) -> Libraries | None:
     """Return the libraries of a device; None where there are none.
 
     Args:
         driver: of the device.
     """
-    held: Driver = driver
-    handles = held.handles()
-    if handles is None:
-        return None
+    device: Any = driver
+    return _opened(device) if driver.handles() else None
+
+
+@functools.cache
+def _opened(driver: Any) -> Libraries | None:
+    handles: Handles = driver.handles()
     handles.enter()
     found: dict[str, Library] = {}
     for name, each in installed().items():

@@ -16,6 +16,7 @@ from pe_cli.devices.cuda_driver import Extent, packed
 from pe_cli.devices.cuda_paper import NoMark
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
+from pe_cli.kernels.library_calls import SumKernel
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
 from tests.cuda.ptx.static import CAPABILITY, complaints
 
@@ -115,6 +116,10 @@ class PtxDriver:
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what is given."""
         return run
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Fail: a graph of one device has no sums."""
+        raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:
         """Return None: no library has a device."""

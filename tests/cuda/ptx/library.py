@@ -244,20 +244,17 @@ class Library:
         ctypes.memmove(host, address, nbytes)
         return 0
 
-    def cuMemcpyDtoD_v2(self, address: int, source: int, nbytes: int) -> int:
-        assert self._reaches(address, nbytes)
-        assert self._reaches(source, nbytes)
-        self._finish(self._here)
-        ctypes.memmove(address, source, nbytes)
-        ways = {(self._sizes[source][1], self._sizes[address][1])} if address in self._sizes and source in self._sizes else set()
-        if ways & self.garbled:
-            ctypes.memset(address + nbytes // 2, 0xFF, 8)
-        return 0
-
     def cuMemcpyDtoDAsync_v2(self, address: int, source: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
         assert self._reaches(source, nbytes)
-        return self._do(stream, lambda: ctypes.memmove(address, source, nbytes))
+        way = tuple(self._sizes[a][1] if a in self._sizes else self._here for a in (source, address))
+
+        def run() -> None:
+            ctypes.memmove(address, source, nbytes)
+            if way in self.garbled:
+                ctypes.memset(address + nbytes // 2, 0xFF, 8)
+
+        return self._do(stream, run)
 
     def cuMemcpyHtoDAsync_v2(self, address: int, host: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
@@ -351,6 +348,21 @@ class Library:
             self.microseconds += cost
 
         return self._do(ctypes.c_void_p(STREAM + self._here), act)
+
+    def meet(self, devices: list[int], what: Callable[[], Any]) -> None:
+        """Do something once the streams of devices have come to it, which go on when it is done; a collective call does."""
+        if self._capture is not None:
+            before = sorted({node for d in devices for node in self._capture.last[d]})
+            self._capture.nodes.append((what, before))
+            self._capture.last.update({d: [len(self._capture.nodes) - 1] for d in devices})
+            return
+        first, *others = devices
+        for other in others:
+            self._streams[other].append(Entry(None))
+            self._streams[first].append(Entry(None, self._streams[other][-1]))
+        self._streams[first].append(Entry(what))
+        for other in others:
+            self._streams[other].append(Entry(None, self._streams[first][-1]))
 
     def cuMemAllocHost_v2(self, place: Any, nbytes: int) -> int:
         room = ctypes.create_string_buffer(b"\xff" * nbytes, nbytes)
