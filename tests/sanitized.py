@@ -104,7 +104,7 @@ def sanitized(text: str) -> str:
         if found:
             number += 1
             lines.append(f"  %pe.atomic.{number} = call ptr @{bounds.CHECK}(ptr {found[2]}, i64 8, i64 {int('load atomic' not in line)})")
-            line = f"{found[1]}%pe.atomic.{number}{found[3]}"  # noqa: PLW2901
+            line = f"{found[1]}%pe.atomic.{number}{found[3]}"
         lines.append(line)
     assert number or "atomic" not in text, "the text of atomics is another"
     return bounds.checking("\n".join(lines), "").replace(f"declare ptr @{bounds.CHECK}(ptr, i64, i64)", "") + _check()

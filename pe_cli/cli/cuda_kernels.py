@@ -87,7 +87,7 @@ def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], 
     """Return the kernels that a step launches, in order, how many calls are offered to each library, and kernels that go with these."""
     from pe_cli.cli.common import libraries_of
     from pe_cli.core.types import Place
-    from pe_cli.devices.cuda import built_of
+    from pe_cli.devices.cuda_calls import built_of
     from pe_cli.devices.cuda_paper import launches_of
     from pe_cli.execute.estimate import step_on_paper
     from pe_cli.kernels.library_calls import LibraryKernel
