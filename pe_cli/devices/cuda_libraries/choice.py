@@ -87,7 +87,7 @@ def settled(driver: Driver, works: Sequence[Work], steps: Steps) -> list[Work]:
     offered = [call for work in works for call in work.calls if isinstance(call.kernel, LibraryKernel)]
     if not offered:
         return list(works)
-    libraries = opened.of(driver)
+    libraries = opened.of(driver, {call.kernel.what.library for call in offered})
     made = _found(driver, libraries, offered, steps) if libraries else {}
     instead = {id(call): made.get(id(call)) or list(call.kernel.own) for call in offered}
     return [replace(work, calls=[c for call in work.calls for c in instead.get(id(call), [call])]) for work in works]
@@ -180,7 +180,7 @@ class _Measured:
         except PeError as error:
             if not error.message.startswith("cannot allocate"):
                 raise
-            return {"what": self._kernel.name, "algorithm": None}
+            return {"what": self._kernel.name.removesuffix("_or_ours"), "algorithm": None}
         finally:
             for address in self._taken:
                 self._driver.free(address)
@@ -211,7 +211,7 @@ class _Measured:
         del held
         taken = algorithm is not None and least < FASTER * ours
         times = {"ours_us": ours * 1e6, "library_us": least * 1e6 if algorithm is not None else None}
-        return {"what": self._kernel.name, "algorithm": algorithm.hex() if algorithm and taken else None, **times}
+        return {"what": self._kernel.name.removesuffix("_or_ours"), "algorithm": algorithm.hex() if algorithm and taken else None, **times}
 
     def _seconds(self, launches: Sequence[Launch]) -> float:
         """Return how long launches take in a graph, where the host is no part of it."""

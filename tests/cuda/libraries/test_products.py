@@ -124,7 +124,7 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
     for name, value in (("a", a), ("b", b), ("c", c)):
         card.write(held[name].address, value)
     what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", adds=True)
-    found = opened.of(card)
+    found = opened.of(card, {CUBLAS})
     assert found
     places = [held[n] for n in ("a", "b", "c", "c", "room")]
     (algorithm,) = found.each[CUBLAS].algorithms(what, places)
