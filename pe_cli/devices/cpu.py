@@ -15,7 +15,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.checked import Allowed, CheckedTape
 from pe_cli.devices.loans import Loans
-from pe_cli.devices.memory import Arena
+from pe_cli.devices.memory import ALIGN, Arena
 from pe_cli.devices.nested import NestedTapes, every_call
 from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
@@ -46,6 +46,7 @@ class CpuDevice:
     native_threads = True
     makes_calls = True
     caches_blocks = True
+    line = ALIGN
 
     def allocate(self, index: int, nbytes: int) -> Arena:
         """Return zeroed host memory; the index does not matter."""

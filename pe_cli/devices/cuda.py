@@ -18,15 +18,19 @@ from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
+from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_waits import waits_of
+from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
+from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
-from pe_cli.kernels.library_calls import SumKernel
+from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -89,6 +93,7 @@ class CudaDevice:
     native_threads = False
     makes_calls = False
     caches_blocks = False
+    line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
         """Return zeroed memory on a device.
@@ -114,7 +119,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel)) or 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -156,7 +161,7 @@ class CudaStep:
         self._spot = spot
         self._host_step = driver.pinned(1)
         self._progress = progress
-        self._kept: list[CudaMemory] = []
+        self._words: dict[int, Words] = {}
         self._empty: dict[int, Extent] = {}
         self._turn: Extent | None = None
         works = self._settled(works)
@@ -176,15 +181,21 @@ class CudaStep:
         self._runs = 0
         self._replay: Callable[[], None] | None = None
 
+    def _words_of(self, home: int) -> Words:
+        """Return what keeps whole numbers on a device as long as the step."""
+        if home not in self._words:
+            driver = self._driver.at(home)
+            self._words[home] = Words(driver, partial(CudaMemory, driver))
+        return self._words[home]
+
     def _sent(self, value: np.ndarray[Any, Any], home: int) -> Extent:
-        """Return a copy of an array on a device, which is kept as long as the step."""
-        driver = self._driver.at(home)
-        self._kept.append(memory := CudaMemory(driver, value.nbytes))
-        driver.write(memory.address, value)
-        return Extent(memory.address, value.nbytes)
+        """Return where a copy of whole numbers will be on a device before the first launch."""
+        return self._words_of(home).put(value)
 
     def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
         launches = merged(list(self._launches(works, calls)), self._sent)
+        for words in self._words.values():
+            words.flush()
         self._works = [(launch.work, launch.home) for launch in launches]
         self._waits = waits_of(launches)
         missing = self._compiled([(launch.built, launch.home) for launch in launches if launch.instead is None], progress)
@@ -218,9 +229,12 @@ class CudaStep:
         return found
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
+        """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
         left = {home: iter(range(len(host) // REPORT)) for home, (_, host) in self._reports.items()}
-        for work, call in calls:
-            home = works[work].home
+        for work, each in calls:
+            home, call = works[work].home, each
+            for place, host in self._reports.values() if self._lasts(each, works[work]) else ():
+                call = guarded(call, place, len(host) // REPORT)
             report = next(left[home]) if STATUS in call.args else 0
             args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             places = [a.address for a in args if isinstance(a, Extent)]
@@ -238,9 +252,32 @@ class CudaStep:
                 args.append(self._turn)  # as all write it, they come in one order on all devices
                 yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
                 continue
+            if isinstance(call.kernel, AcrossKernel):
+                run = self._across(call, places[0], home)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
+
+    def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:
+        """Return what does a call of NCCL with other processes, on a device whose elements lie at a place."""
+        kernel: AcrossKernel = call.kernel
+        device = self._driver.at(home)
+        alone: Any = device.alone()
+        (elements,) = call.args
+        count = elements.count // (kernel.peers.size if kernel.what == "all_gather" else 1)
+        made = across(opened.installed()[NCCL].library, alone, kernel.peers)
+        return device.turned(made.ready(kernel.what, place, count, call.dtype))
+
+    def _lasts(self, call: Call, work: Work) -> bool:
+        """Return whether a call writes what is there after the step."""
+        if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)):
+            return False
+        own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
+        return any(self._spot(b).space < 0 for b in own)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -328,11 +365,13 @@ class CudaStep:
             self._driver.at(home).zero(place.address, place.nbytes)
         return failure
 
-    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:
+    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:  # noqa: PLR0911 - one per kind
         if arg is STATUS:
             return Extent(self._reports[home][0].address + report * REPORT * WORD, REPORT * WORD)
         if arg is STEP:
             return self._counters[home]
+        if isinstance(arg, Extent):
+            return arg
         if isinstance(arg, Table):
             raise PeError(
                 f"{call.kernel} takes a list of buffers, which CUDA has not",
@@ -344,7 +383,9 @@ class CudaStep:
         if kind == "Int":
             return int(arg)
         if isinstance(arg, Numbers):
-            return self._sent(np.array([*arg.values, 0], np.int64), home)
+            return self._words_of(home).constant(np.array([*arg.values, 0], np.int64))
+        if isinstance(arg, Tickets):
+            return self._sent(np.zeros(arg.count, np.int64), home)
         return self.extent(arg, home)
 
     def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:

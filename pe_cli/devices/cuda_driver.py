@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.devices.protocol import ShortError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
 from pe_cli.kernels.library_calls import SumKernel
@@ -243,11 +244,10 @@ class CudaDriver:
             free, whole = ctypes.c_size_t(), ctypes.c_size_t()
             told = self._library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(whole)) == SUCCESS
             has = f", which has {free.value / 2**20:,.0f} of {whole.value / 2**20:,.0f} MiB free" if told else ""
-            raise PeError(
-                f"cannot allocate {nbytes / 2**20:,.0f} MiB on {self.name}{has}: {error_name(self._library, result)}",
-                hint="use a smaller batch_size" if result == OUT_OF_MEMORY else None,
-                code=ExitCode.DEVICE,
-            )
+            text = f"cannot allocate {nbytes / 2**20:,.0f} MiB on {self.name}{has}: {error_name(self._library, result)}"
+            if result == OUT_OF_MEMORY:
+                raise ShortError(text, free.value if told else 0, hint="use a smaller batch_size")
+            raise PeError(text, code=ExitCode.DEVICE)
         return address.value
 
     def free(self, address: int) -> None:
@@ -361,7 +361,11 @@ class CudaDriver:
         return run
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Return nothing: a graph of one device has no sums."""
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
         raise AssertionError(f"{kernel} of one device")
 
     def follow(self, other: CudaDriver) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,11 @@ class PaperDriver:
         return run
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Fail: a graph of one device has no sums."""
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
         raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:
@@ -112,13 +116,13 @@ class PaperDriver:
         """Do nothing."""
 
 
-def launches_of(works: Sequence[Work], places: Mapping[Buffer, int]) -> list[Built]:
+def launches_of(works: Sequence[Work], places: Mapping[Buffer, Spot]) -> list[Built]:
     """Return the kernels that a step launches, in order.
 
     Args:
         works: of the first device, in order.
-        places: buffer -> byte at which it lies.
+        places: buffer -> where it lies.
     """
     driver = PaperDriver()
-    CudaStep(driver, works, lambda b: Spot(_Line(), places[b], 0), None)
+    CudaStep(driver, works, lambda b: replace(places[b], memory=_Line()), None)
     return driver.launched

@@ -10,11 +10,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import Buffer, Call
 
 Progress = Callable[[int, int, str], None]
+
+
+class ShortError(PeError):
+    """There is not that much memory on a device.
+
+    Args:
+        free: bytes that there are.
+    """
+
+    def __init__(self, message: str, free: int, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, code=ExitCode.DEVICE)
+        self.free = free
 
 
 class Memory(Protocol):
@@ -184,6 +196,7 @@ class Device(Protocol):
         native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
         makes_calls: kernels may make other calls, so that loops and branches run as nested calls (`kernels/rounds.py`).
         caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
+        line: bytes of which the place of every value is a multiple.
     """
 
     is_host: bool
@@ -192,6 +205,7 @@ class Device(Protocol):
     native_threads: bool
     makes_calls: bool
     caches_blocks: bool
+    line: int
 
     def allocate(self, index: int, nbytes: int) -> Memory:
         """Return zeroed memory on the device of an index."""

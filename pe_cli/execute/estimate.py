@@ -12,7 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Work
+from pe_cli.devices.protocol import Spot, Work
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowering import GraphLowering
@@ -122,8 +122,8 @@ def step_on_paper(
     fetches: Sequence[str] = (),
     precision: str = "float32",
     libraries: frozenset[str] = frozenset(),
-) -> tuple[list[Work], dict[Buffer, int]]:
-    """Return a step's work on the first device, in order, and the byte at which each of its buffers would lie.
+) -> tuple[list[Work], dict[Buffer, Spot]]:
+    """Return a step's work on the first device, in order, and where each of its buffers would lie, in no memory.
 
     Arguments and errors as of `estimate_memory`.
     """
@@ -136,8 +136,10 @@ def step_on_paper(
             named[b.name] = at
             at += aligned(b.type.nbytes)
         where[b] = named[b.name]
+    lasting = {*memory.placed, *memory.same}
     where |= {b: named[other.name] for b, other in memory.same.items()}
-    return [task.work(task.calls) for task in lowered.tasks if task.home == 0], where
+    spots = {b: Spot(None, offset, -1 if b in lasting else 0) for b, offset in where.items()}
+    return [task.work(task.calls) for task in lowered.tasks if task.home == 0], spots
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pe_cli.collectives.protocol import PeerError, Summing
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, device
+from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute import aliases, help_last
 from pe_cli.execute.arenas import Arenas
@@ -41,6 +41,8 @@ from pe_cli.program.sparse import table_of
 LEND_BYTES = 16384
 #: How many times its bytes a plan for batches of any shape gives what depends on them, so that larger ones fit later.
 ROOM = 1.25
+#: How much of the free memory a batch that would fit takes.
+FITS = 0.95
 #: Calls of one op that such plans have room for beyond those of their own: sums of more rows take more rounds.
 SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
@@ -132,7 +134,13 @@ class Plan:
         self._scratch = [[*task.scratch] for task in self.tasks]
         for d, found in enumerate(self._memory):
             place = self.graph.places[d]
-            memory = self._arenas.take(d, place, found.plan.nbytes)
+            try:
+                memory = self._arenas.take(d, place, found.plan.nbytes)
+            except ShortError as error:
+                samples = sum(self.request.sizes)
+                if fits := int(samples * error.free / found.plan.nbytes * FITS):
+                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.0f} MiB, {fits} would fit"
+                raise
             for b, offset in found.plan.offsets.items():
                 self._spots[b] = Spot(memory, offset, d)
             for b in found.placed:

@@ -104,6 +104,13 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Tickets:
+    """Words in memory that are 0 when a kernel begins, and that it leaves so; for a PtrI64 parameter of a CUDA kernel, see `cuda_parts`."""
+
+    count: int
+
+
+@dataclass(frozen=True)
 class Call:
     """One kernel call: arguments are buffers, places in buffers, integers and floats, in the kernel's order.
 

@@ -152,6 +152,30 @@ class SumKernel:
         return f"<call of {self.name}>"
 
 
+@dataclass(frozen=True, eq=False)
+class AcrossKernel:
+    """What processes do together by NCCL, on a device of each, in place. Argument: the elements, of all processes for `all_gather`.
+
+    Args:
+        what: all_reduce, or all_gather, before which the elements of this process are at their place.
+        peers: the processes.
+        own: a call of ours with as many arguments.
+    """
+
+    what: str
+    peers: Any
+    own: Call
+    params: tuple[str, ...] = ("Ptr",)
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles."""
+        return f"{NCCL}:{self.what}_processes"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
 def offer(
     calls: list[Call], begin: int, what: Product | Convolution, args: Sequence[Any], written: Sequence[int],
     result: Buffer, *, before: Sequence[Call] = (), after: Sequence[Call] = (),

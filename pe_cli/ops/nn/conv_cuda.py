@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.kernels.lang import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
@@ -232,16 +234,21 @@ def _append(
         filters = o.scratch(w.size, w.dtype)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1
-    target = y if parts == 1 else o.scratch(parts * y.size, y.dtype)
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)
     table = Numbers(tuple(v for row in classes for v in row))
     o.call(
-        convolve(tile, flat), x, w, target, *then.buffers(target), table, s.n, source.rows, source.columns,
+        convolve(tile, flat), x, w, y, *then.buffers(y), table, s.n, source.rows, source.columns,
         source.channels, per, made.rows, made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group,
-        s.taps[1], *steps, then.bits if parts == 1 else 0, y.size, rows, together,
+        s.taps[1], *steps, then.bits, rows, together, *_shared(o, y, tile, blocks, parts),
     )  # fmt: skip
-    if parts > 1:
-        o.call(add_parts, target, y, *then.buffers(target), y.size, parts, made.channels, then.bits)
+
+
+def _shared(o: Lowering, y: Buffer, tile: Tile, tiles: int, parts: int) -> tuple[Any, Any, int]:
+    """Return the last arguments of kernels whose blocks share sums: memory for parts, tickets, and how many of them a tile has."""
+    if parts == 1:
+        return y, Numbers(()), 0
+    each = tickets_of(parts)
+    return o.scratch(parts * tiles * tile.rows * tile.columns, y.dtype), Tickets(tiles * each), each
 
 
 def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -277,23 +284,21 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
         parts = parts_of(32 * _DEEP * -(-s.outer.channels // 32) * math.prod(s.taps), steps)
         target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         o.call(depthwise_filters_back, x, dy, target, *_depthwise(s), parts, dw.size)
+        if parts > 1:
+            o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
     else:
         each, per, terms = s.outer.per, s.inner.per, s.inner.per * math.prod(s.taps)
         flat = not s.inner.fours
         tile = FLAT_BACK if flat else next((t for t in reversed(TILES_BACK) if each <= t.rows), TILES_BACK[0])
         blocks = -(-each // tile.rows) * -(-terms // tile.columns) * s.groups
         parts = parts_of(blocks * tile.threads, steps)
-        target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         together = int(s.outer.fours) + 2 * int(s.inner.fours)
         kernel = filters_back(tile, flat)
         o.call(
-            kernel, x, dy, target, s.n, s.inner.rows, s.inner.columns, s.inner.channels, per, s.outer.rows, s.outer.columns,
+            kernel, x, dy, dw, s.n, s.inner.rows, s.inner.columns, s.inner.channels, per, s.outer.rows, s.outer.columns,
             s.outer.channels, each, s.groups, parts, *s.taps, *s.strides, *s.dilations, *s.paddings, *divisor(s.outer.columns),
-            *divisor(s.outer.rows), dw.size, together,
+            *divisor(s.outer.rows), together, *_shared(o, dw, tile, blocks, parts),
         )  # fmt: skip
-    if parts > 1:
-        o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
-    if not depthwise(s):
         offer_convolution(o, begin, "filters_back", x, dw, dy, s)
 
 

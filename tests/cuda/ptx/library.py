@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -471,6 +472,9 @@ class LearningDriver(CudaDriver):
         index: number of the device.
     """
 
+    _compiling = threading.RLock()
+
     def _function(self, built: Built) -> Any:
-        self._library.learn(built)
-        return super()._function(built)
+        with self._compiling:  # tests have processes that are threads
+            self._library.learn(built)
+            return super()._function(built)
