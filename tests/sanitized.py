@@ -29,7 +29,9 @@ from pe_cli.kernels.lang import KERNELS
 #: Bytes of the shadow: eight addresses of 47 bits have one.
 SHADOW = 1 << 44
 _PRIVATE, _ANONYMOUS, _NORESERVE, _READ_WRITE = 2, 0x20, 0x4000, 3
-_ATOMIC = re.compile(r"^(.* (?:load atomic i64|store atomic i64 [^,]+|atomicrmw \w+|cmpxchg)(?:, ptr| ptr) ?)(%[\w.\-]+|%\"[^\"]+\")(, .*| .*)$")
+_ATOMIC = re.compile(
+    r"^(.* (?:load atomic i64|store atomic i64 [^,]+|atomicrmw \w+|cmpxchg)(?:, ptr| ptr) ?)(%[\w.\-]+|%\"[^\"]+\")(, .*| .*)$"
+)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -104,7 +106,7 @@ def sanitized(text: str) -> str:
         if found:
             number += 1
             lines.append(f"  %pe.atomic.{number} = call ptr @{bounds.CHECK}(ptr {found[2]}, i64 8, i64 {int('load atomic' not in line)})")
-            line = f"{found[1]}%pe.atomic.{number}{found[3]}"  # noqa: PLW2901
+            line = f"{found[1]}%pe.atomic.{number}{found[3]}"
         lines.append(line)
     assert number or "atomic" not in text, "the text of atomics is another"
     return bounds.checking("\n".join(lines), "").replace(f"declare ptr @{bounds.CHECK}(ptr, i64, i64)", "") + _check()
