@@ -14,6 +14,8 @@ from pe_cli.io import atomic
 from pe_cli.io.tensors import read_safetensors, write_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
+from pe_cli.paddle.fluid.data_sets import BatchSampler as NewerSampler
+from pe_cli.paddle.fluid.data_sets import DataLoader, Dataset
 from pe_cli.paddle.fluid.decorators import (
     ComposeNotAligned,
     batch,
@@ -28,7 +30,7 @@ from pe_cli.paddle.fluid.decorators import (
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
-from pe_cli.paddle.fluid.reader import DataLoader, PyReader, default_collate_fn
+from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
@@ -321,8 +323,18 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Any 
     set_program_state(program, load_program_state(model_path, var_list))
 
 
+class BatchSampler(NewerSampler):
+    """Numbers of the samples of every batch, as 2.x's has them; `indices` are its `sampler`."""
+
+    def __init__(
+        self, dataset: Any = None, indices: Any = None, shuffle: bool = False, batch_size: int = 1, drop_last: bool = False
+    ) -> None:
+        super().__init__(dataset, indices, shuffle, batch_size, drop_last)
+
+
 __all__ = [
-    "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "default_collate_fn", "firstn",
+    "BatchSampler", "ComposeNotAligned", "DataLoader", "Dataset", "PyReader", "batch", "buffered", "cache", "chain", "compose",
+    "default_collate_fn", "firstn",
     "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars",
     "load", "load_inference_model", "load_params", "load_persistables",
     "load_program_state", "load_vars", "map_readers", "multiprocess_reader", "save", "save_inference_model", "save_params",

@@ -10,6 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.program import defaults, ir
@@ -64,6 +65,11 @@ class Variable(Arithmetic, ir.Variable):
     def op(self) -> ir.Operator | None:
         """The operator that made it; None for what is fed or kept."""
         return next((op for op in self.block.ops if self.name in op.output_names()), None)
+
+    @property
+    def grad_name(self) -> str:
+        """What its gradient is called, whether or not there is one."""
+        return grad_name(self.name)
 
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""
