@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 CONFIG ?= configs/digits.yaml
 # PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
-PYTEST ?= -n auto
+# What stands together shares fixtures and kernels: each process has a stretch of the tests, and takes of another's when it is through.
+PYTEST ?= -n auto --dist worksteal
 TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
