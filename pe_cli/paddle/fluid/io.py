@@ -152,8 +152,24 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
 
 
 def save_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Save everything that lives between steps; arguments of `save_vars`."""
-    save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    """Save everything that lives between steps; arguments of `save_vars`.
+
+    Of a trainer's program, with parameter servers, the first trainer also saves what only servers have: tables, state of optimizers.
+
+    Raises:
+        FluidValueError: as `save_vars`; or a trainer's program with `filename`; a ValueError.
+        EnforceNotMet: a server is lost; a RuntimeError.
+    """
+    remote = getattr(default_main_program() if main_program is None else main_program, "remote_values", None)
+    if remote is None:
+        save_vars(executor, dirname, main_program, None, is_persistable, filename)
+        return
+    if filename is not None:
+        raise FluidValueError("a trainer's program saves every variable in a file of its own", hint="leave filename out")
+    elsewhere = set(remote.names)
+    save_vars(executor, dirname, main_program, None, lambda v: v.persistable and v.name not in elsewhere)
+    for name, value in remote.taken(Path(dirname), executor) if remote.are_saved else ():
+        _write(_inside(dirname, name), {name: value})
 
 
 def load_vars(
