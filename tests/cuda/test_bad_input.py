@@ -108,6 +108,12 @@ def test_memory_that_does_not_suffice_is_told_with_what_there_is(train: Train):
     assert "hint: use a smaller batch_size" in said
 
 
+def test_a_batch_that_does_not_fit_is_told_with_one_that_would(train: Train):
+    code, said = train(Library([], memory=2600))
+    assert code == ExitCode.DEVICE
+    assert "hint: use a smaller batch_size: 4 samples take 0.0 MiB, 3 would fit" in said
+
+
 @pytest.mark.parametrize(
     ("capability", "text"),
     [
