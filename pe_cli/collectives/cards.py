@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from pe_cli.kernels.calls import Call, Stretch
 from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr
+from pe_cli.kernels.lang import Int, Ptr, Real, T
 from pe_cli.kernels.tree import Branch, tree
 
 #: Elements of the smallest part: less is not worth a launch on another device.
@@ -63,6 +63,18 @@ def parts_of(elements: int, devices: int) -> Sequence[tuple[int, int]]:
     count = max(1, min(devices, elements // LEAST_PART))
     cuts = [elements * k // count // STEP * STEP for k in range(count)] + [elements]
     return list(itertools.pairwise(cuts))
+
+
+@cuda_kernel
+def fill_with(out: Ptr, n: Int, value: Real) -> None:
+    """Write a number everywhere."""
+    for i in range(n):
+        out[i] = T(value)
+
+
+def copy_call(source: Stretch, targets: Sequence[Stretch], dtype: str) -> Call:
+    """Return the call that copies a row to targets, each as long."""
+    return sum_call(1, (0,), [source], targets, dtype)
 
 
 def sum_call(count: int, active: Sequence[int], rows: Sequence[Stretch], targets: Sequence[Stretch], dtype: str) -> Call:

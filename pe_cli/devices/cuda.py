@@ -18,7 +18,9 @@ from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
 from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
+from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
@@ -29,7 +31,7 @@ from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
-from pe_cli.kernels.library_calls import SumKernel
+from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
 
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
@@ -83,6 +85,7 @@ class CudaStep:
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
+        chosen: see `Step`.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class CudaStep:
         self._turn: Extent | None = None
         works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
+        self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
         # a device writes its own reports and reads its own counter: those of one device lie together
         self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
         self._host_reports = driver.pinned(2 * max(1, len(self._reporters)) * REPORT).reshape(2, -1, REPORT)
@@ -186,13 +190,29 @@ class CudaStep:
                 args.append(self._turn)  # as all write it, they come in one order on all devices
                 yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
                 continue
+            if isinstance(call.kernel, AcrossKernel):
+                run = self._across(call, places[0], home)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
 
+    def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:
+        """Return what does a call of NCCL with other processes, on a device whose elements lie at a place."""
+        kernel: AcrossKernel = call.kernel
+        device = self._driver.at(home)
+        alone: Any = device.alone()
+        (elements,) = call.args
+        count = elements.count // (kernel.peers.size if kernel.what == "all_gather" else 1)
+        made = across(opened.installed()[NCCL].library, alone, kernel.peers)
+        return device.turned(made.ready(kernel.what, place, count, call.dtype))
+
     def _lasts(self, call: Call, work: Work) -> bool:
         """Return whether a call writes what is there after the step."""
-        if isinstance(call.kernel, (Chosen, SumKernel)):
+        if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)):
             return False
         own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
         return any(self._spot(b).space < 0 for b in own)

@@ -8,7 +8,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.cuda_libraries.choice import Chosen
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda
-from pe_cli.kernels.library_calls import SumKernel
+from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
@@ -24,7 +24,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel)) or 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -104,7 +104,11 @@ class PaperDriver:
         return run
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Fail: a graph of one device has no sums."""
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
         raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:

@@ -9,7 +9,7 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import PeError
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
-from pe_cli.execute import sum_cards
+from pe_cli.execute import sum_cards, sum_hosts
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions, refused
 from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
@@ -307,4 +307,11 @@ ON_CARDS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     Gather: sum_cards.gather,
     AllReduce: sum_cards.all_reduce,
     Reduce: sum_cards.reduce,
+    GatherProcesses: lambda g, node: [sum_hosts.gather_rows(g, node)],
+    StartSum: lambda g, node: [sum_hosts.start_sum(g, node)],
+    WaitSum: lambda g, node: [sum_hosts.wait_sum(g, node)],
+    StartScatter: sum_hosts.refused,
+    WaitScatter: sum_hosts.refused,
+    StartGather: sum_hosts.refused,
+    WaitGather: sum_hosts.refused,
 }

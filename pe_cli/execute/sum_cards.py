@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pe_cli.collectives.cards import parts_of, sum_call
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.sum_hosts import refused
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import AllReduce, Gather, Reduce
 from pe_cli.kernels.calls import Buffer, Call, Stretch
@@ -59,7 +60,13 @@ def reduce(g: GraphLowering, node: Reduce) -> list[Task]:
 
 
 def gather(g: GraphLowering, node: Gather) -> list[Task]:
-    """Return the task that merges the rows of all devices: what merges those of one, given those of all in the order of devices."""
+    """Return the task that merges the rows of all devices: what merges those of one, given those of all in the order of devices.
+
+    Raises:
+        PeError: other processes have rows, too.
+    """
+    if g.whole.peers is not None:
+        refused(g, node)
     op = node.op
     ids, values = ([g.buffer(*at) for at in node.ins[s] if at[0] != EMPTY] for s in ("Ids", "X"))
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))

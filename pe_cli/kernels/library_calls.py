@@ -1,4 +1,4 @@
-"""What a library of NVIDIA's may compute in the place of kernels of ours, said without any library: the same numbers, from the same memory."""
+"""What a library of NVIDIA's may compute in the place of our kernels, said without any library: the same numbers in the same memory."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class LibraryKernel:
 
     @property
     def name(self) -> str:
-        """For plans and profiles."""
-        return f"{self.what.library}:{self.what.title}"
+        """For plans and profiles, which do not know what was chosen."""
+        return f"{self.what.library}:{self.what.title}_or_ours"
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"
@@ -147,6 +147,30 @@ class SumKernel:
     def name(self) -> str:
         """For plans and profiles."""
         return f"{NCCL}:{'all_reduce' if self.root is None else 'reduce'}"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossKernel:
+    """What processes do together by NCCL, on a device of each, in place. Argument: the elements, of all processes for `all_gather`.
+
+    Args:
+        what: all_reduce, or all_gather, before which the elements of this process are at their place.
+        peers: the processes.
+        own: a call of ours with as many arguments.
+    """
+
+    what: str
+    peers: Any
+    own: Call
+    params: tuple[str, ...] = ("Ptr",)
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles."""
+        return f"{NCCL}:{self.what}_processes"
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"

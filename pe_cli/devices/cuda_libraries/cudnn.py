@@ -58,8 +58,8 @@ CONVERTS, REDUCES_LESS, NONDETERMINISTIC, TENSOR_CORE = 1, 2, 4, 0
 COMPILES = 0
 #: cudnnDataType_t.
 TYPES = {"float32": 0, "float64": 1, "bfloat16": 9}
-#: Engines that are asked for, as those that round come first; most that are returned; most bytes of a plan's text.
-ASKED, RETURNED, MOST_TEXT = 100, 8, 1 << 20
+#: Engines that are asked for, as those that round come first; plans that are returned at most, as each takes a while; bytes of its text.
+ASKED, RETURNED, MOST_TEXT = 100, 5, 1 << 20
 
 
 def version_of(library: Any) -> tuple[int, str]:
@@ -189,7 +189,11 @@ class Cudnn:
         return bytes(plan.read(PLAN_JSON, CHAR, MOST_TEXT)).rstrip(b"\0")
 
     def ready(self, what: Convolution, algorithm: bytes, places: Sequence[Extent]) -> Ready:
-        """Return a convolution by a plan; see `Library`."""
+        """Return a convolution by a plan; see `Library`.
+
+        Raises:
+            NotTaken: it is no plan for this device, or takes more workspace than there is.
+        """
         self._enter()
         text = (PLAN_JSON, CHAR, algorithm)
         plan = Descriptor(self._library, PLAN, (PLAN_HANDLE, HANDLE, [self._handle]), text)

@@ -8,18 +8,33 @@ machine, but not those of the tree.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import DTYPES
 from pe_cli.devices.cuda_driver import Handles
 from pe_cli.devices.cuda_libraries.protocol import NotTaken
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+#: Bytes by which the communicators of several processes know that they belong together.
+ID_BYTES = 128
+
+
+class Id(ctypes.Structure):
+    """ncclUniqueId."""
+
+    _fields_ = (("data", ctypes.c_char * ID_BYTES),)
+
+
 #: Function -> types of its arguments; each returns a result, 0 for success.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ncclGetVersion": (_POINTER,),
     "ncclCommInitAll": (_POINTER, _INT, _POINTER),
+    "ncclGetUniqueId": (_POINTER,),
+    "ncclCommInitRank": (_POINTER, _INT, Id, _INT),
+    "ncclAllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
     "ncclGroupStart": (),
     "ncclGroupEnd": (),
     "ncclAllReduce": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
@@ -55,7 +70,27 @@ def made(installed: Any, stream: Any, enter: Callable[[], None]) -> Any:
     raise NotTaken("NCCL joins devices")
 
 
-class Sums:
+class _Calls:
+    """The functions of NCCL, with errors for results."""
+
+    def __init__(self, library: Any) -> None:
+        for name, kinds in (FUNCTIONS | TEXTS).items():
+            getattr(library, name).argtypes = kinds
+            getattr(library, name).restype = ctypes.c_char_p if name in TEXTS else _INT
+        self._library = library
+
+    def _do(self, name: str, *args: Any) -> None:
+        result = getattr(self._library, name)(*args)
+        if result:
+            said = [text.decode(errors="replace") for text in self._texts(result) if text]
+            hint = "executor.libraries: none sums by kernels of pe"
+            raise PeError(f"the CUDA devices failed: {name}: {'; '.join(said)}", hint=hint, code=ExitCode.DEVICE)
+
+    def _texts(self, result: int) -> tuple[bytes | None, bytes | None]:
+        return self._library.ncclGetErrorString(result), self._library.ncclGetLastError(None)
+
+
+class Sums(_Calls):
     """Sums over some devices of this process.
 
     Args:
@@ -68,22 +103,10 @@ class Sums:
     """
 
     def __init__(self, library: Any, indexes: Sequence[int], handles: Sequence[Handles]) -> None:
-        for name, kinds in (FUNCTIONS | TEXTS).items():
-            getattr(library, name).argtypes = kinds
-            getattr(library, name).restype = ctypes.c_char_p if name in TEXTS else _INT
-        self._library, self._handles = library, list(handles)
+        super().__init__(library)
+        self._handles = list(handles)
         self._communicators = (_POINTER * len(indexes))()
         self._do("ncclCommInitAll", self._communicators, len(indexes), (_INT * len(indexes))(*indexes))
-
-    def _do(self, name: str, *args: Any) -> None:
-        result = getattr(self._library, name)(*args)
-        if result:
-            said = [text.decode(errors="replace") for text in self._texts(result) if text]
-            hint = "executor.libraries: none sums by kernels of pe"
-            raise PeError(f"the CUDA devices failed: {name}: {'; '.join(said)}", hint=hint, code=ExitCode.DEVICE)
-
-    def _texts(self, result: int) -> tuple[bytes | None, bytes | None]:
-        return self._library.ncclGetErrorString(result), self._library.ncclGetLastError(None)
 
     def ready(self, places: Sequence[int], count: int, dtype: str, root: int | None) -> Callable[[], None]:
         """Return what enqueues a sum on the streams of all devices, in place.
@@ -106,3 +129,54 @@ class Sums:
             self._do("ncclGroupEnd")
 
         return run
+
+
+class Across(_Calls):
+    """A device of this process among one of each other process.
+
+    Args:
+        library: NCCL.
+        handles: what libraries are given of the device.
+        peers: the processes, which carry the first one's id to all; all of them do this at a time.
+
+    Raises:
+        PeError: it does not start, or another process is lost (exit code 5 or 6).
+    """
+
+    def __init__(self, library: Any, handles: Handles, peers: Any) -> None:
+        super().__init__(library)
+        self._handles, self._rank = handles, peers.rank
+        own = Id()
+        if peers.rank == 0:
+            self._do("ncclGetUniqueId", ctypes.byref(own))
+        first = peers.gather(bytes(own))[0]
+        self._communicator = _POINTER()
+        handles.enter()
+        self._do("ncclCommInitRank", ctypes.byref(self._communicator), peers.size, Id.from_buffer_copy(first), peers.rank)
+
+    def ready(self, what: str, place: int, count: int, dtype: str) -> Callable[[], None]:
+        """Return what enqueues an exchange on the stream of the device, in place.
+
+        Args:
+            what: all_reduce or all_gather.
+            place: address of the elements; for all_gather of those of the first process.
+            count: elements of a process.
+            dtype: float32 or float64.
+        """
+        enter, ends = self._handles.enter, (self._communicator, self._handles.stream)
+        mine = place + self._rank * count * DTYPES[dtype]
+
+        def run() -> None:
+            enter()
+            if what == "all_reduce":
+                self._do("ncclAllReduce", place, place, count, TYPES[dtype], SUM, *ends)
+            else:
+                self._do("ncclAllGather", mine, place, count, TYPES[dtype], *ends)
+
+        return run
+
+
+@functools.lru_cache(maxsize=8)
+def across(library: Any, driver: Any, peers: Any) -> Across:
+    """Return the device of a driver among those of other processes; see `Across`."""
+    return Across(library, driver.handles(), peers)

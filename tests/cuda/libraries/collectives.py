@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,8 +45,10 @@ class Nccl:
     def __getattr__(self, name: str) -> Function:
         own = self.__dict__.get("_functions", {})
         if name not in own:
-            what = type(self).__dict__[f"_{name}"]
-            own[name] = Function(lambda *args: self._failing.get(name) or what(self, *args))
+            if name.startswith("_"):
+                raise AttributeError(name)
+            what = getattr(self, f"_{name}", None)
+            own[name] = Function(lambda *args: self._failing.get(name) or what(*args))
         return own[name]
 
     def _ncclGetVersion(self, found: Any) -> int:
@@ -100,3 +103,58 @@ class Nccl:
 
         self._library.meet([device for *_, device, _ in group], run)
         return 0
+
+
+class NcclAcross(Nccl):
+    """NCCL of several processes, which are threads.
+
+    Args:
+        processes: how many.
+
+    Attributes:
+        local: `library`, the driver's library of the thread.
+    """
+
+    def __init__(self, processes: int) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self.local = threading.local()
+        self._barrier, self._shared = threading.Barrier(processes, timeout=60), dict[int, Any]()
+        self.exchanged: list[tuple[int, str, int]] = []
+
+    def _ncclGetUniqueId(self, found: Any) -> int:
+        found._obj.data = b"of the first process"
+        return 0
+
+    def _ncclCommInitRank(self, communicator: Any, count: int, known: Any, rank: int) -> int:
+        assert known.data == b"of the first process"
+        communicator._obj.value = COMMUNICATOR + rank
+        return 0
+
+    def _ncclAllReduce(self, source: int, target: int, count: int, kind: int, how: int, communicator: Any, stream: Any) -> int:
+        def total(arrays: list[Any]) -> Any:
+            return sum(arrays[::-1][1:], arrays[-1])
+
+        assert source == target
+        return self._exchange("all_reduce", source, target, count, count, kind, communicator, stream, total)
+
+    def _ncclAllGather(self, source: int, target: int, count: int, kind: int, communicator: Any, stream: Any) -> int:
+        whole = count * self._barrier.parties
+        return self._exchange("all_gather", source, target, count, whole, kind, communicator, stream, np.concatenate)
+
+    def _exchange(
+        self, what: str, source: int, target: int, count: int, given: int, kind: int, communicator: Any, stream: Any, join: Any
+    ) -> int:
+        dtype, rank, library = {7: np.float32, 8: np.float64}[kind], communicator.value - COMMUNICATOR, self.local.library
+
+        def view(place: int, elements: int) -> Any:
+            return np.frombuffer((ctypes.c_char * (elements * dtype().nbytes)).from_address(place), dtype)
+
+        def run() -> None:
+            self._shared[rank] = view(source, count).copy()
+            self._barrier.wait()
+            made = join([self._shared[r] for r in sorted(self._shared)])
+            self._barrier.wait()
+            view(target, given)[:] = made
+            self.exchanged.append((rank, what, count))
+
+        return library._do(stream, run)

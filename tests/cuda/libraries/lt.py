@@ -1,4 +1,4 @@
-"""cuBLASLt's C interface as far as `cuda_libraries.cublaslt` asks for it: it reads descriptors as its documentation says, and computes by NumPy.
+"""cuBLASLt's C interface as far as `cuda_libraries.cublaslt` asks for it: descriptors as its header has them, numbers by NumPy.
 
 Matrices are stored column by column, D = epilogue(alpha op(A) op(B) + beta C).
 """
@@ -22,8 +22,8 @@ SIZES = {
 }
 BIAS, RELU = 4, 2
 #: Algorithms: right, right with a workspace, wrong, another in every run, right but refused when it is asked for,
-#: right but for a NaN, which becomes 0.
-RIGHT, ROOMY, WRONG, UNSTEADY, REFUSED, DEAF = 1, 2, 3, 4, 5, 6
+#: right but for a NaN, which becomes 0, right but it fails where a graph is made of it.
+RIGHT, ROOMY, WRONG, UNSTEADY, REFUSED, DEAF, ONCE = 1, 2, 3, 4, 5, 6, 7
 
 
 class CublasLt:
@@ -40,7 +40,9 @@ class CublasLt:
         searched: how often algorithms were asked for.
     """
 
-    def __init__(self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] = (68, 0)) -> None:
+    def __init__(
+        self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] = (68, 0)
+    ) -> None:
         self._stream = stream
         self.costs, self.compute = costs, compute
         self.called: dict[int, int] = {}
@@ -89,7 +91,7 @@ class CublasLt:
         return self._create(place)
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle: Any, *args: Any) -> int:
-        *layouts, preference, asked, found, count = args
+        *_, preference, asked, found, count = args
         wish = self.open[preference.value]
         assert wish[3] == 6, "sums in place depend on which block is first"
         assert all(wish[i] in (4, 8, 16, 32, 64, 128, 256) for i in (5, 6, 7, 8))
@@ -113,6 +115,8 @@ class CublasLt:
 
     def cublasLtMatmul(self, handle: Any, *args: Any) -> int:
         number = int(ctypes.c_uint64.from_address(args[-4]).value)
+        if number == ONCE and self.called.get(number):
+            return 14
         return self._stream(lambda: self._multiply(number, *args), self.costs[number])
 
     def _multiply(self, number: int, *args: Any) -> None:
