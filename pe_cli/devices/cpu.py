@@ -127,6 +127,10 @@ class CpuStep:
         failed = self.tape.run() if self._guard is None else self._guarded()
         return None if failed is None else (failed[0].op, failed[1])
 
+    def start(self, step: int, wanted: Sequence[tuple[Spot, Any]]) -> None:
+        """Return None: a step is over when it returns."""
+        del step, wanted
+
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run a second tape, which writes down when each instruction ran; see `run`."""
         self._step[0] = step

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,28 +14,29 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
+from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
 from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_libraries.nccl import across
+from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
 from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
 
-#: Threads of a block, and most blocks of a grid, where the kernel does not say.
-BLOCK, GRID = 256, 2048
-#: Most blocks along x, y and z.
-AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
+#: What `run` returns, and copies of values.
+Late = tuple[tuple[int, list[int]] | None, list[np.ndarray[Any, Any]]]
 #: Seconds between two looks at a step that is watched.
 WATCH_EVERY = 2e-5
 
@@ -46,42 +45,6 @@ def cuda_count() -> tuple[int, str]:
     """Return the number of visible CUDA devices, and why there is none when it is 0."""
     count = cuda_driver.device_count()
     return count, "" if count else cuda_driver.why_none()
-
-
-class CudaMemory:
-    """One zeroed allocation on a device.
-
-    Args:
-        driver: of the device.
-        nbytes: its size.
-
-    Raises:
-        PeError: the device has not that much memory (exit code 5).
-    """
-
-    def __init__(self, driver: Driver, nbytes: int) -> None:
-        self.nbytes = nbytes
-        self._driver = driver
-        self.address = driver.allocate(max(1, nbytes))
-        weakref.finalize(self, _free, driver, self.address)
-        driver.zero(self.address, max(1, nbytes))
-
-    def read(self, offset: int, kind: TensorType) -> np.ndarray[Any, Any]:
-        """Return a copy of the value at a byte offset."""
-        found = np.zeros(kind.shape, kind.numpy)
-        if kind.size:
-            self._driver.read(self.address + offset, found)
-        return found
-
-    def write(self, offset: int, kind: TensorType, value: np.ndarray[Any, Any]) -> None:
-        """Write a value of that shape at a byte offset."""
-        if kind.size:
-            self._driver.send(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
-
-
-def _free(driver: Driver, address: int) -> None:
-    with contextlib.suppress(PeError):  # a device that has failed gives nothing back
-        driver.free(address)
 
 
 class CudaDevice:
@@ -111,35 +74,6 @@ class CudaDevice:
         return CudaStep(joined(indexes), works, spot, progress)
 
 
-def built_of(call: Call) -> Built:
-    """Return the kernel of a call for its element types; of `forms`."""
-    return build(call.kernel, call.dtype, call.second)
-
-
-def calls_of(calls: Sequence[Call]) -> list[Call]:
-    """Return the launches that calls become: those that have something to do."""
-    found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
-
-
-def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return blocks and threads of a block; no blocks where nothing is to do.
-
-    Raises:
-        PeError: more is to do than a kernel counts (exit code 5).
-    """
-    built = built_of(call)
-    wanted = built.wanted(call.args)
-    if wanted is None:
-        return (GRID,), built.block or (BLOCK,)
-    if max(wanted) > MOST_ITERATIONS:
-        raise PeError(f"{call.kernel}: {max(wanted):,} elements are too many for a CUDA device", code=ExitCode.DEVICE)
-    if built.block:
-        blocks = [-(-n // b) for n, b in zip(wanted, built.block, strict=True)]
-        return tuple(min(n, limit) for n, limit in zip(blocks, AXIS_BLOCKS, strict=False)), built.block
-    return (min(GRID, -(-wanted[0] // BLOCK)),), (min(BLOCK, max(wanted[0], 1)),)
-
-
 class CudaStep:
     """Works as launches: in order the first time, then as one graph, where each waits for what it must.
 
@@ -158,7 +92,7 @@ class CudaStep:
     ) -> None:
         self._driver = driver
         self._spot = spot
-        self._host_step = driver.pinned(1)
+        self._host_step = driver.pinned(2)  # of this step and the next
         self._progress = progress
         self._words: dict[int, Words] = {}
         self._empty: dict[int, Extent] = {}
@@ -167,17 +101,21 @@ class CudaStep:
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         # a device writes its own reports and reads its own counter: those of one device lie together
         self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
-        self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
-        self._counters = {home: self._sent(self._host_step, home) for home in sorted({works[i].home for i, c in calls if STEP in c.args})}
-        self._reports: dict[int, tuple[Extent, np.ndarray[Any, Any]]] = {}
+        self._host_reports = driver.pinned(2 * max(1, len(self._reporters)) * REPORT).reshape(2, -1, REPORT)
+        counting = sorted({works[i].home for i, c in calls if STEP in c.args})
+        self._counters = {home: self._sent(np.zeros(1, np.int64), home) for home in counting}
+        self._reports: dict[int, tuple[Extent, slice]] = {}  # of a device: where they lie, and which they are
         for home in dict.fromkeys(works[i].home for i in self._reporters):
             own = [k for k, i in enumerate(self._reporters) if works[i].home == home]
-            host = self._host_reports[own[0] * REPORT : (own[-1] + 1) * REPORT]
-            self._reports[home] = self._sent(host, home), host
+            words = np.zeros(len(own) * REPORT, np.int64)
+            self._reports[home] = self._sent(words, home), slice(own[0], own[-1] + 1)
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare(works, calls, progress)
         self._runs = 0
-        self._replay: Callable[[], None] | None = None
+        self._replays: dict[int, Callable[[], None]] = {}
+        self._homes = {work.home for work in works}
+        self._ends = driver.mark(), driver.mark()
+        self._fetched: dict[tuple[int, Spot, TensorType], np.ndarray[Any, Any]] = {}
 
     def _words_of(self, home: int) -> Words:
         """Return what keeps whole numbers on a device as long as the step."""
@@ -228,11 +166,11 @@ class CudaStep:
 
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
         """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
-        left = {home: iter(range(len(host) // REPORT)) for home, (_, host) in self._reports.items()}
+        left = {home: iter(range(own.stop - own.start)) for home, (_, own) in self._reports.items()}
         for work, each in calls:
             home, call = works[work].home, each
-            for place, host in self._reports.values() if self._lasts(each, works[work]) else ():
-                call = guarded(call, place, len(host) // REPORT)
+            for place, which in self._reports.values() if self._lasts(each, works[work]) else ():
+                call = guarded(call, place, which.stop - which.start)
             report = next(left[home]) if STATUS in call.args else 0
             args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             places = [a.address for a in args if isinstance(a, Extent)]
@@ -280,28 +218,63 @@ class CudaStep:
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
 
-        The second run makes one graph of all launches and of the copies around them, which it and every later run launches.
+        The first run launches one by one. Later ones launch one graph of all launches and of the copies around them. There are two graphs,
+        which take turns: they copy from and to other places on the host.
         """
-        self._host_step[0] = step
-        if self._replay is None and self._runs:
-            self._replay = self._driver.captured(self._sequence(), self._order())
-        self._runs += 1
-        for launch in self._sequence() if self._replay is None else [self._replay]:
-            launch()
+        half = self._launch(step)
         self._wait()
-        return self._failure() if self._reporters else None
+        return self._failure(half)
 
-    def _sequence(self) -> list[Callable[[], None]]:
+    def start(self, step: int, wanted: Sequence[tuple[Spot, TensorType]]) -> Callable[[], Late] | None:
+        """Launch everything, and return what waits for it and returns what `run` does with copies of what lies at some spots.
+
+        At most one step before may not have been waited for. None where steps are waited for at once: watched ones, and those of several
+        devices.
+        """
+        if self._watch is not None or len(self._homes) > 1:
+            return None
+        half = self._launch(step)
+        copies = []
+        for spot, kind in wanted:
+            if (half, spot, kind) not in self._fetched:
+                words = self._driver.pinned(-(-max(1, kind.nbytes) // WORD))
+                self._fetched[half, spot, kind] = words.view(np.uint8)[: kind.nbytes].view(kind.numpy).reshape(kind.shape)
+            copies.append(self._fetched[half, spot, kind])
+            if kind.size:
+                self._driver.fetch(spot.memory.address + spot.offset, copies[-1])
+        self._ends[half].note()
+
+        def finish() -> Late:
+            self._ends[half].wait()
+            return self._failure(half), [copy.copy() for copy in copies]
+
+        return finish
+
+    def _launch(self, step: int) -> int:
+        """Launch everything, and return which of the places on the host are this step's."""
+        half = self._runs % 2
+        self._ends[half].wait()
+        self._host_step[half] = step
+        if self._runs and half not in self._replays:
+            self._replays[half] = self._driver.captured(self._sequence(half), self._order())
+        self._runs += 1
+        for launch in [self._replays[half]] if half in self._replays else self._sequence(half):
+            launch()
+        return half
+
+    def _sequence(self, half: int) -> list[Callable[[], None]]:
         """Return the launches, after the copy of the step's number and before that of the reports."""
-        return [*self._counting(), *self.launches, *self._reporting()]
+        return [*self._counting(half), *self.launches, *self._reporting(half)]
 
-    def _counting(self) -> list[Callable[[], None]]:
+    def _counting(self, half: int) -> list[Callable[[], None]]:
         """Return the copies of the step's number, one for each device that asks for it."""
-        return [partial(self._driver.at(home).send, place.address, self._host_step) for home, place in self._counters.items()]
+        number = self._host_step[half : half + 1]
+        return [partial(self._driver.at(home).send, place.address, number) for home, place in self._counters.items()]
 
-    def _reporting(self) -> list[Callable[[], None]]:
+    def _reporting(self, half: int) -> list[Callable[[], None]]:
         """Return the copies of the error reports of every device."""
-        return [partial(self._driver.at(home).fetch, place.address, host) for home, (place, host) in self._reports.items()]
+        reports = self._host_reports[half]
+        return [partial(self._driver.at(home).fetch, place.address, reports[own]) for home, (place, own) in self._reports.items()]
 
     def _order(self) -> list[Sequence[int]]:
         """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for all launches."""
@@ -314,14 +287,14 @@ class CudaStep:
         del works, spot
         return False
 
-    def loan(self, spot: Spot) -> None:
-        """Return None: the device has memory of its own."""
-        del spot
+    def loan(self, spot: Spot) -> CudaFeed:
+        """Return what brings arrays to a spot while the step before runs."""
+        return CudaFeed(spot.memory, spot.offset)
 
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
         self._host_step[0] = step
-        for copy in self._counting():
+        for copy in self._counting(0):
             copy()
         times = np.zeros((2, len(self.launches)), np.int64)
         start = time.perf_counter_ns()
@@ -330,13 +303,13 @@ class CudaStep:
             launch()
             self._wait()
             times[1, i] = time.perf_counter_ns()
-        for copy in self._reporting():
+        for copy in self._reporting(0):
             copy()
         self._wait()
         stop = time.perf_counter_ns()
         works, homes = np.array(self._works, np.int64).reshape(-1, 2).T
         timeline = Timeline(times[0], times[1], homes, works, start, stop, 1 + int(homes.max(initial=0)))
-        return (self._failure() if self._reporters else None), timeline
+        return self._failure(0), timeline
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
         """End every later step whose launches are not done after so long, with the error that `tell` makes."""
@@ -353,9 +326,10 @@ class CudaStep:
                 raise tell(Stalled(seconds, (), (), 0))
             time.sleep(WATCH_EVERY)
 
-    def _failure(self) -> tuple[int, list[int]] | None:
-        reports = self._host_reports.reshape(-1, REPORT)
-        if not reports[:, 0].any():
+    def _failure(self, half: int) -> tuple[int, list[int]] | None:
+        """Return the first work that reported an error with its report, and take the reports back when all that was launched is done."""
+        reports = self._host_reports[half]
+        if not self._reporters or not reports[:, 0].any():
             return None
         work, found = min((work, k) for k, work in enumerate(self._reporters) if reports[k, 0])
         failure = work, [int(v) for v in reports[found]]

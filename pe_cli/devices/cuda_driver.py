@@ -35,6 +35,8 @@ _RELAXED = 2
 _INSTEAD = 1
 #: An event that keeps no time, and what opening a device says that is open already.
 _NO_TIMES, _ENABLED = 2, 704
+#: A stream that no copy without a stream waits for.
+_NO_ORDER = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
 _WORD = ctypes.c_uint64
@@ -64,6 +66,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuCtxEnablePeerAccess": (_POINTER, _NUMBER),
     "cuEventCreate": (_POINTER, _NUMBER),
     "cuEventRecord": (_POINTER, _POINTER),
+    "cuEventSynchronize": (_POINTER,),
     "cuStreamWaitEvent": (_POINTER, _POINTER, _NUMBER),
     "cuMemAllocHost_v2": (_POINTER, ctypes.c_size_t),
     "cuMemFreeHost": (_POINTER,),
@@ -114,6 +117,16 @@ class Handles:
     card: str
 
 
+class Mark(Protocol):
+    """A place among the launches of a device; the newest that was noted counts."""
+
+    def note(self) -> None:
+        """Note the place behind all that was launched so far."""
+
+    def wait(self) -> None:
+        """Return when all before the place is done; at once where none was noted."""
+
+
 class Driver(Protocol):
     """What a device's memory and steps ask for; the stream is the only one, and everything on it is done in order.
 
@@ -149,6 +162,18 @@ class Driver(Protocol):
 
     def pinned(self, words: int) -> Array:
         """Return host memory that the device can copy from and to while the host goes on: [words] int64, zero."""
+
+    def ahead(self, address: int, room: int, value: Array) -> None:
+        """Copy an array of `pinned` beside what was launched before to a room, and from there, in the order of launches, to its place.
+
+        Args:
+            address: its place, where launches read it.
+            room: memory as large, which only such copies touch.
+            value: the array.
+        """
+
+    def mark(self) -> Mark:
+        """Return what notes how far launches have come."""
 
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does all of these at once: launches, and copies by `send` and `fetch` of `pinned` arrays.
@@ -205,6 +230,7 @@ class CudaDriver:
         device, self._context, self._stream = ctypes.c_int(), _POINTER(), _POINTER()
         self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if _count(library) > 1 else ''}"
         self._event: _POINTER | None = None
+        self._beside: _POINTER | None = None  # the stream of copies that launches need not be done for
         self._do("cuDeviceGet", ctypes.byref(device), index)
         self._ordinal = device.value
         self.capability = self._attribute(device, _MAJOR), self._attribute(device, _MINOR)
@@ -295,6 +321,22 @@ class CudaDriver:
         found[:] = 0
         weakref.finalize(held, self._library.cuMemFreeHost, place)
         return found
+
+    def ahead(self, address: int, room: int, value: Array) -> None:
+        """Copy an array of `pinned` beside what was launched before; see `Driver`."""
+        self._enter()
+        if self._beside is None:
+            self._beside = _POINTER()
+            self._do("cuStreamCreate", ctypes.byref(self._beside), _NO_ORDER)
+            self._arrived = CudaMark(self, self._beside)
+        self._do("cuMemcpyHtoDAsync_v2", room, value.ctypes.data, value.nbytes, self._beside)
+        self._arrived.note()
+        self._do("cuStreamWaitEvent", self._stream, self._arrived.event, 0)
+        self._do("cuMemcpyDtoDAsync_v2", address, room, value.nbytes, self._stream)
+
+    def mark(self) -> CudaMark:
+        """Return what notes how far launches have come."""
+        return CudaMark(self, self._stream)
 
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does all of these as one graph of CUDA's; see `Driver`.
@@ -456,6 +498,37 @@ class CudaDriver:
         """Return when all that was launched is done."""
         self._enter()
         self._do("cuStreamSynchronize", self._stream)
+
+
+class CudaMark:
+    """A place on a stream; see `Mark`.
+
+    Args:
+        driver: of the device.
+        stream: of it.
+
+    Attributes:
+        event: the driver's, which is there when a place was noted.
+    """
+
+    event: _POINTER | None = None
+
+    def __init__(self, driver: CudaDriver, stream: Any) -> None:
+        self._driver, self._stream = driver, stream
+
+    def note(self) -> None:
+        """Note the place behind all that the stream was given so far."""
+        self._driver._enter()
+        if self.event is None:
+            self.event = _POINTER()
+            self._driver._do("cuEventCreate", ctypes.byref(self.event), _NO_TIMES)
+        self._driver._do("cuEventRecord", self.event, self._stream)
+
+    def wait(self) -> None:
+        """Return when all before the place is done; at once where none was noted."""
+        if self.event is not None:
+            self._driver._enter()
+            self._driver._do("cuEventSynchronize", self.event)
 
 
 def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:

@@ -42,6 +42,7 @@ class Member:
         self._group, self._home, self._driver = group, home, driver
         self.capability = driver.capability
         self.allocate, self.free, self.pinned, self.has = driver.allocate, driver.free, driver.pinned, driver.has
+        self.ahead, self.mark = driver.ahead, driver.mark  # of the device alone: feeds
 
     def at(self, home: int) -> Member:
         """Return the member of a number."""

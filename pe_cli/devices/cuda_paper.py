@@ -30,6 +30,16 @@ class _Line:
     address: int = ALIGNMENT
 
 
+class NoMark:
+    """A place among launches that are done when they return; see `cuda_driver.Mark`."""
+
+    def note(self) -> None:
+        """Do nothing."""
+
+    def wait(self) -> None:
+        """Do nothing."""
+
+
 class PaperDriver:
     """A driver, as `cuda_driver.Driver` has it, without memory.
 
@@ -69,6 +79,13 @@ class PaperDriver:
     def pinned(self, words: int) -> Array:
         """Return memory of the host."""
         return np.zeros(words, np.int64)
+
+    def ahead(self, address: int, room: int, value: Array) -> None:
+        """Do nothing."""
+
+    def mark(self) -> NoMark:
+        """Return what notes nothing."""
+        return NoMark()
 
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does nothing."""

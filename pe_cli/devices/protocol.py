@@ -137,6 +137,14 @@ class Step(Protocol):
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run once; return None, or the first work that reported an error with its report."""
 
+    def start(
+        self, step: int, wanted: Sequence[tuple[Spot, TensorType]]
+    ) -> Callable[[], tuple[tuple[int, list[int]] | None, list[np.ndarray[Any, Any]]]] | None:
+        """Begin a run; return what waits for its end, and returns what `run` does with copies of what then lay at some spots.
+
+        One more may begin before that is called. None where steps are over when they return: nothing has begun.
+        """
+
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
 

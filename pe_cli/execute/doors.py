@@ -29,6 +29,11 @@ class Door:
         self._loan = loan
         self._view = spot.memory.view(spot.offset, kind) if isinstance(spot.memory, Arena) else None
 
+    @property
+    def place(self) -> tuple[Spot, TensorType]:
+        """Where it starts, and its type."""
+        return self._spot, self._kind
+
     def feed(self, value: Array) -> None:
         """Make a step read a value: where it lies, or a copy."""
         loan = self._loan

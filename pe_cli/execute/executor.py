@@ -16,6 +16,7 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
+from pe_cli.execute.late import LateValues
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.processes import Told, types_of_all
@@ -106,6 +107,7 @@ class Executor:
         self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
+        self._open: list[tuple[Plan, LateValues]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._find_feeds(constants or {})
         scope.share(self._stages.shared)
@@ -397,29 +399,41 @@ class Executor:
         plan = self.plan(types, sizes, fetches)
         return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))
 
-    def step(self, batch: Batch, number: int = 0) -> StepResult:
+    def step(self, batch: Batch, number: int = 0, *, late: bool = False) -> StepResult:
         """Run a batch.
 
         Args:
             batch: of this executor.
             number: of the step, for random ops.
+            late: whether the step may still be running when this returns, see `Plan.run`.
 
         Raises:
             PeError: a kernel reported an error; see `Plan.run`.
         """
         if self._lock is None:
-            return self._step(batch, number)
+            return self._step(batch, number, late)
         with self._lock:
-            return self._step(batch, number)
+            return self._step(batch, number, False)
 
-    def _step(self, batch: Batch, number: int) -> StepResult:
+    def _step(self, batch: Batch, number: int, late: bool) -> StepResult:
         plan = batch.plan
         if plan.request is not batch.request:  # it has been refitted for other batches since
             plan = self._plan(batch.request)
         times = self.execution.num_iteration_per_run
+        self._settle(plan if late else None)
         for i in range(times):
-            values = plan.run(batch.parts, number * times + i)
+            values = plan.run(batch.parts, number * times + i, late=late and times == 1)
+        self._open += [(plan, found) for found in values if isinstance(found, LateValues)]
         return StepResult(values, batch.samples, plan.shares, plan)
+
+    def _settle(self, plan: Plan | None) -> None:
+        """Wait for steps that may still be running, but for the newest if it is of a plan: that looks at reports of its own steps alone.
+
+        Raises:
+            PeError: one reported an error.
+        """
+        while self._open and (len(self._open) > 1 or self._open[0][0] is not plan):
+            self._open.pop(0)[1].settle()
 
     def step_timed(self, batch: Batch, number: int = 0) -> tuple[StepResult, Timeline]:
         """Run a batch once, and return when every kernel ran, too; arguments as for `step`."""
@@ -428,8 +442,14 @@ class Executor:
         return StepResult(values, batch.samples, plan.shares, plan), line
 
     def run(
-        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0, samples: int | None = None
+        self,
+        feed: Feed | Sequence[Feed],
+        fetches: Sequence[str] = (),
+        step: int = 0,
+        samples: int | None = None,
+        *,
+        late: bool = False,
     ) -> StepResult:
         """Run one step of a batch; arguments as for `batch` and `step`."""
-        return self.step(self.batch(feed, fetches, samples), step)
+        return self.step(self.batch(feed, fetches, samples), step, late=late)
 

@@ -20,6 +20,7 @@ from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.fit import Pairs, correspond
+from pe_cli.execute.late import LateValues
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
@@ -193,13 +194,14 @@ class Plan:
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
         self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
+        host = device(self.graph.places[0].kind).is_host
         self._inlets: dict[tuple[str, int], Door] = {}
         self._outlets: list[list[tuple[str, Door]]] = []
         for d, feeds in enumerate(self.request.feeds):
             for name, kind in feeds:
                 b = self._lowering.buffers[name, d]
                 spot = self._spot(b)
-                lendable = kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable
+                lendable = not host or (kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable)
                 self._inlets[name, d] = Door(spot, b.type, self.step.loan(spot) if lendable else None)
 
     def fit(self, request: Request) -> bool:
@@ -290,13 +292,15 @@ class Plan:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run(
-        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
-    ) -> list[dict[str, np.ndarray[Any, Any]]]:
+        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int, *, late: bool = False
+    ) -> Sequence[Mapping[str, np.ndarray[Any, Any]]]:
         """Feed, run the calls, and copy out what is fetched.
 
         Args:
             feeds: per device: arrays of the request's types.
             step: number of the step; random ops depend on it.
+            late: whether the step may still be running when this returns. Then what is returned waits for it when it is looked into, and
+                raises what is wrong with it; another step of this plan may run before that, but no more.
 
         Returns:
             Per active device: name -> value.
@@ -305,6 +309,11 @@ class Plan:
             PeError: a kernel reported an error; it names the layer and the value.
         """
         self._feed(feeds)
+        if late and not self._rows and len(self.graph.active) == 1:
+            (doors,) = self._doors()
+            finish = self.step.start(step, [door.place for _, door in doors])
+            if finish is not None:
+                return [LateValues([name for name, _ in doors], finish, lambda failed: self._raise(failed, step))]
         self._raise(self.step.run(step), step)
         return self._fetched()
 
@@ -351,10 +360,8 @@ class Plan:
 
     def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Return what is fetched, per active device."""
-        if not self._outlets:
-            self._outlets = [[(name, self._outlet(name, d)) for name in self.request.fetches] for d in self.graph.active]
         found = []
-        for doors in self._outlets:
+        for doors in self._doors():
             out = {}
             for name, door in doors:
                 out[name] = door.read()
@@ -363,6 +370,12 @@ class Plan:
             for d, out in zip(self.graph.active, found, strict=True):
                 out[name] = self._dense(name, self._outlet(self._rows[name], d).read(), out[name])
         return found
+
+    def _doors(self) -> list[list[tuple[str, Door]]]:
+        """Return where what is fetched comes out, per active device."""
+        if not self._outlets:
+            self._outlets = [[(name, self._outlet(name, d)) for name in self.request.fetches] for d in self.graph.active]
+        return self._outlets
 
     def _dense(self, name: str, rows: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a row-sparse gradient as the dense array that it stands for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.execute.late import LateValues
 from pe_cli.execute.merge import mean_of_numbers, merge
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.request import Request
@@ -51,6 +52,11 @@ class StepResult:
     plan: Plan | None = None
     whole: int | None = None
     means: Mapping[str, tuple[Array, int]] = field(default_factory=dict)
+
+    @property
+    def late(self) -> bool:
+        """Whether the step may still be running; it is waited for when a value is looked at."""
+        return any(isinstance(found, LateValues) for found in self.values)
 
     @property
     def samples(self) -> int:

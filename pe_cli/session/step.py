@@ -102,7 +102,16 @@ class Stepper:
         """Return the samples of a step."""
         return max(runner.samples(runner.known(feed)) for runner in self._runners)
 
-    def run(self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None = None, means: Sequence[str] = ()) -> StepResult:
+    def run(
+        self,
+        feed: Feed,
+        fetches: Sequence[str],
+        step: int,
+        samples: int | None = None,
+        means: Sequence[str] = (),
+        *,
+        late: bool = False,
+    ) -> StepResult:
         """Do a step.
 
         Args:
@@ -111,6 +120,7 @@ class Stepper:
             step: number of the step, from 0.
             samples: of the batch, where the feed is a share of it.
             means: those of the fetches of which the mean over all devices is all that is asked for.
+            late: whether the step may still be running when this returns, see `Plan.run`.
 
         Returns:
             Values per phase, update, part and device with samples; what belongs to a whole batch with its last part alone.
@@ -119,7 +129,7 @@ class Stepper:
         self._job.team.begin_step(step)
         shown = step if show else None
         if self._updates == 1:
-            found = self._runners[0].run(feed, fetches, step, shown, samples, means)
+            found = self._runners[0].run(feed, fetches, step, shown, samples, means, late=late)
         else:
             found = self._updated(feed, fetches, step, samples, means, shown)
         if show:
@@ -233,7 +243,15 @@ class _Runner:
         return {name: a[begin:end] if name in self._fed else a for name, a in feed.items()}
 
     def run(
-        self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None = None, means: Sequence[str] = ()
+        self,
+        feed: Feed,
+        fetches: Sequence[str],
+        number: int,
+        shown: int | None,
+        samples: int | None = None,
+        means: Sequence[str] = (),
+        *,
+        late: bool = False,
     ) -> StepResult:
         """Do an update.
 
@@ -243,12 +261,13 @@ class _Runner:
             number: of the update among those of all phases, from 0.
             shown: number of the step, where how it went is kept.
             samples: of the batch, where the feed is a share of it.
-            means: see `Stepper.run`.
+            means, late: see `Stepper.run`.
         """
         team = self._job.team
         shared = samples if team.shares else None
         if self._others is None:
-            return team.stepped(self._alone(feed, fetches, number, shown, shared), means)
+            late = late and team.peers is None and self._job.served is None
+            return team.stepped(self._alone(feed, fetches, number, shown, shared, late), means)
         samples = samples or self.samples(feed)
         sizes = part_sizes(samples, self._count)
         own = [self._rows(s) for s in sizes]
@@ -277,11 +296,14 @@ class _Runner:
         share = share_of(self._job.team, len(self._job.places))
         return samples if share is None else sum(s.stop - s.start for s in share(samples))
 
-    def _alone(self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None) -> StepResult:
+    def _alone(
+        self, feed: Feed, fetches: Sequence[str], number: int, shown: int | None, samples: int | None, late: bool
+    ) -> StepResult:
         """Do what this process does of an update; where it is shown, with the times of its kernels where it is one plan run once."""
         build, times = self._job.run.build_strategy, self._job.run.exec_strategy.num_iteration_per_run
         if shown is None:
-            return self.last.run(feed, fetches, number, samples)
+            how = {"late": True} if late else {}
+            return self.last.run(feed, fetches, number, samples, **how)
         if times > 1 or not build.remove_unnecessary_lock or self._job.team.peers is not None:
             found, line = self.last.run(feed, fetches, number, samples), None
         else:

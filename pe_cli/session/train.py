@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
 from pe_cli.session.located import Place, locate, not_finite_feed
 from pe_cli.session.observer import NORM, Observer, Start
+from pe_cli.session.outcome import Result, Running
 from pe_cli.session.readings import Readings, samples_of
 from pe_cli.session.recorder import Recorder
 from pe_cli.session.resume import Resume, fitted_of
-from pe_cli.session.rows import Rows, text_of
+from pe_cli.session.rows import Rows
 from pe_cli.session.start import some
 from pe_cli.session.state import Progress
 from pe_cli.session.step import Stepper
@@ -40,33 +41,6 @@ from pe_cli.session.warned import data_warnings
 Array = np.ndarray[Any, Any]
 #: Steps and evaluation batches of a smoke run.
 SMOKE_STEPS = 2
-
-
-@dataclass
-class Result:
-    """What a training run did.
-
-    Args:
-        folder: the run's.
-        step: steps done, in all.
-        metrics: the newest value of every metric, by `train/loss`, `eval/acc`.
-        seconds: spent in the loop, compilation and evaluation included.
-        stopped: by a signal or a limit of this call.
-        smoke: whether it was a smoke run.
-    """
-
-    folder: Path
-    step: int
-    metrics: dict[str, float]
-    seconds: float
-    stopped: bool = False
-    smoke: bool = False
-
-    def line(self) -> str:
-        """Return what a run ends with: how far it came, its metrics and its folder."""
-        word = "stopped at" if self.stopped else "smoke:" if self.smoke else "done:"
-        metrics = text_of(self.metrics)
-        return f"{word} step {self.step}, {self.seconds:.1f} s  {metrics}{'  ' if metrics else ''}-> {self.folder}"
 
 
 class Trainer:
@@ -111,6 +85,7 @@ class Trainer:
         self._reading: tuple[Loader, DataSpec | None]
         self.at = Progress()
         self.averages = Averages()
+        self._running: Running | None = None
         self.readings.check()
 
     def _take_programs(self) -> None:
@@ -125,6 +100,7 @@ class Trainer:
         come = {str(period) for period in waiting.values() if self._has_come(period)}
         if not come:
             return
+        self._settle()
         names = [name for name, period in waiting.items() if str(period) in come]
         self.at.released = sorted({*self.at.released, *come})
         self.job.release(self.at.released)
@@ -251,16 +227,49 @@ class Trainer:
             self.stop.count()
             self._after_step()
             if self.stop.asked or self._enough():
-                return
+                break
+        self._settle()
 
     def _step(self, feed: Mapping[str, Array], samples: int) -> None:
         readings = self.readings
         due = [n for n in readings.arrays if self._fetched_now(self.run.fetches[n].every)] if readings.arrays else []
         wanted = readings.variables(due) if due else readings.always
+        late = not due and self._may_be_late()
+        if not late:
+            self._settle()
+        batch = self.at.batch - 1
+        with self._explained(feed, batch):
+            found = self.stepper.run(feed, wanted, self.at.step, samples, readings.means, late=late)
+        self.at.step += 1
+        self._settle()  # the step before, while this one may be running
+        self._running = Running(feed, batch, self.at.step, found, due)
+        if not found.late:
+            self._settle()
+
+    def _may_be_late(self) -> bool:
+        """Whether what the next step gives may be looked at when the one after it has begun: nothing is known to be due behind it."""
+        step, output = self.at.step + 1, self.run.output.checkpoint
+        evaluated = self.section.eval_every.unit == "step" and self._due(self.section.eval_every, step)
+        recorded = any(step % count == 0 for _, count in self.readings.by_steps)
+        saved = output is not None and self._due(output.every, step)
+        return not (self.smoke or self.witness or evaluated or recorded or saved)
+
+    def _settle(self) -> None:
+        """Take what the newest step gave, if that has not been done; this waits for the step."""
+        if self._running is None:
+            return
+        step, self._running = self._running, None
+        with self._explained(step.feed, step.batch):
+            self._take(step.found, step.due, step.number)
+
+    @contextlib.contextmanager
+    def _explained(self, feed: Mapping[str, Array], batch: int) -> Iterator[None]:
+        """Let an error of a step name the row of the data that it comes from; that of the step before comes first."""
         try:
-            self._count(self.stepper.run(feed, wanted, self.at.step, samples, readings.means), due)
+            yield
         except PeError as error:
-            self._explain(error, feed)
+            self._settle()
+            self._explain(error, feed, batch)
             raise
 
     def _fetched_now(self, every: Period) -> bool:
@@ -274,30 +283,35 @@ class Trainer:
             return False
         return (self.at.epoch + 1) % every.count == 0 or self.at.epoch + 1 == self.section.epochs
 
-    def _explain(self, error: PeError, feed: Mapping[str, Array]) -> None:
+    def _explain(self, error: PeError, feed: Mapping[str, Array], batch: int) -> None:
         """Let an error of a step name the row of the data that it comes from."""
-        place = Place(self._reading[0], self.at.epoch, self.at.batch - 1, self._reading[1])
+        place = Place(self._reading[0], self.at.epoch, batch, self._reading[1])
         if isinstance(error, OutOfRangeError):
             locate(error, feed, place)
         elif error.code == ExitCode.DIVERGED and (bad := not_finite_feed(feed, place)) is not None:
             error.hint = f"{bad}: mend the data; {self.keeper.newest()}"
 
-    def _count(self, found: StepResult, due: Sequence[str] = ()) -> None:
+    def _count(self, found: StepResult) -> None:
+        """Count a step, and take what it gave."""
+        self.at.step += 1
+        self._take(found, (), self.at.step)
+
+    def _take(self, found: StepResult, due: Sequence[str], step: int) -> None:
         """Take what a step gave into the averages and files.
 
         Args:
             found: values of all numbers, and of the arrays that are due.
             due: arrays that go to files.
+            step: its number, from 1.
         """
-        self.at.step += 1
         losses = self.readings.add(found, self.averages)
         for name in due:
-            self.keeper.outputs.fetch(name, self.at.step, self.readings.joined(name, found))
+            self.keeper.outputs.fetch(name, step, self.readings.joined(name, found))
         for name, loss in losses.items():
             if not math.isfinite(loss):
-                raise self.readings.diverged(name, loss, self.at.step, self.keeper.newest())
+                raise self.readings.diverged(name, loss, step, self.keeper.newest())
         self.keeper.watch(loss)
-        self.observer.stepped(self.at.step, self.at.epoch, loss, samples_of(found))
+        self.observer.stepped(step, self.at.epoch, loss, samples_of(found))
 
     # --- after steps and epochs ---------------------------------------------------------------------------------------
 
@@ -310,6 +324,10 @@ class Trainer:
         self.keeper.check()
         if self.smoke:
             return
+        output = self.run.output.checkpoint
+        saved = output is not None and (self._due(output.every, step) or self.keeper.late())
+        if saved:
+            self._settle()
         evaluated: dict[str, float] | None = {}
         if self.section.eval_every.unit == "step" and self._due(self.section.eval_every, step):
             evaluated = self._evaluate()
@@ -320,8 +338,7 @@ class Trainer:
         best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)
-        output = self.run.output.checkpoint
-        if output is not None and (best or self._due(output.every, step) or self.keeper.late()):
+        if output is not None and (best or saved):
             self.keeper.save(best)
         if step % self.run.exec_strategy.num_iteration_per_drop_scope == 0:
             self.stepper.drop_unused()

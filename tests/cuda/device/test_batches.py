@@ -10,8 +10,8 @@ import pytest
 
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda import built_of, shape_of
 from pe_cli.devices.cuda_batches import Launch, merged
+from pe_cli.devices.cuda_calls import built_of, shape_of
 from pe_cli.devices.cuda_driver import Extent
 from pe_cli.kernels.calls import Buffer, Call, Numbers, Offset
 from pe_cli.kernels.cuda import calls_on_cuda
@@ -146,6 +146,8 @@ def test_a_reciprocal_divides_exactly(rng) -> None:
         pytest.param((ONE_STAGE + 1, 33), (True, False), 2, id="more long columns than a warp has lanes"),
         pytest.param((37, 33), (True, False), 1, id="short columns"),
         pytest.param((3, 40, 2), (False, True, False), 1, id="columns inside"),
+        pytest.param((5, 660), (False, True), 1, id="rows of fours, a warp each"),
+        pytest.param((6, 131), (False, True), 1, id="rows that begin anywhere"),
     ],
 )
 def test_a_sum_is_that_of_float64(bench, rng, shape: tuple[int, ...], gone: tuple[bool, ...], launches: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from pe_cli.devices.cuda_batches import Filled
 from pe_cli.devices.cuda_driver import Extent, packed
+from pe_cli.devices.cuda_paper import NoMark
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
 from pe_cli.kernels.library_calls import SumKernel
@@ -84,6 +85,15 @@ class PtxDriver:
     def pinned(self, words: int) -> Array:
         """Return host memory."""
         return np.zeros(words, np.int64)
+
+    def ahead(self, address: int, room: int, value: Array) -> None:
+        """Copy an array of `pinned` to a room and to its place."""
+        self.write(room, value)
+        self.write(address, value)
+
+    def mark(self) -> NoMark:
+        """Return what notes nothing: a launch returns when it is done."""
+        return NoMark()
 
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does all of these, each as late as those that wait for others allow."""

@@ -186,7 +186,10 @@ class Library:
         return 0
 
     def cuStreamCreate(self, stream: Any, flags: int) -> int:
-        stream._obj.value = STREAM + self._here
+        beside = self._count + self._here  # of copies that launches need not be done for
+        if flags:
+            self._streams += [[] for _ in range(1 + beside - len(self._streams))]
+        stream._obj.value = STREAM + (beside if flags else self._here)
         return 0
 
     def cuDeviceCanAccessPeer(self, able: Any, device: int, other: int) -> int:
@@ -245,7 +248,7 @@ class Library:
     def cuMemcpyDtoDAsync_v2(self, address: int, source: int, nbytes: int, stream: Any) -> int:
         assert self._reaches(address, nbytes)
         assert self._reaches(source, nbytes)
-        way = self._sizes[source][1], self._sizes[address][1]
+        way = tuple(self._sizes[a][1] if a in self._sizes else self._here for a in (source, address))
 
         def run() -> None:
             ctypes.memmove(address, source, nbytes)
@@ -268,7 +271,7 @@ class Library:
 
     def _number(self, stream: Any) -> int:
         number = int(stream.value) - STREAM
-        assert 0 <= number < self._count
+        assert 0 <= number < len(self._streams)
         return number
 
     def _do(self, stream: Any, what: Callable[[], Any]) -> int:
@@ -285,12 +288,16 @@ class Library:
     def _finish(self, *numbers: int) -> None:
         """Do what may be done, drawn by chance, until these streams have nothing left."""
         while any(self._streams[n] for n in numbers):
-            ready = [n for n, row in enumerate(self._streams) if row and (row[0].after is None or row[0].after.done)]
-            row = self._streams[self._draw.choice(ready)]
-            entry = row.pop(0)
-            if entry.what is not None:
-                entry.what()
-            entry.done, entry.time = True, self.microseconds
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Do one thing that may be done."""
+        ready = [n for n, row in enumerate(self._streams) if row and (row[0].after is None or row[0].after.done)]
+        row = self._streams[self._draw.choice(ready)]
+        entry = row.pop(0)
+        if entry.what is not None:
+            entry.what()
+        entry.done, entry.time = True, self.microseconds
 
     def cuEventCreate(self, event: Any, flags: int) -> int:
         assert getattr(flags, "value", flags) in (0, 2)
@@ -312,7 +319,7 @@ class Library:
         marked = self._events[event.value - EVENT]
         assert isinstance(marked, Entry)
         while not marked.done:
-            self._finish(next(n for n, row in enumerate(self._streams) if any(entry is marked for entry in row)))
+            self._go_on()
         return 0
 
     def cuEventElapsedTime_v2(self, found: Any, begin: Any, end: Any) -> int:

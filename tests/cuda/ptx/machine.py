@@ -127,14 +127,21 @@ def check(  # noqa: C901 - kernels are compiled as one
                 seen = (was >> THREAD_BITS) & ((1 << EPOCH_BITS) - 1)
                 by = (was >> (THREAD_BITS + EPOCH_BITS)) - 1
                 handed = False
-                if not same and by + 1 != MANY_BLOCKS:
+                if not same and by + 1 != MANY_BLOCKS and not shared:
                     handed = met[2 * by] > seen + 1 and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
                 if (not same and not handed) or (same and seen == epoch and was != tag):
                     failure, other = RACE, was
             was = shadow[2 * piece + 1]
+            seen = (was >> THREAD_BITS) & ((1 << EPOCH_BITS) - 1)
+            by = (was >> (THREAD_BITS + EPOCH_BITS)) - 1
+            handed = False
+            if by >= 0 and by != block and by + 1 != MANY_BLOCKS and not shared:
+                handed = met[2 * by] > seen + 1 and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
             if access == WRITE:
                 shadow[2 * piece] = tag
-            elif was >> (THREAD_BITS + EPOCH_BITS) != block + 1 and was != 0 and not shared:
+            elif handed:  # what the other read, it read before
+                shadow[2 * piece + 1] = tag
+            elif by != block and was != 0 and not shared:
                 shadow[2 * piece + 1] = MANY_BLOCKS << (THREAD_BITS + EPOCH_BITS)
             elif was >> THREAD_BITS == tag >> THREAD_BITS and was != tag:
                 shadow[2 * piece + 1] = tag | MANY_THREADS

@@ -15,6 +15,8 @@ from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_driver import Extent
 from pe_cli.kernels.cuda import Built
 from pe_cli.ops.define.registry import OPS, discover
+from pe_cli.ops.math import matrix_product_cuda
+from pe_cli.ops.nn import channel_sums_cuda, conv_cuda
 from tests.cuda.ptx.device import PtxDriver, Shape, needs_compiler
 from tests.cuda.ptx.machine import Failed, Order, Program
 from tests.ops import support
@@ -106,12 +108,14 @@ def off_by_one(program: Program) -> list[str]:
     return guards + [shifted[i] for i in sorted(chosen)]
 
 
-#: Shapes of operands that have more than one tile in every direction.
-TILES = {"X": (66, 20), "Y": (20, 70)}
+#: Shapes of operands that have more than one tile in every direction, and two parts of two tiles of terms.
+TILES = {"X": (66, 52), "Y": (52, 70)}
 
 
 def run_sample(monkeypatch: pytest.MonkeyPatch, driver: PtxDriver, name: str, *, gradient: bool) -> None:
-    """Run the first sample of an op, or its gradient, on the test device."""
+    """Run the first sample of an op, or its gradient, on the test device, with sums shared by several blocks."""
+    for module, name_of_least, least in ((matrix_product_cuda, "TERMS", 26), (conv_cuda, "STEPS", 1), (channel_sums_cuda, "LEAST", 1)):
+        monkeypatch.setattr(module, name_of_least, least)
     monkeypatch.setattr(cuda_driver, "only_driver", lambda: driver)
     definition = OPS[name]
     sample = definition.samples[0]
