@@ -1,4 +1,4 @@
-"""Sums over devices by NCCL, through its C interface: one process has a communicator for each of its devices.
+"""Sums by NCCL, through its C interface: over the devices of a process, and over processes, a device of each.
 
 A call is the same for all devices, between `ncclGroupStart` and `ncclGroupEnd`, on the stream of each; captured, it becomes nodes of the
 graph. NCCL chooses how it adds up by the devices, by what joins them and by the number of elements: the same bits in every run on the same
