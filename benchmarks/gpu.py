@@ -3,9 +3,9 @@
 Usage: python benchmarks/gpu.py [--out build/gpu.json] [--budget 480] [--only ceilings,speed] [--rehearse]
 
 Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench with NVIDIA's
-libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); cards (two GPUs: copies, sums,
-a training); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some
-of them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
+libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call); cards
+(two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of
+them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
 --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
 """
 
@@ -51,6 +51,33 @@ WAYS = {"eager": (), "compiled": ("--compile",), "graphed": ("--compile", "--gra
 LEAST = 10.0
 #: Bytes that one read and one write of a float32 move.
 MOVED = 8
+
+
+class Watched:
+    """The cache of choices between libraries and our kernels, which remembers what passes.
+
+    Attributes:
+        found: key -> what is kept.
+        below: the cache.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self.found: dict[str, Any] = {}
+        self.below = below
+
+    def read(self, key: str) -> bytes | None:
+        """Return what is kept."""
+        body: bytes | None = self.below.read(key)
+        if body is not None:
+            self.found[key] = {**json.loads(body), "algorithm": "library" if json.loads(body)["algorithm"] else "ours"}
+        return body
+
+    def store(self, key: str, body: bytes) -> None:
+        """Keep something."""
+        self.below.store(key, body)
+
+
+KEPT = Watched(choice.cache)
 
 
 @dataclass(frozen=True)
@@ -202,6 +229,12 @@ def speed(how: Settings, left: float) -> Any:
 
 
 @stage
+def choices(how: Settings, left: float) -> Any:
+    """What libraries and our kernels took for each product and convolution of the stages before, in microseconds."""
+    return list(KEPT.found.values())
+
+
+@stage
 def cards(how: Settings, left: float) -> Any:
     """Two GPUs, where there are two: copies, sums, and the last workload on both beside one."""
     from gpu_cards import measured_cards
@@ -218,7 +251,8 @@ def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1
     folder = ROOT / "build/gpu"
     batch, values = workloads.write(folder, name, size)
     options = [
-        "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}", "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
+        "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}",
+        "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
         "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
@@ -302,14 +336,15 @@ def fake_device() -> Any:
     drivers = [LearningDriver(below, i) for i in range(2)]
     made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
     libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
-    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, choice.cache, cuda_driver._other_driver
+    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver
     cuda_driver.only_driver, cuda_driver.device_count = (lambda: drivers[0]), (lambda: 2)  # type: ignore[assignment]
     cuda_driver._other_driver = drivers.__getitem__  # type: ignore[assignment]
-    opened.installed, choice.cache = (lambda: libraries), Kept()  # type: ignore[assignment]
+    KEPT.below = Kept()
+    opened.installed = (lambda: libraries)  # type: ignore[assignment]
     try:
         yield
     finally:
-        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, choice.cache, cuda_driver._other_driver = held
+        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver = held
 
 
 def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, Any]:
@@ -356,6 +391,7 @@ def main() -> int:
         parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     if not args.rehearse and not cuda_driver.device_count():
         parser.error(f"{cuda_driver.why_none()}; --rehearse needs none")
+    choice.cache = KEPT  # type: ignore[assignment]
     with fake_device() if args.rehearse else contextlib.nullcontext():
         found = run(REHEARSAL if args.rehearse else Settings(), args.out, args.budget, only)
     return int(any("error" in row for row in found["stages"].values()))

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,10 @@ class CpuStep:
 
     Attributes:
         tape: what runs.
+        chosen: nothing, see `Step`.
     """
+
+    chosen: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None

@@ -85,6 +85,7 @@ class CudaStep:
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
+        chosen: see `Step`.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class CudaStep:
         self._turn: Extent | None = None
         works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
+        self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
         # a device writes its own reports and reads its own counter: those of one device lie together
         self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
         self._host_reports = driver.pinned(2 * max(1, len(self._reporters)) * REPORT).reshape(2, -1, REPORT)

@@ -376,8 +376,8 @@ class CudaDriver:
 
     def captured_last(self) -> list[int]:
         """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
-        state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
-        rest = ctypes.byref(where), None, ctypes.byref(count)
+        state, where, kinds, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), _POINTER(), ctypes.c_size_t()
+        rest = ctypes.byref(where), ctypes.byref(kinds), ctypes.byref(count)  # without kinds of edges an edge of a library's is an error
         self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
         return [where[i] or 0 for i in range(count.value)]
 

@@ -132,7 +132,13 @@ class Stalled:
 
 
 class Step(Protocol):
-    """A plan's calls, ready to run again and again."""
+    """A plan's calls, ready to run again and again.
+
+    Attributes:
+        chosen: what libraries compute of it -> the hash of all that decides how.
+    """
+
+    chosen: Mapping[str, str]
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run once; return None, or the first work that reported an error with its report."""

@@ -407,7 +407,7 @@ class Plan:
         return sum(found.plan.nbytes for found in self._memory)
 
 
-def lowering(
+def lowering(  # noqa: PLR0913 - each a wish of its own
     graph: Graph,
     types: Sequence[Mapping[str, TensorType]],
     sizes: Sequence[int],
@@ -424,7 +424,10 @@ def lowering(
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision, libraries=libraries)
+    return GraphLowering(
+        graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision,
+        libraries=libraries,
+    )  # fmt: skip
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
@@ -137,6 +138,46 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     except MemoryError:
         raise PeError(f"{path}: its arrays don't fit into memory", code=ExitCode.DEVICE) from None
     return arrays
+
+
+def described(path: Path) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Return element type and shape of every array of a safetensors file, reading none of them.
+
+    Raises:
+        PeError: DATA; as for `read_safetensors`.
+    """
+    if not path.is_file():
+        raise data_error(f"{path}: no such file")
+    types = {code: np.dtype(name) for name, code in _CODES.items()}
+    found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    try:
+        with safe_open(path, framework="np") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - as above
+                each = tensors.get_slice(name)
+                _refuse_unknown(path, name, each.get_dtype())
+                found[name] = types[each.get_dtype()], tuple(each.get_shape())
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
+    return found
+
+
+def read_rows(path: Path, name: str, begin: int, end: int) -> np.ndarray:
+    """Return some rows of an array of a safetensors file, in memory of their own; no other row is read.
+
+    Args:
+        path: of the file.
+        name: of an array with at least one axis.
+        begin: number of the first row.
+        end: number behind the last row.
+
+    Raises:
+        PeError: DATA; the file is no longer there, or damaged.
+    """
+    try:
+        with safe_open(path, framework="np") as tensors:
+            return _own(tensors.get_slice(name)[begin:end])
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
 
 
 def _refuse_unknown(path: Path, name: str, code: str) -> None:

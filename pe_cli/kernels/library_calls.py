@@ -1,4 +1,4 @@
-"""What a library of NVIDIA's may compute in the place of kernels of ours, said without any library: the same numbers, from the same memory."""
+"""What a library of NVIDIA's may compute in the place of our kernels, said without any library: the same numbers in the same memory."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class LibraryKernel:
 
     @property
     def name(self) -> str:
-        """For plans and profiles."""
-        return f"{self.what.library}:{self.what.title}"
+        """For plans and profiles, which do not know what was chosen."""
+        return f"{self.what.library}:{self.what.title}_or_ours"
 
     def __repr__(self) -> str:
         return f"<call of {self.name}>"

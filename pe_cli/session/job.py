@@ -332,10 +332,11 @@ class Job:
         return opened.names(self.run.executor.libraries)
 
     def kernels(self) -> dict[str, str]:
-        """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""
-        found = {}
+        """Return the kernels of all plans and the calls of libraries, each with the hash of all that it is made of."""
+        found: dict[str, str] = {}
         for executor in (e for ref in self._made if (e := ref()) is not None):
             for plan in executor.plans.values():
+                found.update(plan.step.chosen)
                 for c in every_call([call for task in plan.tasks for call in task.calls]):
                     if isinstance(c.kernel, Kernel):
                         instance = Instance(c.kernel, c.dtype, c.second)

@@ -51,6 +51,7 @@ class Chosen:
         params, name: as of a kernel.
         written: numbers of the arguments that are written.
         run: enqueues it.
+        record: what it computes, and the hash of all that decides how.
         instead: a call that stands for it where one of a kernel's is needed.
     """
 
@@ -58,6 +59,7 @@ class Chosen:
     name: str
     written: frozenset[int]
     run: Callable[[], None]
+    record: tuple[str, str]
     instead: Call
 
 
@@ -97,15 +99,14 @@ def _found(driver: Driver, libraries: Libraries, offered: Sequence[Call], steps:
     keys = {at: _key(libraries, call, steps) for at, call in calls.items()}
     missing = {keys[at]: call for at, call in calls.items() if cache.read(keys[at]) is None}
     steps.ahead([c for call in missing.values() for c in (*call.kernel.own, *call.kernel.before, *call.kernel.after)])
-    chosen: dict[str, bytes | None] = {}
+    chosen: dict[str, bytes] = {}
     for key, call in missing.items():
-        chosen[key] = best = _Measured(driver, libraries, call, steps).best()
+        chosen[key] = json.dumps(_Measured(driver, libraries, call, steps).best()).encode()
         if cache.read(key) is None:
-            cache.store(key, json.dumps({"algorithm": best.hex() if best else None}).encode())
+            cache.store(key, chosen[key])
     found = {}
     for at, call in calls.items():
-        body = cache.read(keys[at])
-        algorithm = chosen[keys[at]] if body is None else _kept(body)
+        algorithm = _kept(cache.read(keys[at]) or chosen[keys[at]])
         if algorithm:
             with contextlib.suppress(NotTaken):  # the library has changed though its version has not
                 found[at] = with_library(call, libraries.each[call.kernel.what.library], algorithm, steps.extent)
@@ -123,7 +124,10 @@ def _key(libraries: Libraries, call: Call, steps: Steps) -> str:
     library = libraries.each[kernel.what.library]
     places = [steps.extent(arg).address % ALIGNMENT for arg in call.args]
     own = [(c.kernel.name, *(a for a in c.args if isinstance(a, int))) for c in kernel.own]
-    said = (FORM, libraries.card, library.name, library.version, repr(kernel.what), repr(places), repr(own))
+    return _hash(FORM, libraries.card, library.name, library.version, repr(kernel.what), repr(places), repr(own))
+
+
+def _hash(*said: str) -> str:
     return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]
 
 
@@ -145,7 +149,9 @@ def with_library(call: Call, library: Library, algorithm: bytes, extent: Callabl
     if not ready.workspace:  # others may have its bytes meanwhile
         args = args[:-1]
     written = frozenset(i for i in kernel.written if i < len(args))
-    made = Chosen(kernel.params[: len(args)], kernel.name, written, ready.run, kernel.own[-1])
+    name, what = kernel.name.removesuffix("_or_ours"), repr(kernel.what)
+    record = f"{name} {_hash(what)[:8]}", _hash(library.version, what, algorithm.hex())
+    made = Chosen(kernel.params[: len(args)], name, written, ready.run, record, kernel.own[-1])
     return [*kernel.before, replace(call, kernel=made, args=args), *kernel.after]
 
 
@@ -165,8 +171,8 @@ class _Measured:
         self._taken: list[int] = []
         self._random = np.random.default_rng(0).standard_normal(RANDOM)
 
-    def best(self) -> bytes | None:
-        """Return the fastest algorithm; None where ours is as fast, or there is too little memory to find out."""
+    def best(self) -> dict[str, Any]:
+        """Return what is kept: the fastest algorithm, None where ours is as fast or memory does not suffice; microseconds of both."""
         try:
             for b in dict.fromkeys(b for arg in self._call.args for b in buffers_of(arg)):
                 self._memory[b] = self._place(b)
@@ -174,7 +180,7 @@ class _Measured:
         except PeError as error:
             if not error.message.startswith("cannot allocate"):
                 raise
-            return None
+            return {"what": self._kernel.name, "algorithm": None}
         finally:
             for address in self._taken:
                 self._driver.free(address)
@@ -190,32 +196,42 @@ class _Measured:
         skipped = arg.elements * b.type.numpy.itemsize if isinstance(arg, Offset) else 0
         return Extent(self._memory[b].memory.address + skipped, b.type.nbytes - skipped)
 
-    def _fastest(self) -> bytes | None:
-        found, least = self._run(self._kernel.own)
-        assert found is not None
-        wanted, spoilt = found
-        algorithm = None
-        least *= FASTER
+    def _fastest(self) -> dict[str, Any]:
+        launches, held = self._steps.elsewhere(self._kernel.own, self._memory.__getitem__)
+        wanted, spoilt = (self._computed(launches, spoil=spoil) for spoil in (False, True))
+        ours = self._seconds(launches)
+        algorithm, least = None, float("inf")
         places = [self._extent(arg) for arg in self._call.args[: self._kernel.arguments]]
         for each in self._library.algorithms(self._kernel.what, places)[:MOST]:
             with contextlib.suppress(NotTaken, LibraryFailed):
-                found, seconds = self._run(with_library(self._call, self._library, each, self._extent))
-                if found is not None and seconds < least and self._agrees(*found, wanted, spoilt):
+                calls = with_library(self._call, self._library, each, self._extent)
+                launches, held = self._steps.elsewhere(calls, self._memory.__getitem__)
+                if (seconds := self._seconds(launches)) < least and self._is_right(launches, wanted, spoilt):
                     algorithm, least = each, seconds
-        return algorithm
+        del held
+        taken = algorithm is not None and least < FASTER * ours
+        times = {"ours_us": ours * 1e6, "library_us": least * 1e6 if algorithm is not None else None}
+        return {"what": self._kernel.name, "algorithm": algorithm.hex() if algorithm and taken else None, **times}
 
-    def _run(self, calls: Sequence[Call]) -> tuple[tuple[Array, Array] | None, float]:
-        """Return the result of calls, that of inputs with NaNs, and the seconds that they take; no result where it has other bits again."""
-        launches, held = self._steps.elsewhere(calls, self._memory.__getitem__)
-        first, again, spoilt = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
-        if first.tobytes() != again.tobytes():
-            return None, 0.0
+    def _seconds(self, launches: Sequence[Launch]) -> float:
+        """Return how long launches take in a graph, where the host is no part of it."""
         many = [*launches] * LAUNCHES
         graph = self._driver.captured(many, [[i - 1] if i else [] for i in range(len(many))])
         graph()
-        seconds = min(self._libraries.seconds(graph) for _ in range(TIMES)) / LAUNCHES
-        del held
-        return (first, spoilt), seconds
+        return min(self._libraries.seconds(graph) for _ in range(TIMES)) / LAUNCHES
+
+    def _is_right(self, launches: Sequence[Launch], wanted: Array, spoilt: Array) -> bool:
+        """Return whether two runs give the same bits, ours within rounding, and no NaN is lost.
+
+        Args:
+            launches: of a library.
+            wanted, spoilt: our results, of numbers, and of inputs with NaNs.
+        """
+        first, again, nans = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
+        what = self._kernel.what
+        within = WITHIN[what.precision if what.dtype == "float32" else what.dtype] * np.abs(wanted).max()
+        lost = np.isnan(spoilt) & ~np.isnan(nans)
+        return bool(first.tobytes() == again.tobytes() and np.abs(first - wanted).max() <= within and not lost.any())
 
     def _computed(self, launches: Sequence[Launch], *, spoil: bool) -> Array:
         self._fill(spoil=spoil)
@@ -236,13 +252,6 @@ class _Measured:
         self._driver.wait()
         self._driver.read(self._memory[b].memory.address, found)
         return found
-
-    def _agrees(self, found: Array, with_nans: Array, wanted: Array, nans: Array) -> bool:
-        """Return whether a result is ours within rounding, and no NaN is lost."""
-        what = self._kernel.what
-        within = WITHIN[what.precision if what.dtype == "float32" else what.dtype]
-        lost = np.isnan(nans) & ~np.isnan(with_nans)
-        return bool(np.abs(found - wanted).max() <= within * np.abs(wanted).max() and not lost.any())
 
 
 @dataclass(frozen=True)

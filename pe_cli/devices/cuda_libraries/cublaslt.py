@@ -50,13 +50,13 @@ ASKED = 8
 class Algorithm(ctypes.Structure):
     """cublasLtMatmulAlgo_t."""
 
-    _fields_ = [("data", ctypes.c_uint64 * 8)]  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [("data", ctypes.c_uint64 * 8)]
 
 
 class Heuristic(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
 
-    _fields_ = [  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [
         ("algorithm", Algorithm),
         ("workspace", _SIZE),
         ("state", _INT),
@@ -140,7 +140,11 @@ class Descriptors:
 
 
 def checked(status: int, name: str) -> None:
-    """Raise `NotTaken` for a status other than success."""
+    """Return nothing where a status is success.
+
+    Raises:
+        NotTaken: it is another.
+    """
     if status:
         raise NotTaken(f"{name}: status {status}")
 
@@ -184,7 +188,11 @@ class CublasLt:
         return [bytes(each.algorithm) for each in found[: 0 if status else count.value] if not each.state]
 
     def ready(self, what: Product, algorithm: bytes, places: Sequence[Extent]) -> Ready:
-        """Return a product by an algorithm; see `Library`."""
+        """Return a product by an algorithm; see `Library`.
+
+        Raises:
+            NotTaken: it is no algorithm for this, or takes more workspace than there is.
+        """
         self._enter()
         a, b, c, bias, room = places
         if len(algorithm) != ctypes.sizeof(Algorithm):

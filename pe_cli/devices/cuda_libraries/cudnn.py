@@ -189,7 +189,11 @@ class Cudnn:
         return bytes(plan.read(PLAN_JSON, CHAR, MOST_TEXT)).rstrip(b"\0")
 
     def ready(self, what: Convolution, algorithm: bytes, places: Sequence[Extent]) -> Ready:
-        """Return a convolution by a plan; see `Library`."""
+        """Return a convolution by a plan; see `Library`.
+
+        Raises:
+            NotTaken: it is no plan for this device, or takes more workspace than there is.
+        """
         self._enter()
         text = (PLAN_JSON, CHAR, algorithm)
         plan = Descriptor(self._library, PLAN, (PLAN_HANDLE, HANDLE, [self._handle]), text)

@@ -10,7 +10,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.cuda_driver import Extent
 
 
-class NotTaken(Exception):  # noqa: N818 - no error of anyone's
+class NotTaken(Exception):
     """A library does not do what it was asked for; says why."""
 
 

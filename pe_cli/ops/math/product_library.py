@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ _SIZES = {"float32": 4, "float64": 8}
 
 def even(starts: Sequence[int]) -> int | None:
     """Return how far apart numbers are, 0 for one; None where they are not evenly spaced."""
-    steps = {b - a for a, b in zip(starts, starts[1:], strict=False)}
+    steps = {b - a for a, b in itertools.pairwise(starts)}
     return None if len(steps) > 1 else min(steps, default=0)
 
 

@@ -33,7 +33,9 @@ class Kept:
         self.bodies[key] = body
 
 
-def with_library(monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Stream], Any], precision: str = "float32") -> tuple[Library, Any]:
+def with_library(
+    monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Stream], Any], precision: str = "float32"
+) -> tuple[Library, Any]:
     """Let `place: cuda` be a device with a library, and ops of tests run on it.
 
     Args:

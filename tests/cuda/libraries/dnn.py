@@ -1,4 +1,4 @@
-"""cuDNN's backend interface as far as `cuda_libraries.cudnn` asks for it: it reads descriptors as its header says, and computes by PyTorch."""
+"""cuDNN's backend interface as far as `cuda_libraries.cudnn` asks for it: descriptors as its header has them, numbers by PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cuBLASLt's C interface as far as `cuda_libraries.cublaslt` asks for it: it reads descriptors as its documentation says, and computes by NumPy.
+"""cuBLASLt's C interface as far as `cuda_libraries.cublaslt` asks for it: descriptors as its header has them, numbers by NumPy.
 
 Matrices are stored column by column, D = epilogue(alpha op(A) op(B) + beta C).
 """
@@ -40,7 +40,9 @@ class CublasLt:
         searched: how often algorithms were asked for.
     """
 
-    def __init__(self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] = (68, 0)) -> None:
+    def __init__(
+        self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] = (68, 0)
+    ) -> None:
         self._stream = stream
         self.costs, self.compute = costs, compute
         self.called: dict[int, int] = {}
@@ -89,7 +91,7 @@ class CublasLt:
         return self._create(place)
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle: Any, *args: Any) -> int:
-        *layouts, preference, asked, found, count = args
+        *_, preference, asked, found, count = args
         wish = self.open[preference.value]
         assert wish[3] == 6, "sums in place depend on which block is first"
         assert all(wish[i] in (4, 8, 16, 32, 64, 128, 256) for i in (5, 6, 7, 8))

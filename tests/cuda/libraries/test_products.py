@@ -1,4 +1,4 @@
-"""Products by cuBLASLt on the test device: what its C interface is asked for gives the numbers of our kernels, and the choice is a measured one."""
+"""Products by cuBLASLt on the test device: what its C interface is asked for gives our numbers, and the choice is measured."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_driver import Extent
@@ -106,8 +107,7 @@ def test_a_config_trains_as_with_our_kernels(library: CublasLt):
     for libraries in ("auto", "none"):
         found = models.train(models.ROOT / "configs/digits.yaml", "cuda", more=(f"executor.libraries={libraries}",), steps=3)
         losses.append(found.losses)
-        calls = sum(library.called.values())
-    assert calls
+    assert library.called
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
@@ -138,3 +138,16 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
         found.each[CUBLAS].ready(what, algorithm, [*places[:-1], Extent(places[-1].address, 32)])
     del ready
     assert not library.open, "descriptors are given back"
+
+
+def test_what_is_installed_is_told(monkeypatch):
+    monkeypatch.setattr(opened, "installed", dict)
+    assert (opened.told("auto"), opened.names("auto")) == ("none is installed: pip install 'pe-cli[cuda-libraries]'", frozenset())
+    monkeypatch.setattr(opened, "installed", lambda: {CUBLAS: opened.Installed("13.1.0", None)})
+    assert (opened.told("auto"), opened.names("auto")) == ("cublasLt 13.1.0", {CUBLAS})
+    assert (opened.told("none"), opened.names("none")) == ("none, as executor.libraries says", frozenset())
+
+
+def test_a_config_says_auto_or_none():
+    with pytest.raises(PeError, match=r"executor\.libraries must be auto or none, got 'all'"):
+        load_run(models.ROOT / "configs/digits.yaml", ("executor.libraries=all",))

@@ -389,7 +389,8 @@ class Library:
         return 0
 
     def cuStreamGetCaptureInfo_v3(self, stream: Any, state: Any, number: Any, graph: Any, nodes: Any, data: Any, count: Any) -> int:
-        assert (number, graph, data) == (None, None, None)
+        assert (number, graph) == (None, None)
+        assert data is not None
         assert self._capture is not None
         last = self._capture.last[self._number(stream)]
         self._shown = (ctypes.c_void_p * max(1, len(last)))(*(NODE + i for i in last))
