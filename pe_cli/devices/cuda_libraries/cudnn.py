@@ -58,8 +58,8 @@ CONVERTS, REDUCES_LESS, NONDETERMINISTIC, TENSOR_CORE = 1, 2, 4, 0
 COMPILES = 0
 #: cudnnDataType_t.
 TYPES = {"float32": 0, "float64": 1, "bfloat16": 9}
-#: Engines that are asked for, as those that round come first; most that are returned; most bytes of a plan's text.
-ASKED, RETURNED, MOST_TEXT = 100, 8, 1 << 20
+#: Engines that are asked for, as those that round come first; plans that are returned at most, as each takes a while; bytes of its text.
+ASKED, RETURNED, MOST_TEXT = 100, 5, 1 << 20
 
 
 def version_of(library: Any) -> tuple[int, str]:

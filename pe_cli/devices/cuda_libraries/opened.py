@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,28 +68,38 @@ def told(wanted: str) -> str:
     return ", ".join(f"{name} {each.version}" for name, each in installed().items()) or f"none is installed: {HINT}"
 
 
-def of(driver: Driver) -> Libraries | None:
-    """Return the libraries of a device; None where there are none.
+def of(driver: Driver, wanted: Iterable[str]) -> Libraries | None:
+    """Return libraries of a device, those that are there; None where there are none.
 
     Args:
         driver: of the device.
+        wanted: their names: to open one takes time and memory of the device.
     """
     device: Any = driver
-    return _opened(device) if driver.handles() else None
+    handles = driver.handles()
+    if handles is None:
+        return None
+    each = {name: library for name in sorted(wanted) if (library := _opened(device, name))}
+    return Libraries(handles.card, each, _clock(device)) if each else None
 
 
 @functools.cache
-def _opened(driver: Any) -> Libraries | None:
+def _opened(driver: Any, name: str) -> Library | None:
     handles: Handles = driver.handles()
+    if name not in installed():
+        return None
     handles.enter()
-    found: dict[str, Library] = {}
-    for name, each in installed().items():
-        module = importlib.import_module(f"pe_cli.devices.cuda_libraries.{KNOWN[name][1]}")
-        try:
-            found[name] = module.made(each, handles.stream, handles.enter)
-        except NotTaken:  # it has no code for this device
-            continue
-    return Libraries(handles.card, found, Clock(handles)) if found else None
+    module = importlib.import_module(f"pe_cli.devices.cuda_libraries.{KNOWN[name][1]}")
+    try:
+        made: Library = module.made(installed()[name], handles.stream, handles.enter)
+    except NotTaken:  # it has no code for this device
+        return None
+    return made
+
+
+@functools.cache
+def _clock(driver: Any) -> Clock:
+    return Clock(driver.handles())
 
 
 class Clock:

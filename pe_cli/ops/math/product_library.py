@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from pe_cli.kernels.calls import buffers_of
 from pe_cli.kernels.library_calls import CUBLAS, Product, offer
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.math.matrix_product import Matrices
@@ -63,9 +64,9 @@ def offer_product(o: Lowering, begin: int, what: Product | None, pairs: Sequence
         pairs: see `product_of`.
         args: A, B, C, and the bias, or C again.
     """
-    if what is None or CUBLAS not in o.libraries:
-        return
     a, b, c, bias = args
+    if what is None or CUBLAS not in o.libraries or {held.dtype for arg in args for held in buffers_of(arg)} != {c.dtype}:
+        return
     (at_a, at_b) = pairs[0][0]
     room = o.scratch(room_of(c), c.dtype)
     offer(o.calls, begin, what, (moved(a, at_a), moved(b, at_b), c, bias, room), (2, 4), c)

@@ -66,7 +66,7 @@ def offer_convolution(
         finish: appends what comes behind the sum, given where that is; None for nothing.
         apart: whether the sum must lie elsewhere than the result: that is read behind it.
     """
-    if CUDNN not in o.libraries or y.dtype not in _SIZES or not min(x.size, w.size, y.size):
+    if CUDNN not in o.libraries or y.dtype not in _SIZES or {x.dtype, w.dtype} != {y.dtype} or not min(x.size, w.size, y.size):
         return
     made = {"values": y, "images_back": x, "filters_back": w}[direction]
     taps, size = s.taps[0] * s.taps[1], _SIZES[y.dtype]

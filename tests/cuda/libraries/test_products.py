@@ -16,7 +16,7 @@ from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
 from pe_cli.devices.cuda_libraries.protocol import NotTaken
 from pe_cli.kernels.library_calls import CUBLAS, Product
 from tests.cuda.libraries.card import with_library
-from tests.cuda.libraries.lt import DEAF, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
+from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
 from tests.ops import support
 
@@ -78,6 +78,7 @@ def test_float64_has_its_own_type(library: CublasLt, rng):
         pytest.param({ROOMY: 4.0, RIGHT: 9.9}, ROOMY, id="the one that is asked first"),
         pytest.param({WRONG: 1.0, UNSTEADY: 1.0, REFUSED: 1.0, RIGHT: 2.0}, RIGHT, id="one that is right, and the same in every run"),
         pytest.param({RIGHT: 9.9}, None, id="ours, where it is no slower"),
+        pytest.param({ONCE: 1.0, RIGHT: 2.0}, RIGHT, id="one that a graph is made of"),
         pytest.param({WRONG: 1.0}, None, id="ours, where no other is right"),
     ],
 )
@@ -124,7 +125,7 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
     for name, value in (("a", a), ("b", b), ("c", c)):
         card.write(held[name].address, value)
     what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", adds=True)
-    found = opened.of(card)
+    found = opened.of(card, {CUBLAS})
     assert found
     places = [held[n] for n in ("a", "b", "c", "c", "room")]
     (algorithm,) = found.each[CUBLAS].algorithms(what, places)
