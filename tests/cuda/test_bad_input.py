@@ -81,11 +81,12 @@ def kept() -> list[int]:
 
 def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Train):
     lost = Library([])
-    lost.failing["cuStreamSynchronize"] = lambda count: UNAVAILABLE if count >= 5 else 0
-    lost.failing["cuMemcpyDtoH_v2"] = lambda _: UNAVAILABLE if lost.calls.get("cuStreamSynchronize", 0) >= 5 else 0
+    lost.failing["cuGraphLaunch"] = lambda count: UNAVAILABLE if count >= 4 else 0
+    for name in ("cuMemcpyDtoH_v2", "cuStreamSynchronize", "cuEventSynchronize"):
+        lost.failing[name] = lambda _: UNAVAILABLE if lost.calls.get("cuGraphLaunch", 0) >= 4 else 0
     code, said = train(lost)
     assert code == ExitCode.DEVICE, said
-    assert "error: the CUDA device failed: cuStreamSynchronize: CUDA_ERROR_DEVICE_UNAVAILABLE" in said
+    assert "error: the CUDA device failed: cuGraphLaunch: CUDA_ERROR_DEVICE_UNAVAILABLE" in said
     assert said.count("error:") == 1
     assert kept()[-1] == 4
     code, said = train(Library([]), "--resume")
