@@ -57,7 +57,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
         counts = [found[built] for found in launches.values()]
         rows.append(
             (
-                built.kernel.name.removeprefix("pe_cli."),
+                _shown(built.kernel.name),
                 built.dtype if built.dtype == built.second else f"{built.dtype}, {built.second}",
                 *counts,
                 *(_each([getattr(u, what) for u in used]) for what in ("registers", "spills", "local", "shared", "instructions")),
@@ -76,6 +76,12 @@ def _libraries(source: Source, offered: dict[str, Counter[str]]) -> str:
     said = told(source.run.executor.libraries if source.run else "none")
     may = [f"{n} of {library} a step of {phase}" for phase, found in offered.items() for library, n in sorted(found.items())]
     return f"{said}; may be calls of theirs, where a card finds them faster: {', '.join(may)}" if may else said
+
+
+def _shown(name: str) -> str:
+    """Return a kernel's name for the table; of several that one block does, the functions alone."""
+    first, *others = name.removeprefix("pe_cli.").split("+")
+    return "+".join(part.rpartition(":")[2] for part in (first, *others)) if others else first
 
 
 def _each(values: Sequence[int]) -> str:

@@ -41,6 +41,7 @@ def _facts() -> dict[str, object]:
     except PeError as error:
         default = error.message
     count, why_not = cuda_count()
+    cards = _cards(count) if count > 1 else count or f"0: {why_not}"
     there = os.scandir(cache.folder()) if cache.folder().is_dir() else ()
     files = [entry.stat() for entry in there if entry.name.endswith(".o")]
     return {
@@ -51,12 +52,24 @@ def _facts() -> dict[str, object]:
         "vector_bits": 8 * target.vector_bytes(),
         "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
         "devices_auto": default,
-        "cuda_devices": count or f"0: {why_not}",
+        "cuda_devices": cards,
         "cuda_libraries": opened.told("auto"),
         "kernel_cache": str(cache.folder()),
         "kernels_kept": len(files),
         "kernel_bytes": sum(f.st_size for f in files),
     }
+
+
+def _cards(count: int) -> str:
+    """Return how many cards there are, and how many of them a training uses together."""
+    from pe_cli.core.errors import PeError
+    from pe_cli.devices.cuda_group import together
+
+    try:
+        usable, why = together(count)
+    except PeError as error:
+        usable, why = 0, error.message
+    return f"{count}, of which devices: auto takes {usable}{f': {why}' if why else ''}"
 
 
 def _shown(value: object) -> str:

@@ -140,7 +140,7 @@ class Plan:
             except ShortError as error:
                 samples = sum(self.request.sizes)
                 if fits := int(samples * error.free / found.plan.nbytes * FITS):
-                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.0f} MiB, {fits} would fit"
+                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.1f} MiB, {fits} would fit"
                 raise
             for b, offset in found.plan.offsets.items():
                 self._spots[b] = Spot(memory, offset, d)

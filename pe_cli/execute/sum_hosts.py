@@ -70,7 +70,7 @@ def check_nccl(g: GraphLowering) -> None:
         PeError: it is not installed, or may not be used (exit code 5).
     """
     if NCCL not in g.libraries:
-        hint = "pip install nvidia-nccl-cu13, and leave executor.libraries at auto"
+        hint = "pip install 'pe-cli[cuda-libraries]', and leave executor.libraries at auto"
         raise PeError("several processes on place: cuda sum by NCCL, which is not there", hint=hint, code=ExitCode.DEVICE)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,16 +30,13 @@ _ASKS = frozenset({*PLACES, "grid", "gridsize"})
 def written(kernel: Kernel | CudaKernel) -> frozenset[int]:
     """Return the numbers of parameters that a kernel may write through: all that it does more with than read elements."""
     tree = _tree(kernel)
-    found = set()
-    for number, arg in enumerate(tree.args.args):
-        uses = sum(isinstance(n, ast.Name) and n.id == arg.arg for n in ast.walk(tree))
-        reads = sum(
-            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name) and n.value.id == arg.arg
-            for n in ast.walk(tree)
-        )
-        if uses > reads:
-            found.add(number)
-    return frozenset(found)
+    more: Counter[str] = Counter()  # than is read of elements
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Name):
+            more[n.id] += 1
+        elif isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name):
+            more[n.value.id] -= 1
+    return frozenset(number for number, arg in enumerate(tree.args.args) if more[arg.arg] > 0)
 
 
 @functools.cache
@@ -80,7 +78,9 @@ def tree_of(built: Built, tree: ast.FunctionDef) -> list[ast.stmt]:
     return list(alone)
 
 
+@functools.cache
 def _tree(kernel: Kernel | CudaKernel) -> ast.FunctionDef:
+    """Return the text of a kernel, to be looked at alone."""
     return language.definition(kernel.fn, kernel.text if isinstance(kernel, CudaKernel) else None)
 
 

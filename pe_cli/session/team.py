@@ -222,9 +222,10 @@ class PeerTeam(Team):
         return Resources(places, 0, f"{text} in each of {self.size} processes")
 
     def _cards(self, executor: ExecutorSection) -> Resources:
-        """Return the cards of this process: those of a machine are divided among its processes, unless each sees others."""
+        """Return the cards of this process: those of a machine are divided among the processes that see the same."""
         from pe_cli.devices.cuda import cuda_count
 
+        resolve_places("cuda", 1, place_of_devices(executor))  # says why there is none
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         found = self.texts({"host": socket.gethostname(), "cards": cuda_count()[0], "visible": visible})
         beside = [[other for other in found if (other["host"], other["visible"]) == (each["host"], each["visible"])] for each in found]

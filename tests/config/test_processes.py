@@ -36,14 +36,22 @@ def test_the_timeout_is_a_time(run_errors: Errors, value: str) -> None:
 
 
 def test_what_cannot_be_done_yet_is_told_with_its_place(run_errors: Errors) -> None:
-    found = run_errors("model: model.yaml\nexecutor: {processes: mpi, place: cuda}\nbuild_strategy: {reduce_strategy: Reduce}\n")
-    assert [text.splitlines()[0] for text in found] == ["run.yaml:2:35: error: place: cuda: not with several processes yet"]
+    executor = "executor: {processes: mpi, place: cuda, libraries: none}\n"
+    found = run_errors(f"model: model.yaml\n{executor}build_strategy: {{reduce_strategy: Reduce, fp16_allreduce: true}}\n")
+    assert [text.splitlines()[0] for text in found] == [
+        "run.yaml:2:52: error: libraries: none: not with several processes on place: cuda",
+        "run.yaml:3:35: error: reduce_strategy: Reduce: not with several processes on place: cuda",
+        "run.yaml:3:59: error: fp16_allreduce: not with several processes on place: cuda",
+    ]
     text = """\
-        run.yaml:2:35: error: place: cuda: not with several processes yet
-              executor: {processes: mpi, place: cuda}
-                                                ^^^^
-        hint: place: cpu, or processes: 1"""
+        run.yaml:2:52: error: libraries: none: not with several processes on place: cuda
+              executor: {processes: mpi, place: cuda, libraries: none}
+                                                                 ^^^^
+        hint: libraries: auto: NCCL sums over processes, or place: cpu"""
     assert found[0] == dedent(text)
+    servers = "distributed: {mode: parameter_server, servers: 1}\n"
+    (found_there,) = run_errors(f"model: model.yaml\nexecutor: {{place: cuda}}\n{servers}")
+    assert found_there.startswith("run.yaml:2:19: error: place: cuda: not with parameter servers")
 
 
 def test_asynchronous_training_of_several_processes_is_that_of_servers(run_errors: Errors) -> None:

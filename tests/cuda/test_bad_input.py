@@ -81,11 +81,12 @@ def kept() -> list[int]:
 
 def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Train):
     lost = Library([])
-    lost.failing["cuStreamSynchronize"] = lambda count: UNAVAILABLE if count >= 5 else 0
-    lost.failing["cuMemcpyDtoH_v2"] = lambda _: UNAVAILABLE if lost.calls.get("cuStreamSynchronize", 0) >= 5 else 0
+    lost.failing["cuGraphLaunch"] = lambda count: UNAVAILABLE if count >= 4 else 0
+    for name in ("cuMemcpyDtoH_v2", "cuStreamSynchronize", "cuEventSynchronize"):
+        lost.failing[name] = lambda _: UNAVAILABLE if lost.calls.get("cuGraphLaunch", 0) >= 4 else 0
     code, said = train(lost)
     assert code == ExitCode.DEVICE, said
-    assert "error: the CUDA device failed: cuStreamSynchronize: CUDA_ERROR_DEVICE_UNAVAILABLE" in said
+    assert "error: the CUDA device failed: cuGraphLaunch: CUDA_ERROR_DEVICE_UNAVAILABLE" in said
     assert said.count("error:") == 1
     assert kept()[-1] == 4
     code, said = train(Library([]), "--resume")
@@ -105,6 +106,12 @@ def test_memory_that_does_not_suffice_is_told_with_what_there_is(train: Train):
     assert "cannot allocate" in said
     assert "on the CUDA device, which has" in said
     assert "hint: use a smaller batch_size" in said
+
+
+def test_a_batch_that_does_not_fit_is_told_with_one_that_would(train: Train):
+    code, said = train(Library([], memory=2600))
+    assert code == ExitCode.DEVICE
+    assert "hint: use a smaller batch_size: 4 samples take 0.0 MiB, 3 would fit" in said
 
 
 @pytest.mark.parametrize(

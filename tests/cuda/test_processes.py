@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define.registry import discover
+from pe_cli.session.team import PeerTeam
 from tests.collectives.simulated import Network, Simulated
 from tests.cuda.libraries.collectives import NcclAcross
 from tests.cuda.ptx.device import needs_compiler
@@ -86,3 +88,25 @@ def test_what_processes_with_cards_do_not_do_is_said(monkeypatch, build: Any, li
     with pytest.raises(PeError, match=text) as caught:
         Network(2).run(process)
     assert caught.value.code in (ExitCode.DEVICE, ExitCode.USAGE)
+
+
+@pytest.mark.parametrize(
+    ("cards", "wanted", "found"),
+    [
+        pytest.param(4, 1, ["cuda:0", "cuda:1", "cuda:2"], id="one for each"),
+        pytest.param(7, "auto", ["cuda:0 cuda:1", "cuda:2 cuda:3", "cuda:4 cuda:5"], id="as many as there are for each"),
+        pytest.param(2, 1, "1 CUDA devices wanted for each process, and a machine has 0 for each of its processes", id="too few"),
+    ],
+)
+def test_the_cards_of_a_machine_are_divided_among_its_processes(monkeypatch, cards: int, wanted: Any, found: Any):
+    monkeypatch.setattr("pe_cli.devices.cuda.cuda_count", lambda: (cards, ""))
+    executor: Any = SimpleNamespace(place="cuda", devices=wanted, at_of=lambda _: None)
+
+    def process(peers: Simulated) -> str:
+        return " ".join(map(str, PeerTeam(peers, peers)._cards(executor).places))
+
+    if isinstance(found, str):
+        with pytest.raises(PeError, match=found):
+            Network(3).run(process)
+    else:
+        assert Network(3).run(process) == found

@@ -1,4 +1,4 @@
-"""Sums over devices by NCCL, through its C interface: one process has a communicator for each of its devices.
+"""Sums by NCCL, through its C interface: over the devices of a process, and over processes, a device of each.
 
 A call is the same for all devices, between `ncclGroupStart` and `ncclGroupEnd`, on the stream of each; captured, it becomes nodes of the
 graph. NCCL chooses how it adds up by the devices, by what joins them and by the number of elements: the same bits in every run on the same
@@ -73,6 +73,8 @@ def made(installed: Any, stream: Any, enter: Callable[[], None]) -> Any:
 class _Calls:
     """The functions of NCCL, with errors for results."""
 
+    _hint = "NCCL_DEBUG=INFO in the environment of all processes says more"
+
     def __init__(self, library: Any) -> None:
         for name, kinds in (FUNCTIONS | TEXTS).items():
             getattr(library, name).argtypes = kinds
@@ -83,8 +85,7 @@ class _Calls:
         result = getattr(self._library, name)(*args)
         if result:
             said = [text.decode(errors="replace") for text in self._texts(result) if text]
-            hint = "executor.libraries: none sums by kernels of pe"
-            raise PeError(f"the CUDA devices failed: {name}: {'; '.join(said)}", hint=hint, code=ExitCode.DEVICE)
+            raise PeError(f"the CUDA devices failed: {name}: {'; '.join(said)}", hint=self._hint, code=ExitCode.DEVICE)
 
     def _texts(self, result: int) -> tuple[bytes | None, bytes | None]:
         return self._library.ncclGetErrorString(result), self._library.ncclGetLastError(None)
@@ -101,6 +102,8 @@ class Sums(_Calls):
     Raises:
         PeError: it does not start (exit code 5).
     """
+
+    _hint = "executor.libraries: none sums by kernels of pe"
 
     def __init__(self, library: Any, indexes: Sequence[int], handles: Sequence[Handles]) -> None:
         super().__init__(library)

@@ -9,6 +9,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.calls import Call
+from pe_cli.kernels.cuda_index import reciprocal
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, find, op
@@ -333,6 +334,18 @@ def _append(
 
 @fusion_group.lower("cuda")
 def fusion_group_cuda(o: Lowering) -> None:
-    """The calls of the separate ops."""
-    if _reads(o)[o.attrs["like"]].size:
+    """One generated kernel; the calls of the separate ops where what is read fits no common rows."""
+    from pe_cli.ops.fused.fusion_kernel_cuda import fused_kernel_cuda  # which only a card needs
+
+    reads = _reads(o)
+    full = reads[o.attrs["like"]]
+    if not full.size:
+        return
+    group = group_of(members_of(o.attrs), [b.type for b in reads], full.type)
+    shape = _rows(group, reads, full) if group and group.steps else None
+    if group is None or shape is None:
         separate(o, "cuda")
+        return
+    rows, n = shape
+    kernel = fused_kernel_cuda(group.text(o.attrs["outs"]))
+    o.call(kernel, *reads, *o.outputs("Out"), rows * n, n, *reciprocal(n), *group.numbers, dtype=full.dtype)

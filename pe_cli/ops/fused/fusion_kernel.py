@@ -112,6 +112,20 @@ def fused_kernel(text: Text) -> Kernel:
 
 
 def _made(text: Text) -> Kernel:
+    space, steps, numbers = computed(text)
+    parameters = [*arrays(text), "rows: Int", "n: Int", *(f"{a}: Real" for a in numbers)]
+    lines = ["from __future__ import annotations", f"def loop({', '.join(parameters)}):"]
+    lines += [f"    {line}" for line in _loads(text, ONE)]
+    lines += ["    for r in range(rows):", "        b = r * n", *(f"        {line}" for line in _loads(text, COLUMN))]
+    stores = [f"y{k}[b + i] = v{value}" for k, value in enumerate(text.outs)]
+    lines += ["        for i in range(n):"]
+    lines += [f"            {line}" for line in [*_loads(text, FULL + MASK + ROW), *steps, *stores]]
+    exec("\n".join(lines), space)  # our own text: its names are numbers
+    return make_kernel(space["loop"], text.name, exact=True, apart=True)
+
+
+def computed(text: Text) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the functions of a kernel by name, the lines that compute values v0, v1, ... behind those read, and the names of numbers."""
     functions = sorted({s.kernel for s in text.steps})
     space: dict[str, Any] = {f"f{k}": load(name).each for k, name in enumerate(functions)}
     numbers: list[str] = []
@@ -121,17 +135,13 @@ def _made(text: Text) -> Kernel:
         own = [f"a{len(numbers) + i}" for i in range(numbers_of(space[name], len(step.args)))]
         numbers += own
         steps.append(f"v{k} = {name}({', '.join([*(f'v{a}' for a in step.args), *own])})")
+    return space, steps, numbers
+
+
+def arrays(text: Text) -> list[str]:
+    """Return the parameters for what is read and what is written."""
     reads = [f"x{k}: {'PtrU8' if kind == MASK else 'Ptr'}" for k, kind in enumerate(text.kinds)]
-    writes = [f"y{k}: Ptr" for k in range(len(text.outs))]
-    parameters = [*reads, *writes, "rows: Int", "n: Int", *(f"{a}: Real" for a in numbers)]
-    lines = ["from __future__ import annotations", f"def loop({', '.join(parameters)}):"]
-    lines += [f"    {line}" for line in _loads(text, ONE)]
-    lines += ["    for r in range(rows):", "        b = r * n", *(f"        {line}" for line in _loads(text, COLUMN))]
-    stores = [f"y{k}[b + i] = v{value}" for k, value in enumerate(text.outs)]
-    lines += ["        for i in range(n):"]
-    lines += [f"            {line}" for line in [*_loads(text, FULL + MASK + ROW), *steps, *stores]]
-    exec("\n".join(lines), space)  # our own text: its names are numbers
-    return make_kernel(space["loop"], text.name, exact=True, apart=True)
+    return [*reads, *(f"y{k}: Ptr" for k in range(len(text.outs)))]
 
 
 def _loads(text: Text, kinds: str) -> list[str]:

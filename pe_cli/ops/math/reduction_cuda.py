@@ -12,6 +12,7 @@ import numpy as np
 
 from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
 from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.cuda_wide import global_four, is_wide
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T
 from pe_cli.kernels.warp import HEIGHT, LANES, WARPS, block_sum, warp_sum
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
@@ -106,6 +107,47 @@ def sum_rows_cuda(
         elif e < count * n:
             out[e] = T(result * factor)
         begin += cuda.gridDim.x * height * LANES
+
+
+# --- a warp each ------------------------------------------------------------------------------------------------------
+
+#: Terms of a row from which on a warp adds it up, rows that are enough for that, and terms up to which fewer rows are, too.
+LINE, LINES, SHORT = 128, 2048, 1024
+
+
+@cuda_kernel(block=WARPS, threads=("32", "count"))
+def sum_lines(x: Ptr, out: Ptr, count: Int, n: Int, factor: Real):
+    """out[k] = factor times the sum of the n neighbours from x[k n] on; a lane takes fours of them, four at a time."""
+    lane = int(cuda.threadIdx.x)
+    wide = is_wide(x, 0, n)
+    k = int(cuda.blockIdx.y * HEIGHT + cuda.threadIdx.y)
+    while k < count:
+        one = two = three = four = 0.0
+        i, end = k * n + 4 * lane, (k + 1) * n
+        if wide:
+            while i + 3 * 4 * LANES < end:
+                a0, a1, a2, a3 = global_four(x, i)
+                b0, b1, b2, b3 = global_four(x, i + 4 * LANES)
+                c0, c1, c2, c3 = global_four(x, i + 8 * LANES)
+                d0, d1, d2, d3 = global_four(x, i + 12 * LANES)
+                one += (a0 + a1) + (a2 + a3)
+                two += (b0 + b1) + (b2 + b3)
+                three += (c0 + c1) + (c2 + c3)
+                four += (d0 + d1) + (d2 + d3)
+                i += 16 * LANES
+            while i < end:
+                a0, a1, a2, a3 = global_four(x, i)
+                one += (a0 + a1) + (a2 + a3)
+                i += 4 * LANES
+        else:
+            i = k * n + lane
+            while i < end:
+                one += x[i]
+                i += LANES
+        total = warp_sum((one + two) + (three + four))
+        if lane == 0:
+            out[k] = T(total * factor)
+        k += int(cuda.gridDim.y * HEIGHT)
 
 
 # --- in two stages ----------------------------------------------------------------------------------------------------
@@ -211,6 +253,9 @@ def in_two_stages(o: Lowering, x: Buffer, out: Buffer, axes: list[tuple[int, int
     if kinds in ([True], [False, True]):
         count, n = (1 if len(axes) == 1 else axes[0][0]), axes[-1][0]
         parts = parts_of_run(count, n)
+        if parts == 1 and n >= LINE and (count >= LINES or n <= SHORT) and x.dtype == out.dtype:
+            o.call(sum_lines, x, out, count, n, factor)
+            return True
         if parts == 1:
             return False
         few = o.scratch(count * parts, "float64")

@@ -160,6 +160,11 @@ def _sums(rng):
     return rng.uniform(1.0, 2.0, 7)
 
 
+def _rows(rng):
+    """Sums of two processes, which lie in one variable."""
+    return rng.uniform(1.0, 2.0, (2, 7))
+
+
 @op(
     "sync_batch_norm_sums",
     inputs="X",
@@ -213,7 +218,12 @@ def sums_cpu(o: Lowering) -> None:
                 "Sums": [_sums, _sums],
             },
             keep=("Sums",),
-        )
+        ),
+        Sample(
+            {"X": (4, 3), "Scale": _VECTOR, "Bias": _VECTOR, "Mean": _VECTOR, "Variance": _VECTOR, "Sums": [_rows]},
+            name="sums of two processes",
+            keep=("Sums",),
+        ),
     ],
 )
 def sync_batch_norm(
@@ -332,7 +342,12 @@ def gradient_sums_cpu(o: Lowering) -> None:
                 "Sums": [_sums],
             },
             keep=("Sums",),
-        )
+        ),
+        Sample(
+            {"X": (4, 3), "Scale": _VECTOR, "SavedMean": _VECTOR, "SavedVariance": _VECTOR, "Y@GRAD": (4, 3), "Sums": [_rows]},
+            name="sums of two processes",
+            keep=("Sums",),
+        ),
     ],
 )
 def sync_batch_norm_grad(

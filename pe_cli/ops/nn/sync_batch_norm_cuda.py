@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
 from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.kernels.moments import join
-from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_moments
 from pe_cli.ops.nn.sync_batch_norm import (
+    every_device,
     sizes_of,
     sync_batch_norm,
     sync_batch_norm_grad,
@@ -61,11 +61,12 @@ def share_sums(sums: PtrF64, inverse: Ptr, dscale: Ptr, dbias: Ptr, channels: In
         dscale[c] = T(sums[channels + c] * share * inverse[c])
 
 
-def _joined(o: Lowering, sums: Sequence[Buffer], step: Any, n: int) -> Buffer:
+def _joined(o: Lowering, channels: int, step: Any, n: int) -> Buffer | Offset:
     """Append the calls that join the sums of all devices in their order, and return where the result is."""
-    total, *others = sums
+    total: Buffer | Offset
+    total, *others = every_device(o.inputs("Sums"), channels)
     for other in others:
-        made = o.scratch(total.size, "float64")
+        made = o.scratch(2 * channels + 1, "float64")
         o.call(step, total, other, made, n)
         total = made
     return total
@@ -79,7 +80,7 @@ def sync_batch_norm_cuda(o: Lowering) -> None:
     mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
     olds = o.input("Mean"), o.input("Variance"), o.output("MeanOut"), o.output("VarianceOut")
     settings = float(o.attrs["momentum"]), float(o.attrs["epsilon"])
-    sums = _joined(o, o.inputs("Sums"), join_two, channels)
+    sums = _joined(o, channels, join_two, channels)
     o.call(finish_channels, sums, *olds, mean, inverse, channels, *settings)
     each = (x, mean, inverse, o.input("Scale"), o.input("Bias"), y)
     if last:
@@ -94,7 +95,7 @@ def sync_batch_norm_grad_cuda(o: Lowering) -> None:
     x, inverse = o.input("X"), o.input("SavedVariance")
     samples, channels, size, last = sizes_of(o, x)
     dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)
-    sums = _joined(o, o.inputs("Sums"), add_two, 2 * channels + 1)
+    sums = _joined(o, channels, add_two, 2 * channels + 1)
     o.call(share_sums, sums, inverse, dscale, dbias, channels, samples * size)
     each = (x, o.input("Y@GRAD"), o.input("SavedMean"), inverse, o.input("Scale"), dscale, dbias, o.output("X@GRAD"))
     if last:

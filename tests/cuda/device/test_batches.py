@@ -146,6 +146,8 @@ def test_a_reciprocal_divides_exactly(rng) -> None:
         pytest.param((ONE_STAGE + 1, 33), (True, False), 2, id="more long columns than a warp has lanes"),
         pytest.param((37, 33), (True, False), 1, id="short columns"),
         pytest.param((3, 40, 2), (False, True, False), 1, id="columns inside"),
+        pytest.param((5, 660), (False, True), 1, id="rows of fours, a warp each"),
+        pytest.param((6, 131), (False, True), 1, id="rows that begin anywhere"),
     ],
 )
 def test_a_sum_is_that_of_float64(bench, rng, shape: tuple[int, ...], gone: tuple[bool, ...], launches: int) -> None:

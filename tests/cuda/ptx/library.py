@@ -97,6 +97,7 @@ class Library:
         devices: int = 1,
         seed: int = 0,
     ) -> None:
+        self._one = threading.RLock()
         self._device = PtxDriver()
         self._capability, self._version, self._count = capability, version, devices
         self._kernels = {entry_of(k, capability): k for k in kernels}
@@ -131,7 +132,8 @@ class Library:
             self.calls[name] = self.calls.get(name, 0) + 1
             result = self.failing.get(name, 0)
             result = result(self.calls[name]) if callable(result) else result
-            return result or own(*args)
+            with self._one:  # memory may be given back by any thread
+                return result or own(*args)
 
         return call
 

@@ -23,6 +23,7 @@ from tests.ops import support
 
 discover()
 BARRIER = re.compile(r"^\s*bar\.sync\s+0;", re.MULTILINE)
+FENCE = re.compile(r"^\s*(?:membar|fence)\.[\w.]+;", re.MULTILINE)
 #: Accesses of a kernel that are changed.
 MOST = 6
 #: The comparison that leaves threads out which have nothing to do.
@@ -98,6 +99,12 @@ def without_barriers(program: Program) -> list[str]:
     return [text[: m.start()] + text[m.end() :] for m in BARRIER.finditer(text)]
 
 
+def without_fences(program: Program) -> list[str]:
+    """Return texts without one of the fences each."""
+    text = program.text
+    return [text[: m.start()] + text[m.end() :] for m in FENCE.finditer(text)]
+
+
 def off_by_one(program: Program) -> list[str]:
     """Return texts in which one thread more has something to do, or one of MOST accesses that were made is one element on."""
     text = program.text
@@ -146,6 +153,14 @@ def test_a_missing_barrier_is_noticed(monkeypatch, name: str, gradient: bool):
     driver = Mutating(without_barriers)
     run_sample(monkeypatch, driver, name, gradient=gradient)
     assert driver.noticed
+    assert not driver.missed
+
+
+def test_a_missing_fence_is_noticed(monkeypatch):
+    needs_compiler()
+    driver = Mutating(without_fences)
+    run_sample(monkeypatch, driver, "matmul", gradient=False)
+    assert len(driver.noticed) == 2
     assert not driver.missed
 
 
