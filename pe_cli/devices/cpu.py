@@ -44,6 +44,7 @@ class CpuDevice:
     refits = True
     native_threads = True
     caches_blocks = True
+    stores_bfloat16 = True
 
     def allocate(self, index: int, nbytes: int) -> Arena:
         """Return zeroed host memory; the index does not matter."""

@@ -85,6 +85,7 @@ class CudaDevice:
     refits = False
     native_threads = False
     caches_blocks = False
+    stores_bfloat16 = False  # products would need copies in float32, which take more launches than the step has without
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
         """Return zeroed memory on the device.

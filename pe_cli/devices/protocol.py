@@ -176,6 +176,7 @@ class Device(Protocol):
         shares_memory: all devices of the kind may use one copy of what the updates write.
         refits: plans may serve batches of other sizes than those that they were made for.
         native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
+        stores_bfloat16: with precision bf16, values between products are stored as bfloat16.
         caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
     """
 
@@ -184,6 +185,7 @@ class Device(Protocol):
     refits: bool
     native_threads: bool
     caches_blocks: bool
+    stores_bfloat16: bool
 
     def allocate(self, index: int, nbytes: int) -> Memory:
         """Return zeroed memory on the device of an index."""

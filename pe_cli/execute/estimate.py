@@ -154,7 +154,7 @@ def _lowered(
     program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, build, threads=threads), fetches)
+    stages = compile_program(program, Purpose(places, build, threads=threads, precision=precision), fetches)
     parts = batch_types(stages.sequences, sizes)
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
@@ -182,7 +182,7 @@ def estimate_memory(
         build: strategy of the graph.
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
-        precision: of products on CUDA.
+        precision: see `Executor`.
 
     Returns:
         One entry per device.
