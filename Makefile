@@ -41,9 +41,10 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, kill processes over MPI, try all ops and train all configs on PTX
+check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
+	$(BIN)/python -m pytest $(PYTEST) -p tests.sanitized tests/devices
 	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
 	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST) tests/cuda tests/kernels/test_micro.py
 	$(BIN)/python -m tests.cuda.ptx.models

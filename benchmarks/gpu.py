@@ -2,9 +2,10 @@
 
 Usage: python benchmarks/gpu.py [--out build/gpu.json] [--budget 480] [--only ceilings,speed] [--rehearse]
 
-Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench beside PyTorch,
-eager, compiled and with CUDA graphs); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some
-of them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
+Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench with NVIDIA's
+libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call); cards
+(two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of
+them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
 --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
 """
 
@@ -35,18 +36,48 @@ from pe_cli.cli.main import run as pe  # noqa: E402
 from pe_cli.devices import cuda_driver  # noqa: E402
 from pe_cli.devices.cuda import shape_of  # noqa: E402
 from pe_cli.devices.cuda_driver import Extent  # noqa: E402
+from pe_cli.devices.cuda_libraries import choice, opened  # noqa: E402
 from pe_cli.kernels.calls import Call  # noqa: E402
 from pe_cli.kernels.cuda import cuda_kernel  # noqa: E402
 from pe_cli.kernels.lang import Int, Ptr  # noqa: E402
 
 #: Workloads whose speed is compared; those of large images last.
 NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "resnet50")
+#: Column of ours -> `executor.libraries`; where no library is installed there is the second alone.
+COLUMNS = {"libraries": "auto", "none": "none"}
 #: Ways of PyTorch -> switches of torch_peer.py.
 WAYS = {"eager": (), "compiled": ("--compile",), "graphed": ("--compile", "--graphs")}
 #: Seconds that a stage needs at least: it is left out where less is left.
 LEAST = 10.0
 #: Bytes that one read and one write of a float32 move.
 MOVED = 8
+
+
+class Watched:
+    """The cache of choices between libraries and our kernels, which remembers what passes.
+
+    Attributes:
+        found: key -> what is kept.
+        below: the cache.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self.found: dict[str, Any] = {}
+        self.below = below
+
+    def read(self, key: str) -> bytes | None:
+        """Return what is kept."""
+        body: bytes | None = self.below.read(key)
+        if body is not None:
+            self.found[key] = {**json.loads(body), "algorithm": "library" if json.loads(body)["algorithm"] else "ours"}
+        return body
+
+    def store(self, key: str, body: bytes) -> None:
+        """Keep something."""
+        self.below.store(key, body)
+
+
+KEPT = Watched(choice.cache)
 
 
 @dataclass(frozen=True)
@@ -96,6 +127,7 @@ def versions(how: Settings, left: float) -> Any:
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, Any] = {"capability": cuda_driver.only_driver().capability, "devices": cuda_driver.device_count()}
+    found["libraries"] = opened.told("auto")
     for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "torch", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
@@ -185,8 +217,10 @@ def speed(how: Settings, left: float) -> Any:
     for name in how.names:
         size = how.batch or workloads.BATCHES[name][0]
         row: dict[str, Any] = {"batch": size}
-        with contextlib.suppress(RuntimeError):
-            row["pe"] = trimmed(measured(name, size, how))
+        for column, libraries in COLUMNS.items() if opened.installed() else (("none", "none"),):
+            if time.monotonic() < end:
+                with contextlib.suppress(RuntimeError):
+                    row[column] = trimmed(measured(name, size, how, libraries))
         for way, switches in WAYS.items():
             if time.monotonic() < end:
                 row[way] = trimmed(by_torch(name, size, switches, how, end - time.monotonic()))
@@ -194,12 +228,31 @@ def speed(how: Settings, left: float) -> Any:
     return found
 
 
-def measured(name: str, size: int, how: Settings) -> dict[str, Any]:
-    """Return what `pe bench` prints; an error is under `error`."""
+@stage
+def choices(how: Settings, left: float) -> Any:
+    """What libraries and our kernels took for each product and convolution of the stages before, in microseconds."""
+    return list(KEPT.found.values())
+
+
+@stage
+def cards(how: Settings, left: float) -> Any:
+    """Two GPUs, where there are two: copies, sums, and the last workload on both beside one."""
+    from gpu_cards import measured_cards
+
+    name = how.names[-1]
+    size = how.batch or workloads.BATCHES[name][0]
+    sizes = [how.elements >> 8, how.elements >> 2]
+    times = 1 if how.rehearse else 20
+    return measured_cards(sizes, times, name, lambda name, count, libraries: trimmed(measured(name, size, how, libraries, count)))
+
+
+def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1) -> dict[str, Any]:
+    """Return what `pe bench` prints with `executor.libraries` on so many devices; an error is under `error`."""
     folder = ROOT / "build/gpu"
     batch, values = workloads.write(folder, name, size)
     options = [
-        "-o", "executor.place=cuda", "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
+        "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}",
+        "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
         "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
@@ -272,16 +325,26 @@ def said(command: list[str], left: float) -> str:
 
 @contextlib.contextmanager
 def fake_device() -> Any:
-    """Let the driver be one whose library runs kernels on this CPU."""
+    """Let the driver be one whose library runs kernels on this CPU, with libraries that compute by NumPy and PyTorch."""
+    from tests.cuda.libraries.card import Kept
+    from tests.cuda.libraries.collectives import Nccl
+    from tests.cuda.libraries.dnn import Cudnn, Engine
+    from tests.cuda.libraries.lt import RIGHT, CublasLt
     from tests.cuda.ptx.library import LearningDriver, Library
 
-    driver = LearningDriver(Library([], memory=1 << 34))
-    held = cuda_driver.only_driver, cuda_driver.device_count
-    cuda_driver.only_driver, cuda_driver.device_count = (lambda: driver), (lambda: 1)  # type: ignore[assignment]
+    below = Library([], memory=1 << 34, devices=2)
+    drivers = [LearningDriver(below, i) for i in range(2)]
+    made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
+    libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
+    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver
+    cuda_driver.only_driver, cuda_driver.device_count = (lambda: drivers[0]), (lambda: 2)  # type: ignore[assignment]
+    cuda_driver._other_driver = drivers.__getitem__  # type: ignore[assignment]
+    KEPT.below = Kept()
+    opened.installed = (lambda: libraries)  # type: ignore[assignment]
     try:
         yield
     finally:
-        cuda_driver.only_driver, cuda_driver.device_count = held
+        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver = held
 
 
 def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, Any]:
@@ -328,6 +391,7 @@ def main() -> int:
         parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     if not args.rehearse and not cuda_driver.device_count():
         parser.error(f"{cuda_driver.why_none()}; --rehearse needs none")
+    choice.cache = KEPT  # type: ignore[assignment]
     with fake_device() if args.rehearse else contextlib.nullcontext():
         found = run(REHEARSAL if args.rehearse else Settings(), args.out, args.budget, only)
     return int(any("error" in row for row in found["stages"].values()))

@@ -222,6 +222,7 @@ def _is_settled(source: Source) -> bool:
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
+    from pe_cli.cli.common import libraries_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.execute.estimate import beside, estimate_memory
     from pe_cli.execute.work import statistics_note
@@ -238,8 +239,12 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
         precision = source.run.executor.precision if source.run else "float32"
+        libraries = libraries_of(source, used.places[0].kind)
         each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision)
+            estimate_memory(
+                p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision,
+                libraries=libraries,
+            )
             for p in programs
         ]
         found = [beside(*estimates) for estimates in zip(*each, strict=True)]

@@ -200,6 +200,15 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
     return resolve_places(kind, executor.devices, place_of_devices(executor), best)
 
 
+def libraries_of(source: Source, kind: str) -> frozenset[str]:
+    """Return the libraries of CUDA that a run on devices of a kind may use."""
+    if source.run is None or kind != "cuda":
+        return frozenset()
+    from pe_cli.devices.cuda_libraries.opened import names
+
+    return names(source.run.executor.libraries)
+
+
 def open_trained(
     target: Path, overrides: Sequence[str], checkpoint: Path | None, observer: Observer | None = None, *, launched: bool = False
 ) -> tuple[Job, str]:

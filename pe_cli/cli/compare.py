@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Differences that are shown, and characters of the longest bar.
 SHOWN, BAR = 40, 16
+#: Tolerance between places: what rounding in other orders makes of a step's values, with room.
+BETWEEN_PLACES = 1e-4
 
 
 @click.command()
@@ -25,29 +27,50 @@ SHOWN, BAR = 40, 16
 @override_option
 @click.option("--step", type=click.IntRange(min=1), help="Step that is computed; when absent 1, or the first with other numbers.")
 @click.option(
-    "--tolerance", type=click.FloatRange(min=0), default=0.0, help="Largest difference, relative to the largest element, that is none."
+    "--tolerance", type=click.FloatRange(min=0),
+    help="Largest difference, relative to the largest element, that is none; when absent 0, and 1e-4 between places.",
+)
+@click.option(
+    "--places", help="Kinds of devices of the first and of the second, as `cpu,cuda`: the one FIRST, a config, on one device of each."
 )
 @json_option
-def command(first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, tolerance: float, as_json: bool) -> int:
+def command(
+    first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, tolerance: float | None, places: str | None,
+    as_json: bool,
+) -> int:
     """Compute a step of two trainings and find the first op whose values differ.
 
-    FIRST and SECOND are runs or configs; -o changes the second, which is FIRST where it is left out. Shown are the variables that
-    differ, in the order in which they are computed, how far they are apart, and what differs in configs, models, packages and
-    processors. The exit code is 8 where a variable differs.
-    """
+    FIRST and SECOND are runs or configs; -o changes the second, which is FIRST where it is left out. With --places, -o changes both.
+    Shown are the variables that differ, in the order in which they are computed, how far they are apart, and what differs in configs,
+    models, packages and processors. The exit code is 8 where a variable differs.
+    """  # fmt: skip
     from dataclasses import asdict
 
     from pe_cli.cli.common import print_json
     from pe_cli.session.compare import Side, compare
 
-    if second is None and not overrides:
+    if places is not None:
+        if second is not None:
+            raise click.UsageError("--places compares one config with itself: leave the second out")
+        one, other = (Side(first, (*overrides, f"executor.place={place}", "executor.devices=1")) for place in _places(places))
+        found = compare(one, other, step, BETWEEN_PLACES if tolerance is None else tolerance)
+    elif second is None and not overrides:
         raise click.UsageError("name two trainings, or say with -o what the second one changes")
-    found = compare(Side(first, ()), Side(second or first, overrides), step, tolerance)
+    else:
+        found = compare(Side(first, ()), Side(second or first, overrides), step, tolerance or 0.0)
     if as_json:
         print_json(asdict(found))
     else:
         _show(found)
     return ExitCode.DIFFERENT if found.differing else ExitCode.DONE
+
+
+def _places(text: str) -> tuple[str, str]:
+    """Return the two kinds of devices that an option names."""
+    found = [word.strip() for word in text.split(",")]
+    if len(found) != 2 or not {*found} <= {"cpu", "cuda"}:
+        raise click.UsageError(f"--places takes two of cpu and cuda, as cpu,cuda; got {text!r}")
+    return found[0], found[1]
 
 
 def _show(found: Comparison) -> None:

@@ -43,8 +43,10 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     from pe_cli.kernels.cuda_workers import compile_ahead
 
     phases = {"training": False, "evaluation": True} if source.built.train is not None else {"evaluation": True}
-    launches = {phase: Counter(_launches(source, evaluation)) for phase, evaluation in phases.items()}
-    kernels: list[Built] = sorted(set().union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
+    steps = {phase: _step(source, evaluation) for phase, evaluation in phases.items()}
+    launches = {phase: Counter(launched) for phase, (launched, *_) in steps.items()}
+    around: set[Built] = set().union(*(needed for *_, needed in steps.values()))
+    kernels: list[Built] = sorted(around.union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
     names = " ".join(map(arch, wanted))
     said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
     for capability in wanted:
@@ -64,6 +66,16 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     echo(f"CUDA kernels for {names}: {len(kernels)}, {said}")
     echo(columns(rows, right=range(2, len(rows[0])), indent="  "))
     echo("  registers of a thread, bytes that it spills and has of local memory, bytes of shared memory of a block, instructions")
+    echo(f"libraries: {_libraries(source, {phase: offered for phase, (_, offered, _) in steps.items()})}")
+
+
+def _libraries(source: Source, offered: dict[str, Counter[str]]) -> str:
+    """Return what libraries a run has, and what they may do on a card."""
+    from pe_cli.devices.cuda_libraries.opened import told
+
+    said = told(source.run.executor.libraries if source.run else "none")
+    may = [f"{n} of {library} a step of {phase}" for phase, found in offered.items() for library, n in sorted(found.items())]
+    return f"{said}; may be calls of theirs, where a card finds them faster: {', '.join(may)}" if may else said
 
 
 def _each(values: Sequence[int]) -> str:
@@ -71,10 +83,14 @@ def _each(values: Sequence[int]) -> str:
     return str(values[0]) if len(set(values)) == 1 else "/".join(map(str, values))
 
 
-def _launches(source: Source, evaluation: bool) -> list[Built]:
+def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], set[Built]]:
+    """Return the kernels that a step launches, in order, how many calls are offered to each library, and kernels that go with these."""
+    from pe_cli.cli.common import libraries_of
     from pe_cli.core.types import Place
+    from pe_cli.devices.cuda import built_of
     from pe_cli.devices.cuda_paper import launches_of
     from pe_cli.execute.estimate import step_on_paper
+    from pe_cli.kernels.library_calls import LibraryKernel
 
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     build = source.run.build_strategy if source.run else None
@@ -83,4 +99,10 @@ def _launches(source: Source, evaluation: bool) -> list[Built]:
     precision = source.run.executor.precision if source.run else "float32"
     kept = [f for f in fetches if f in read]
     cuda = [Place("cuda", 0)]
-    return launches_of(*step_on_paper(program, cuda, source.batch_size, build=build, fetches=kept, precision=precision))
+    libraries = libraries_of(source, "cuda")
+    works, places = step_on_paper(
+        program, cuda, source.batch_size, build=build, fetches=kept, precision=precision, libraries=libraries
+    )  # fmt: skip
+    offered = [call.kernel for work in works for call in work.calls if isinstance(call.kernel, LibraryKernel)]
+    needed = {built_of(call) for kernel in offered for call in (*kernel.before, *kernel.after)}
+    return launches_of(works, places), Counter(kernel.what.library for kernel in offered), needed

@@ -30,6 +30,7 @@ def _facts() -> dict[str, object]:
 
     from pe_cli.core.errors import PeError
     from pe_cli.devices.cuda import cuda_count
+    from pe_cli.devices.cuda_libraries import opened
     from pe_cli.execute.executor import usable_cores
     from pe_cli.io.environment import cpu_model, memory
     from pe_cli.kernels import cache, target
@@ -51,6 +52,7 @@ def _facts() -> dict[str, object]:
         "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
         "devices_auto": default,
         "cuda_devices": count or f"0: {why_not}",
+        "cuda_libraries": opened.told("auto"),
         "kernel_cache": str(cache.folder()),
         "kernels_kept": len(files),
         "kernel_bytes": sum(f.st_size for f in files),

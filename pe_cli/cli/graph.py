@@ -298,6 +298,7 @@ def _draw(
 
 def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> tuple[Executor, Plan]:
     """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
+    from pe_cli.cli.common import libraries_of
     from pe_cli.devices.scope import Scope
     from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.executor import Executor
@@ -313,6 +314,7 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
         seed=run.executor.seed if run else 0,
         check_nan_inf=run is not None and run.executor.check_nan_inf,
         precision=run.executor.precision if run else "float32",
+        libraries=libraries_of(source, resources.places[0].kind),
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)

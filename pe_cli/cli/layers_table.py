@@ -139,7 +139,7 @@ def trained_of(source: Source) -> list[Trained]:
 
 def rows_of(source: Source) -> list[Row]:
     """Return the layers of a model in order."""
-    from pe_cli.graph.layers import outputs_of, owner
+    from pe_cli.graph.layers import owner, several_outputs
     from pe_cli.program.ir import Parameter
 
     program = source.built.eval
@@ -161,8 +161,9 @@ def rows_of(source: Source) -> list[Row]:
             name = row.key if row.key in outputs else outputs[0]
             row.output = variables[name].type
         _count(op, row, types)
+    several = several_outputs(program)
     for row in rows.values():
-        row.outputs = {name: variables[name].type for name in outputs_of(row.key, program)}
+        row.outputs = {name: variables[name].type for name in several.get(row.key, ())}
         row.output = next(iter(row.outputs.values()), row.output)
         if row.output is None and row.key in variables:
             row.output = variables[row.key].type  # a parameter that is a layer

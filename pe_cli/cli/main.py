@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import resource
 import signal
 import sys
 
@@ -36,6 +37,9 @@ GROUPS = {
 #: Objects that may be made before the collector looks for cycles among them. Making a program and its plan makes 225,000 of
 #: MobileNet and 330,000 of ResNet-50, all of which stay: to look at them again and again is a tenth of the time to the first step.
 GARBAGE = 1_000_000
+
+#: Bytes of addresses (`ulimit -v`) that a command needs: with fewer, OpenBLAS ends the process in its own way, and LLVM aborts it.
+LEAST_ADDRESSES = 384 << 20
 
 WELCOME = """pe trains neural networks that are declared in YAML.
 
@@ -114,6 +118,9 @@ def main() -> None:
     """
     if "train" not in sys.argv[1:2] or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         interruptible()
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if resource.RLIM_INFINITY != allowed < LEAST_ADDRESSES and len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        sys.exit(_too_little(f"{allowed >> 10} KiB of addresses are allowed, and {LEAST_ADDRESSES >> 10} are needed"))
     gc.set_threshold(GARBAGE, 10, 10)
     # there are no plugins for our forms, and pydantic would look for some in every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -192,12 +199,20 @@ def _about(what: click.Parameter) -> str:
 
 def _out_of_memory(error: BaseException | None) -> bool:
     """Whether an error, or one that led to it, says that the system had no memory to give, as the loader of libraries does."""
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     texts = ("cannot allocate memory", "failed to map segment", "can't start new thread")
     while error is not None:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or any(t in str(error).lower() for t in texts):
             return True
+        if limited and isinstance(error, SystemError):
+            return True  # a call that returned nothing and did not say why: it had no memory for the exception
         error = error.__cause__ or error.__context__
     return False
+
+
+def _too_little(why: str) -> int:
+    echo(PeError(f"there is too little memory to begin: {why}", hint="raise ulimit -v, or free memory").render(), err=True)
+    return ExitCode.DEVICE
 
 
 def _bug(error: Exception) -> int:
@@ -208,9 +223,7 @@ def _bug(error: Exception) -> int:
         echo(said.render(), err=True)
         return ExitCode.USAGE
     if _out_of_memory(error):
-        said = PeError("there is too little memory to begin: a library could not be mapped", hint="raise ulimit -v, or free memory")
-        echo(said.render(), err=True)
-        return ExitCode.DEVICE
+        return _too_little("a library could not be mapped")
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,8 +139,6 @@ class _Reading:
             deep = len(chain) >= MAX_CHAIN
             said = f"more than {MAX_CHAIN} files extend one another" if deep else f"more than {MAX_FILES} files are extended"
             raise TooLargeError(f"{said}: {whole}", at=step.at, hint="put some of them into one file")
-        if _is_no_file(step.path):
-            raise PeError(f"base config {step.path} is neither a file nor a folder", at=step.at, hint="name a file")
         return self.read(step, read_text(step.path, "base config", step.at), chain)
 
 
@@ -203,15 +200,6 @@ def tidy(path: Path) -> Path:
         return short if short.resolve() == path.resolve() else path
     except (OSError, RuntimeError, ValueError):
         return path
-
-
-def _is_no_file(path: Path) -> bool:
-    """Whether it is a pipe, a socket or a device, which whoever reads it may wait for."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -15,10 +15,10 @@ def read_text(path: Path, what: str, at: Span | None = None) -> str:
     Args:
         path: the file.
         what: names it in errors: "config", "model".
-        at: place that asked for it.
+        at: place in another file that asked for it, which may not name a pipe or a device; who reads one may wait for ever.
 
     Raises:
-        PeError: missing, unreadable, too large or not UTF-8.
+        PeError: missing, unreadable, no regular file, too large or not UTF-8.
     """
     try:
         if path.is_dir():
@@ -26,6 +26,8 @@ def read_text(path: Path, what: str, at: Span | None = None) -> str:
         if not path.exists():
             close = did_you_mean(path.name, [p.name for p in path.parent.iterdir()]) if path.parent.is_dir() else None
             raise PeError(f"there is no {what} file {path}", at=at, hint=close or "check the path")
+        if at is not None and not path.is_file():
+            raise PeError(f"{what} {path} is neither a file nor a folder", at=at, hint="name a file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

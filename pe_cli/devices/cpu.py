@@ -6,6 +6,7 @@ import ctypes
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.devices.chains import chains
 from pe_cli.devices.checked import Allowed, CheckedTape
 from pe_cli.devices.loans import Loans
-from pe_cli.devices.memory import Arena
+from pe_cli.devices.memory import ALIGN, Arena
 from pe_cli.devices.nested import NestedTapes, every_call
 from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
@@ -43,8 +44,10 @@ class CpuDevice:
     shares_memory = True
     refits = True
     native_threads = True
+    makes_calls = True
     caches_blocks = True
     stores_bfloat16 = True
+    line = ALIGN
 
     def allocate(self, index: int, nbytes: int) -> Arena:
         """Return zeroed host memory; the index does not matter."""
@@ -52,9 +55,10 @@ class CpuDevice:
         return Arena(nbytes)
 
     def compile(
-        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> CpuStep:
         """Return a tape of native kernels."""
+        del indexes
         return CpuStep(works, spot, threads, progress)
 
 
@@ -63,7 +67,10 @@ class CpuStep:
 
     Attributes:
         tape: what runs.
+        chosen: nothing, see `Step`.
     """
+
+    chosen: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None

@@ -1,4 +1,4 @@
-"""CUDA devices: memory, and plans as launches on one stream, which become one graph."""
+"""CUDA devices: memory, and plans as launches, which become one graph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,19 +17,25 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries.choice import Chosen, settled
+from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_waits import waits_of
+from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table, buffers_of
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel, build, calls_on_cuda
-from pe_cli.kernels.cuda_compiler import is_kept
+from pe_cli.kernels.cuda_compiler import Capability, is_kept
+from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
+from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
 #: Most blocks along x, y and z.
 AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
-MORE_THAN_ONE = "more than one CUDA device is not supported yet"
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
 #: Seconds between two looks at a step that is watched.
@@ -78,37 +85,31 @@ def _free(driver: Driver, address: int) -> None:
 
 
 class CudaDevice:
-    """The CUDA device of this process."""
+    """The CUDA devices of this process."""
 
     is_host = False
     shares_memory = False
     refits = False
     native_threads = False
+    makes_calls = False
     caches_blocks = False
     stores_bfloat16 = False  # products would need copies in float32, which take more launches than the step has without
+    line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
-        """Return zeroed memory on the device.
+        """Return zeroed memory on a device.
 
         Raises:
-            PeError: another device than the first (exit code 5), or too little memory.
+            PeError: there is no such device, or too little memory (exit code 5).
         """
-        _only_first(index)
-        return CudaMemory(cuda_driver.only_driver(), nbytes)
+        return CudaMemory(cuda_driver.driver_of(index), nbytes)
 
     def compile(
-        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> CudaStep:
-        """Return the calls as launches on one stream; there is one thread, which launches."""
+        """Return the calls as launches; there is one thread, which launches on all devices."""
         del threads
-        for work in works:
-            _only_first(work.home)
-        return CudaStep(cuda_driver.only_driver(), works, spot, progress)
-
-
-def _only_first(index: int) -> None:
-    if index:
-        raise PeError(f"cuda:{index}: {MORE_THAN_ONE}", hint="set executor.devices: 1", code=ExitCode.DEVICE)
+        return CudaStep(joined(indexes), works, spot, progress)
 
 
 def built_of(call: Call) -> Built:
@@ -119,7 +120,7 @@ def built_of(call: Call) -> Built:
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
     found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if 0 not in shape_of(call)[0]]
+    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -141,10 +142,17 @@ def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 class CudaStep:
-    """Works as launches on one stream: in order the first time, then as one graph, where each waits for what it must.
+    """Works as launches: in order the first time, then as one graph, where each waits for what it must.
+
+    Args:
+        driver: of the device, or of several as one; the number of each is the home of its works.
+        works: in order.
+        spot: where each buffer lies.
+        progress: told about kernels that must be compiled.
 
     Attributes:
         launches: what each calls; everything they need is there before the first step.
+        chosen: see `Step`.
     """
 
     def __init__(
@@ -153,50 +161,124 @@ class CudaStep:
         self._driver = driver
         self._spot = spot
         self._host_step = driver.pinned(1)
-        self._kept: list[CudaMemory] = []
-        self._step = self._sent(self._host_step)
-        self._empty: Extent | None = None
+        self._progress = progress
+        self._words: dict[int, Words] = {}
+        self._empty: dict[int, Extent] = {}
+        self._turn: Extent | None = None
+        works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
-        self._reporters = [i for i, c in calls if STATUS in c.args]
+        self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
+        # a device writes its own reports and reads its own counter: those of one device lie together
+        self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
         self._host_reports = driver.pinned(max(1, len(self._reporters)) * REPORT)
-        self._reports = self._sent(self._host_reports)
-        self._counts = any(STEP in c.args for _, c in calls)
+        self._counters = {home: self._sent(self._host_step, home) for home in sorted({works[i].home for i, c in calls if STEP in c.args})}
+        self._reports: dict[int, tuple[Extent, np.ndarray[Any, Any]]] = {}
+        for home in dict.fromkeys(works[i].home for i in self._reporters):
+            own = [k for k, i in enumerate(self._reporters) if works[i].home == home]
+            host = self._host_reports[own[0] * REPORT : (own[-1] + 1) * REPORT]
+            self._reports[home] = self._sent(host, home), host
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare(works, calls, progress)
         self._runs = 0
         self._replay: Callable[[], None] | None = None
 
-    def _sent(self, value: np.ndarray[Any, Any]) -> Extent:
-        """Return a copy of an array on the device, which is kept as long as the step."""
-        self._kept.append(memory := CudaMemory(self._driver, value.nbytes))
-        self._driver.write(memory.address, value)
-        return Extent(memory.address, value.nbytes)
+    def _words_of(self, home: int) -> Words:
+        """Return what keeps whole numbers on a device as long as the step."""
+        if home not in self._words:
+            driver = self._driver.at(home)
+            self._words[home] = Words(driver, partial(CudaMemory, driver))
+        return self._words[home]
+
+    def _sent(self, value: np.ndarray[Any, Any], home: int) -> Extent:
+        """Return where a copy of whole numbers will be on a device before the first launch."""
+        return self._words_of(home).put(value)
 
     def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
         launches = merged(list(self._launches(works, calls)), self._sent)
-        self._works = [launch.work for launch in launches]
+        for words in self._words.values():
+            words.flush()
+        self._works = [(launch.work, launch.home) for launch in launches]
         self._waits = waits_of(launches)
-        wanted = dict.fromkeys(launch.built for launch in launches)
-        missing = [b for b in wanted if not self._driver.has(b) and not is_kept(b, self._driver.capability)]
-        compile_ahead(missing, self._driver.capability, progress)
+        missing = self._compiled([(launch.built, launch.home) for launch in launches if launch.instead is None], progress)
         made = []
         for launch in launches:
-            made.append(self._driver.launcher(launch.built, launch.grid, launch.block, launch.args))
+            device = self._driver.at(launch.home)
+            made.append(launch.instead or device.launcher(launch.built, launch.grid, launch.block, launch.args))
         if missing and progress:
-            progress(len(missing), len(missing), "")
+            progress(missing, missing, "")
         return made
 
+    def _compiled(self, kernels: Sequence[tuple[Built, int]], progress: Progress | None) -> int:
+        """Compile kernels, each for the device of a number, on all cores, and return how many were neither loaded nor kept."""
+        missing: dict[Capability, dict[Built, None]] = {}
+        for built, home in dict.fromkeys(kernels):
+            driver = self._driver.at(home)
+            if not driver.has(built) and not is_kept(built, driver.capability):
+                missing.setdefault(driver.capability, {})[built] = None
+        for capability, found in missing.items():
+            compile_ahead(list(found), capability, progress)
+        return sum(map(len, missing.values()))
+
+    def _settled(self, works: Sequence[Work]) -> list[Work]:
+        """Return works in whose calls a library's or our own stand for each that a library may do, by what each device measures alone."""
+        found = list(works)
+        for home in dict.fromkeys(work.home for work in works):
+            mine = [i for i, work in enumerate(works) if work.home == home]
+            device = self._driver.at(home).alone()
+            for i, work in zip(mine, settled(device, [works[i] for i in mine], _Trials(self, device, self._progress)), strict=True):
+                found[i] = work
+        return found
+
     def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
-        report = 0
-        for work, call in calls:
-            args = [self._argument(call, kind, arg, report) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
-            report += STATUS in call.args
+        """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
+        left = {home: iter(range(len(host) // REPORT)) for home, (_, host) in self._reports.items()}
+        for work, each in calls:
+            home, call = works[work].home, each
+            for place, host in self._reports.values() if self._lasts(each, works[work]) else ():
+                call = guarded(call, place, len(host) // REPORT)
+            report = next(left[home]) if STATUS in call.args else 0
+            args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             places = [a.address for a in args if isinstance(a, Extent)]
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
+            movable = STATUS not in call.args and not works[work].buckets
+            if isinstance(call.kernel, Chosen):
+                built = built_of(call.kernel.instead)
+                run = self._driver.at(home).turned(call.kernel.run)
+                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
+                continue
+            if isinstance(call.kernel, SumKernel):
+                run = self._driver.summing(call.kernel, [a for a in args if isinstance(a, Extent)], call.dtype)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)  # as all write it, they come in one order on all devices
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
+                continue
+            if isinstance(call.kernel, AcrossKernel):
+                run = self._across(call, places[0], home)
+                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
+                args.append(self._turn)
+                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
+                continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
-            yield Launch(work, built_of(call), *shape_of(call), args, writes, STATUS not in call.args and not works[work].buckets)
+            yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
+
+    def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:
+        """Return what does a call of NCCL with other processes, on a device whose elements lie at a place."""
+        kernel: AcrossKernel = call.kernel
+        device = self._driver.at(home)
+        alone: Any = device.alone()
+        (elements,) = call.args
+        count = elements.count // (kernel.peers.size if kernel.what == "all_gather" else 1)
+        made = across(opened.installed()[NCCL].library, alone, kernel.peers)
+        return device.turned(made.ready(kernel.what, place, count, call.dtype))
+
+    def _lasts(self, call: Call, work: Work) -> bool:
+        """Return whether a call writes what is there after the step."""
+        if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)):
+            return False
+        own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
+        return any(self._spot(b).space < 0 for b in own)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -214,15 +296,21 @@ class CudaStep:
 
     def _sequence(self) -> list[Callable[[], None]]:
         """Return the launches, after the copy of the step's number and before that of the reports."""
-        count = [partial(self._driver.send, self._step.address, self._host_step)] if self._counts else []
-        reports = [partial(self._driver.fetch, self._reports.address, self._host_reports)] if self._reporters else []
-        return [*count, *self.launches, *reports]
+        return [*self._counting(), *self.launches, *self._reporting()]
+
+    def _counting(self) -> list[Callable[[], None]]:
+        """Return the copies of the step's number, one for each device that asks for it."""
+        return [partial(self._driver.at(home).send, place.address, self._host_step) for home, place in self._counters.items()]
+
+    def _reporting(self) -> list[Callable[[], None]]:
+        """Return the copies of the error reports of every device."""
+        return [partial(self._driver.at(home).fetch, place.address, host) for home, (place, host) in self._reports.items()]
 
     def _order(self) -> list[Sequence[int]]:
         """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for all launches."""
-        first, count = int(self._counts), len(self.launches)
+        first, count = len(self._counters), len(self.launches)
         launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
-        return [*[()] * first, *launches, *[range(first, first + count)] * bool(self._reporters)]
+        return [*[()] * first, *launches, *[range(first, first + count)] * len(self._reports)]
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""
@@ -236,8 +324,8 @@ class CudaStep:
     def run_timed(self, step: int) -> tuple[tuple[int, list[int]] | None, Timeline]:
         """Run like `run`, but wait for each launch, so that the host's clock sees how long it takes."""
         self._host_step[0] = step
-        if self._counts:
-            self._driver.send(self._step.address, self._host_step)
+        for copy in self._counting():
+            copy()
         times = np.zeros((2, len(self.launches)), np.int64)
         start = time.perf_counter_ns()
         for i, launch in enumerate(self.launches):
@@ -245,12 +333,12 @@ class CudaStep:
             launch()
             self._wait()
             times[1, i] = time.perf_counter_ns()
-        if self._reporters:
-            self._driver.fetch(self._reports.address, self._host_reports)
-            self._wait()
+        for copy in self._reporting():
+            copy()
+        self._wait()
         stop = time.perf_counter_ns()
-        works = np.array(self._works, np.int64)
-        timeline = Timeline(times[0], times[1], np.zeros(len(works), np.int64), works, start, stop, 1)
+        works, homes = np.array(self._works, np.int64).reshape(-1, 2).T
+        timeline = Timeline(times[0], times[1], homes, works, start, stop, 1 + int(homes.max(initial=0)))
         return (self._failure() if self._reporters else None), timeline
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:
@@ -272,17 +360,19 @@ class CudaStep:
         reports = self._host_reports.reshape(-1, REPORT)
         if not reports[:, 0].any():
             return None
-        for work, report in zip(self._reporters, reports, strict=True):
-            if report[0]:
-                self._driver.zero(self._reports.address, reports.nbytes)
-                return work, [int(v) for v in report]
-        return None
+        work, found = min((work, k) for k, work in enumerate(self._reporters) if reports[k, 0])
+        failure = work, [int(v) for v in reports[found]]
+        for home, (place, _) in self._reports.items():
+            self._driver.at(home).zero(place.address, place.nbytes)
+        return failure
 
-    def _argument(self, call: Call, kind: str, arg: Any, report: int) -> Extent | int | float:
+    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:  # noqa: PLR0911 - one per kind
         if arg is STATUS:
-            return Extent(self._reports.address + report * REPORT * WORD, REPORT * WORD)
+            return Extent(self._reports[home][0].address + report * REPORT * WORD, REPORT * WORD)
         if arg is STEP:
-            return self._step
+            return self._counters[home]
+        if isinstance(arg, Extent):
+            return arg
         if isinstance(arg, Table):
             raise PeError(
                 f"{call.kernel} takes a list of buffers, which CUDA has not",
@@ -294,20 +384,60 @@ class CudaStep:
         if kind == "Int":
             return int(arg)
         if isinstance(arg, Numbers):
-            return self._sent(np.array([*arg.values, 0], np.int64))
-        return self._extent(arg)
+            return self._words_of(home).constant(np.array([*arg.values, 0], np.int64))
+        if isinstance(arg, Tickets):
+            return self._sent(np.zeros(arg.count, np.int64), home)
+        return self.extent(arg, home)
 
-    def _extent(self, arg: Buffer | Offset) -> Extent:
-        buffer, elements = (arg.buffer, arg.elements) if isinstance(arg, Offset) else (arg, 0)
-        left = buffer.size - elements
+    def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:
+        """Return where an argument of a device's calls lies.
+
+        Raises:
+            PeError: it is too large for a kernel (exit code 5).
+        """
+        buffer = arg if isinstance(arg, Buffer) else arg.buffer
+        size = buffer.type.numpy.itemsize
+        begin = arg.nbytes if isinstance(arg, Place) else arg.elements * size if isinstance(arg, (Offset, Stretch)) else 0
+        left = arg.count * size if isinstance(arg, Stretch) else buffer.size * size - begin
         if buffer.size > MOST_ITERATIONS:
             raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
         if left < 1:  # a kernel may be given nothing to read, memory may not be empty
-            self._empty = self._empty or self._sent(np.zeros(1, np.int64))
-            return self._empty
+            if home not in self._empty:
+                self._empty[home] = self._sent(np.zeros(1, np.int64), home)
+            return self._empty[home]
         spot = self._spot(buffer)
-        size = buffer.type.numpy.itemsize
-        return Extent(spot.memory.address + spot.offset + elements * size, left * size)
+        return Extent(spot.memory.address + spot.offset + begin, left)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """What a step does where a library's calls are measured beside ours, on one of its devices.
+
+    Args:
+        step: the step.
+        device: that is measured.
+        progress: of the step.
+    """
+
+    step: CudaStep
+    device: Driver
+    progress: Progress | None
+
+    def extent(self, arg: Any) -> Extent:
+        """Return where an argument lies."""
+        return self.step.extent(arg)
+
+    def ahead(self, calls: Sequence[Call]) -> None:
+        """Compile the kernels of calls, side by side."""
+        made = dict.fromkeys(built_of(call) for call in calls_of(calls))
+        missing = [b for b in made if not self.device.has(b) and not is_kept(b, self.device.capability)]
+        compile_ahead(missing, self.device.capability, self.progress)
+
+    def elsewhere(self, calls: Sequence[Call], spot: Callable[[Buffer], Spot]) -> tuple[Sequence[Callable[[], None]], Any]:
+        """Return the launches of calls on buffers that lie elsewhere, and what must be held as long."""
+        written = frozenset(b for call in calls for arg in call.args for b in buffers_of(arg))
+        made = CudaStep(self.device, [Work(0, calls, frozenset(), written=written)], spot, None)
+        return made.launches, made
 
 
 DEVICE = CudaDevice()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.devices.protocol import ShortError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
+from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -30,6 +33,8 @@ NO_DEVICE_TEXT = "no CUDA device is visible"
 _RELAXED = 2
 #: What is captured next waits for what is named, and for nothing else.
 _INSTEAD = 1
+#: An event that keeps no time, and what opening a device says that is open already.
+_NO_TIMES, _ENABLED = 2, 704
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
 _WORD = ctypes.c_uint64
@@ -42,6 +47,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (ctypes.c_int, _POINTER),
     "cuDeviceGetCount": (_POINTER,),
     "cuDeviceGet": (_POINTER, ctypes.c_int),
+    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
     "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
     "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
     "cuCtxSetCurrent": (_POINTER,),
@@ -53,6 +59,12 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
     "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _WORD, ctypes.c_size_t, _POINTER),
+    "cuMemcpyDtoDAsync_v2": (_WORD, _WORD, ctypes.c_size_t, _POINTER),
+    "cuDeviceCanAccessPeer": (_POINTER, ctypes.c_int, ctypes.c_int),
+    "cuCtxEnablePeerAccess": (_POINTER, _NUMBER),
+    "cuEventCreate": (_POINTER, _NUMBER),
+    "cuEventRecord": (_POINTER, _POINTER),
+    "cuStreamWaitEvent": (_POINTER, _POINTER, _NUMBER),
     "cuMemAllocHost_v2": (_POINTER, ctypes.c_size_t),
     "cuMemFreeHost": (_POINTER,),
     "cuStreamCreate": (_POINTER, _NUMBER),
@@ -83,6 +95,23 @@ class Extent:
 
     address: int
     nbytes: int
+
+
+@dataclass(frozen=True)
+class Handles:
+    """What libraries of NVIDIA's are given of a device.
+
+    Args:
+        library: the driver's.
+        stream: that they enqueue on.
+        enter: lets this thread use the device.
+        card: name of the device, with its capability and the driver's version.
+    """
+
+    library: Any
+    stream: Any
+    enter: Callable[[], None]
+    card: str
 
 
 class Driver(Protocol):
@@ -129,6 +158,21 @@ class Driver(Protocol):
             waits: for each, numbers of the earlier ones that must be done before; what is not ordered so may run side by side.
         """
 
+    def at(self, home: int) -> Driver:
+        """Return the driver of one of several devices, by its number among them; one alone is its own."""
+
+    def alone(self) -> Driver:
+        """Return the driver of a device without regard to others beside it."""
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what does something that enqueues on the device's stream, when its turn comes among several devices."""
+
+    def handles(self) -> Handles | None:
+        """Return what libraries of NVIDIA's are given; None where there is no device for them."""
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Return what sums over several devices by NCCL; see `Group.summing`. One alone has nothing to sum over."""
+
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
 
@@ -143,24 +187,31 @@ class Driver(Protocol):
 
 
 class CudaDriver:
-    """The first CUDA device through the driver's library.
+    """A CUDA device through the driver's library.
 
     Args:
         library: the library, with its functions' argument types.
+        index: number of the device.
+
+    Attributes:
+        name: what messages call it.
 
     Raises:
         PeError: the device cannot be used (exit code 5).
     """
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, index: int = 0) -> None:
         self._library = library
         device, self._context, self._stream = ctypes.c_int(), _POINTER(), _POINTER()
-        self._do("cuDeviceGet", ctypes.byref(device), 0)
+        self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if _count(library) > 1 else ''}"
+        self._event: _POINTER | None = None
+        self._do("cuDeviceGet", ctypes.byref(device), index)
+        self._ordinal = device.value
         self.capability = self._attribute(device, _MAJOR), self._attribute(device, _MINOR)
         if self.capability < LEAST_CAPABILITY:
-            text = "the CUDA device has the compute capability {}.{}, and kernels need {}.{} or later"
+            text = "{} has the compute capability {}.{}, and kernels need {}.{} or later"
             hint = "use place: cpu, or a GPU of 2018 or later"
-            raise PeError(text.format(*self.capability, *LEAST_CAPABILITY), hint=hint, code=ExitCode.DEVICE)
+            raise PeError(text.format(self.name, *self.capability, *LEAST_CAPABILITY), hint=hint, code=ExitCode.DEVICE)
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         self._enter()
         self._do("cuStreamCreate", ctypes.byref(self._stream), 0)
@@ -174,7 +225,7 @@ class CudaDriver:
     def _do(self, name: str, *args: Any) -> None:
         result = getattr(self._library, name)(*args)
         if result != SUCCESS:
-            raise PeError(f"the CUDA device failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
+            raise PeError(f"{self.name} failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
 
     def _enter(self) -> None:
         """Let this thread use the device: a context belongs to a thread until another is set."""
@@ -193,11 +244,10 @@ class CudaDriver:
             free, whole = ctypes.c_size_t(), ctypes.c_size_t()
             told = self._library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(whole)) == SUCCESS
             has = f", which has {free.value / 2**20:,.0f} of {whole.value / 2**20:,.0f} MiB free" if told else ""
-            raise PeError(
-                f"cannot allocate {nbytes / 2**20:,.0f} MiB on the CUDA device{has}: {error_name(self._library, result)}",
-                hint="use a smaller batch_size" if result == OUT_OF_MEMORY else None,
-                code=ExitCode.DEVICE,
-            )
+            text = f"cannot allocate {nbytes / 2**20:,.0f} MiB on {self.name}{has}: {error_name(self._library, result)}"
+            if result == OUT_OF_MEMORY:
+                raise ShortError(text, free.value if told else 0, hint="use a smaller batch_size")
+            raise PeError(text, code=ExitCode.DEVICE)
         return address.value
 
     def free(self, address: int) -> None:
@@ -252,35 +302,109 @@ class CudaDriver:
         Raises:
             PeError: the device makes no graph of them; of what is returned: the device failed (exit code 5).
         """
-        graph, made = _POINTER(), _POINTER()
-        nodes: list[int] = []
-        self._enter()
-        self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
-        try:
+        nodes: list[list[int]] = []
+        with self.capturing() as made:
             for launch, before in zip(launches, waits, strict=True):
-                wanted = (_POINTER * len(before))(*(nodes[i] for i in before))
-                self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(before), _INSTEAD)
+                self.captured_after([node for i in before for node in nodes[i]])
                 launch()
-                nodes.append(self._last_captured())
-        finally:
-            self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
-        self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
-        self._do("cuGraphDestroy", graph)
+                nodes.append(self.captured_last())
+        return made()
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[Callable[[], Callable[[], None]]]:
+        """Capture what is launched meanwhile; afterwards, what this gives makes one graph of it and returns what does that."""
+        graph, made = _POINTER(), _POINTER()
 
         def run() -> None:
             self._enter()
             self._do("cuGraphLaunch", made, self._stream)
 
-        weakref.finalize(run, self._library.cuGraphExecDestroy, made)
+        def finished() -> Callable[[], None]:
+            self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
+            self._do("cuGraphDestroy", graph)
+            weakref.finalize(run, self._library.cuGraphExecDestroy, made)
+            return run
+
+        self._enter()
+        self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
+        try:
+            yield finished
+        finally:
+            self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+
+    def captured_last(self) -> list[int]:
+        """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
+        state, where, kinds, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), _POINTER(), ctypes.c_size_t()
+        rest = ctypes.byref(where), ctypes.byref(kinds), ctypes.byref(count)  # without kinds of edges an edge of a library's is an error
+        self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
+        return [where[i] or 0 for i in range(count.value)]
+
+    def captured_after(self, nodes: Collection[int]) -> None:
+        """Let what is captured next on the stream wait for nodes of the graph, and for nothing else."""
+        self._enter()
+        wanted = (_POINTER * len(nodes))(*nodes)
+        self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(nodes), _INSTEAD)
+
+    # --- beside other devices ------------------------------------------------------------------------------------------
+
+    def at(self, home: int) -> CudaDriver:
+        """Return itself: there is no other."""
+        del home
+        return self
+
+    def alone(self) -> CudaDriver:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given: it is always this device's turn."""
         return run
 
-    def _last_captured(self) -> int:
-        """Return the node of the graph that the last launch has become."""
-        state, where, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), ctypes.c_size_t()
-        rest = ctypes.byref(where), None, ctypes.byref(count)
-        self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
-        assert count.value == 1
-        return where[0] or 0
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
+        raise AssertionError(f"{kernel} of one device")
+
+    def follow(self, other: CudaDriver) -> None:
+        """Let what is launched from now on wait for all that another device has been given so far.
+
+        While the other's launches are captured, those of this one are, from now on, too.
+        """
+        if other._event is None:
+            other._enter()
+            other._event = _POINTER()
+            other._do("cuEventCreate", ctypes.byref(other._event), _NO_TIMES)
+        other._enter()
+        other._do("cuEventRecord", other._event, other._stream)
+        self._enter()
+        self._do("cuStreamWaitEvent", self._stream, other._event, 0)
+
+    def open_to(self, other: CudaDriver) -> str:
+        """Let kernels read and write the memory of another device; return why they cannot, or nothing."""
+        able = ctypes.c_int()
+        self._do("cuDeviceCanAccessPeer", ctypes.byref(able), self._ordinal, other._ordinal)
+        if not able.value:
+            return "there is no direct way between them"
+        self._enter()
+        result = self._library.cuCtxEnablePeerAccess(other._context, 0)
+        return "" if result in (SUCCESS, _ENABLED) else f"cuCtxEnablePeerAccess: {error_name(self._library, result)}"
+
+    def copy(self, address: int, source: int, nbytes: int) -> None:
+        """Copy between places of devices that are open to one another, in the order of launches."""
+        self._enter()
+        self._do("cuMemcpyDtoDAsync_v2", address, source, nbytes, self._stream)
+
+    def handles(self) -> Handles:
+        """Return what libraries of NVIDIA's are given."""
+        device, name, version = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_int()
+        self._do("cuDeviceGet", ctypes.byref(device), self.index)
+        self._do("cuDeviceGetName", name, len(name), device)
+        self._do("cuDriverGetVersion", ctypes.byref(version))
+        card = f"{name.value.decode(errors='replace')}, {self.capability}, driver {version.value}"
+        return Handles(self._library, self._stream, self._enter, card)
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""
@@ -304,7 +428,7 @@ class CudaDriver:
             result = launch()
             if result != SUCCESS:
                 said = error_name(self._library, result)
-                raise PeError(f"the CUDA device failed: {built.kernel}: {said}", code=ExitCode.DEVICE)
+                raise PeError(f"{self.name} failed: {built.kernel}: {said}", code=ExitCode.DEVICE)
 
         return run
 
@@ -382,11 +506,15 @@ def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def _count(library: Any) -> int:
+    count = ctypes.c_int()
+    return count.value if library.cuDeviceGetCount(ctypes.byref(count)) == SUCCESS else 0
+
+
 def device_count() -> int:
     """Return the number of visible CUDA devices."""
-    count = ctypes.c_int()
     found, _ = library()
-    return count.value if found and found.cuDeviceGetCount(ctypes.byref(count)) == SUCCESS else 0
+    return _count(found) if found else 0
 
 
 def why_none() -> str:
@@ -396,5 +524,15 @@ def why_none() -> str:
 
 @functools.cache
 def only_driver() -> Driver:
-    """Return the driver of this process's device."""
+    """Return the driver of this process's first device."""
     return CudaDriver(library()[0])
+
+
+def driver_of(index: int) -> Driver:
+    """Return the driver of a device."""
+    return _other_driver(index) if index else only_driver()
+
+
+@functools.cache
+def _other_driver(index: int) -> Driver:
+    return CudaDriver(library()[0], index)

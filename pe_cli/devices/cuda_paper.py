@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pe_cli.devices.protocol import Spot, Work
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import USUAL, Capability
+from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 #: Address of the first allocation; those of a step lie below.
@@ -73,6 +74,29 @@ class PaperDriver:
         """Return what does nothing."""
         return lambda: None
 
+    def at(self, home: int) -> PaperDriver:
+        """Return itself."""
+        return self
+
+    def alone(self) -> PaperDriver:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given."""
+        return run
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
+        raise AssertionError(f"{kernel} of one device")
+
+    def handles(self) -> None:
+        """Return None: no library has a device."""
+
     def has(self, built: Built) -> bool:
         """Return True: nothing has to be compiled."""
         return True
@@ -92,13 +116,13 @@ class PaperDriver:
         """Do nothing."""
 
 
-def launches_of(works: Sequence[Work], places: Mapping[Buffer, int]) -> list[Built]:
+def launches_of(works: Sequence[Work], places: Mapping[Buffer, Spot]) -> list[Built]:
     """Return the kernels that a step launches, in order.
 
     Args:
         works: of the first device, in order.
-        places: buffer -> byte at which it lies.
+        places: buffer -> where it lies.
     """
     driver = PaperDriver()
-    CudaStep(driver, works, lambda b: Spot(_Line(), places[b], 0), None)
+    CudaStep(driver, works, lambda b: replace(places[b], memory=_Line()), None)
     return driver.launched

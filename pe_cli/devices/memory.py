@@ -18,9 +18,9 @@ ALIGN = 64
 HUGE = 2 << 20
 
 
-def aligned(nbytes: int) -> int:
-    """Round up to a whole number of cache lines."""
-    return (nbytes + ALIGN - 1) // ALIGN * ALIGN
+def aligned(nbytes: int, line: int = ALIGN) -> int:
+    """Round up to a whole number of cache lines, or of lines of so many bytes."""
+    return -(-nbytes // line) * line
 
 
 def _zeroed(nbytes: int) -> np.ndarray[Any, Any]:

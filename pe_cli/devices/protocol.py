@@ -10,11 +10,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import Buffer, Call
 
 Progress = Callable[[int, int, str], None]
+
+
+class ShortError(PeError):
+    """There is not that much memory on a device.
+
+    Args:
+        free: bytes that there are.
+    """
+
+    def __init__(self, message: str, free: int, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, code=ExitCode.DEVICE)
+        self.free = free
 
 
 class Memory(Protocol):
@@ -120,7 +132,13 @@ class Stalled:
 
 
 class Step(Protocol):
-    """A plan's calls, ready to run again and again."""
+    """A plan's calls, ready to run again and again.
+
+    Attributes:
+        chosen: what libraries compute of it -> the hash of all that decides how.
+    """
+
+    chosen: Mapping[str, str]
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Run once; return None, or the first work that reported an error with its report."""
@@ -177,21 +195,25 @@ class Device(Protocol):
         refits: plans may serve batches of other sizes than those that they were made for.
         native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
         stores_bfloat16: with precision bf16, values between products are stored as bfloat16.
+        makes_calls: kernels may make other calls, so that loops and branches run as nested calls (`kernels/rounds.py`).
         caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
+        line: bytes of which the place of every value is a multiple.
     """
 
     is_host: bool
     shares_memory: bool
     refits: bool
     native_threads: bool
+    makes_calls: bool
     caches_blocks: bool
     stores_bfloat16: bool
+    line: int
 
     def allocate(self, index: int, nbytes: int) -> Memory:
         """Return zeroed memory on the device of an index."""
 
     def compile(
-        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None
+        self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> Step:
         """Return works ready to run.
 
@@ -200,6 +222,7 @@ class Device(Protocol):
             spot: where each buffer lies.
             threads: native threads (CPU); 1 means in order.
             progress: told about kernels that must be compiled.
+            indexes: of the devices of the kind, by home; CPU devices are no more than numbers.
         """
 
 

@@ -56,10 +56,11 @@ class Scope:
         self._add({name: kind for name, kind in fresh.items() if name not in shared}, self.places)
 
     def _add(self, types: Mapping[str, TensorType], places: Sequence[Place]) -> None:
-        offsets = dict(zip(types, accumulate((aligned(k.nbytes) for k in types.values()), initial=0), strict=False))
-        total = sum(aligned(kind.nbytes) for kind in types.values())
         if not types:
             return
+        line = device(places[0].kind).line
+        ends = list(accumulate((aligned(k.nbytes, line) for k in types.values()), initial=0))
+        offsets, total = dict(zip(types, ends, strict=False)), ends[-1]
         memories = [device(p.kind).allocate(p.index, total) for p in places]
         memories += memories[:1] * (len(self.places) - len(places))
         for name, offset in offsets.items():

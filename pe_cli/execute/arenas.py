@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 
 from pe_cli.core.types import Place
-from pe_cli.devices.memory import Arena
 from pe_cli.devices.protocol import Memory, device
 
 
@@ -13,12 +12,12 @@ class Arenas:
     """The arenas of plans of which one runs at a time, by device; they live as long as a plan that uses them."""
 
     def __init__(self) -> None:
-        self._live: dict[int, weakref.WeakSet[Arena]] = {}
+        self._live: dict[int, weakref.WeakSet[Memory]] = {}
 
     def take(self, d: int, place: Place, nbytes: int) -> Memory:
         """Return memory of at least so many bytes for a plan's device.
 
-        On CPUs that is the largest of another plan where it will do. Steps on CUDA are over after they return, so each plan has its own.
+        That is the largest of another plan where it will do.
 
         Args:
             d: number of the device in the graph.
@@ -33,6 +32,5 @@ class Arenas:
         if largest is not None and largest.nbytes >= nbytes:
             return largest
         made = device(place.kind).allocate(place.index, nbytes)
-        if isinstance(made, Arena):
-            live.add(made)
+        live.add(made)
         return made

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
+from pe_cli.devices.memory import aligned
+from pe_cli.devices.protocol import device
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
 from pe_cli.execute.order import graph_edges
@@ -15,6 +17,9 @@ from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import AllReduce, Graph, StartSum
 from pe_cli.ops.define.lowering import Buffer
+
+#: Bytes of scratch memory that ops of a GPU have to themselves, the smallest pieces of all, so that their launches need not wait.
+APART = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,12 @@ def plan_devices(
         varies = b.name not in block.vars or -1 in block.var(b.name).shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
+    def in_lines(b: Buffer) -> int:
+        return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
+
     reach = Reach.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
     reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
+    kind = device(graph.places[0].kind)
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
@@ -83,10 +92,22 @@ def plan_devices(
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
             reach=reach and reach.pick(index),
-            room=None if room == 1.0 else reserved,
+            room=(None if room == 1.0 else reserved) if kind.is_host else in_lines,
+            held=[] if kind.is_host else _apart(own),
         )
         out.append(DeviceMemory(plan, tuple(placed), same))
     return out
+
+
+def _apart(tasks: Sequence[Task]) -> list[Buffer]:
+    """Return the smallest pieces of scratch memory of tasks, APART bytes at most."""
+    found, left = [], APART
+    for b in sorted((b for task in tasks for b in task.scratch), key=lambda b: b.type.nbytes):
+        left -= aligned(b.type.nbytes)
+        if left < 0:
+            break
+        found.append(b)
+    return found
 
 
 def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:

@@ -12,7 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Work
+from pe_cli.devices.protocol import Spot, Work
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowering import GraphLowering
@@ -121,13 +121,14 @@ def step_on_paper(
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
     precision: str = "float32",
-) -> tuple[list[Work], dict[Buffer, int]]:
-    """Return a step's work on the first device, in order, and the byte at which each of its buffers would lie.
+    libraries: frozenset[str] = frozenset(),
+) -> tuple[list[Work], dict[Buffer, Spot]]:
+    """Return a step's work on the first device, in order, and where each of its buffers would lie, in no memory.
 
     Arguments and errors as of `estimate_memory`.
     """
     strategy = build or BuildStrategy()
-    lowered = _lowered(program, places, samples, strategy, fetches, len(places), precision)
+    lowered = _lowered(program, places, samples, strategy, fetches, len(places), precision, libraries)
     memory, *_ = plan_devices(lowered.graph, lowered.request, lowered.low, lowered.tasks, strategy, len(places))
     where, named, at = dict(memory.plan.offsets), dict[str, int](), aligned(memory.plan.nbytes)
     for b in (*memory.placed, *memory.same.values()):
@@ -135,8 +136,10 @@ def step_on_paper(
             named[b.name] = at
             at += aligned(b.type.nbytes)
         where[b] = named[b.name]
+    lasting = {*memory.placed, *memory.same}
     where |= {b: named[other.name] for b, other in memory.same.items()}
-    return [task.work(task.calls) for task in lowered.tasks if task.home == 0], where
+    spots = {b: Spot(None, offset, -1 if b in lasting else 0) for b, offset in where.items()}
+    return [task.work(task.calls) for task in lowered.tasks if task.home == 0], spots
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,8 @@ class _Lowered:
 
 
 def _lowered(
-    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str
+    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str,
+    libraries: frozenset[str],
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
     stages = compile_program(program, Purpose(places, build, threads=threads, precision=precision), fetches)
@@ -159,7 +163,7 @@ def _lowered(
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision)
+    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision, libraries=libraries)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -172,6 +176,7 @@ def estimate_memory(
     fetches: Sequence[str] = (),
     threads: int = 0,
     precision: str = "float32",
+    libraries: frozenset[str] = frozenset(),
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
@@ -183,6 +188,7 @@ def estimate_memory(
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
         precision: see `Executor`.
+        libraries: of CUDA that calls may be offered to.
 
     Returns:
         One entry per device.
@@ -192,7 +198,7 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads, precision)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, precision, libraries)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}

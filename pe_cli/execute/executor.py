@@ -62,6 +62,7 @@ class Executor:
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
         precision: float32, tf32 or bf16: of products on CUDA; on CPUs, bf16 is how values between products are stored.
+        libraries: of CUDA that may take the place of our kernels, where they are faster.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -84,9 +85,11 @@ class Executor:
         peers: Summing | None = None,
         arenas: Arenas | None = None,
         precision: str = "float32",
+        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.peers = peers
-        self.watchdog, self.check_nan_inf, self.precision = watchdog, check_nan_inf, precision
+        self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
+        self.precision, self.libraries = precision, libraries
         self.build = build or BuildStrategy()
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
@@ -180,6 +183,7 @@ class Executor:
             peers=self.peers,
             arenas=self._arenas,
             precision=self.precision,
+            libraries=self.libraries,
             roomy=roomy,
         )
         if self.watchdog:

@@ -10,6 +10,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
+from pe_cli.execute import sum_cards, sum_hosts
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions, refused
 from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
@@ -57,7 +58,8 @@ def lower(g: GraphLowering, like: GraphLowering | None = None) -> list[Task]:
         like: what it was made like: nodes whose variables have the same types keep the tasks that they have there.
     """
     kept = frozenset(g.buffers.values())  # before any node asks for more
-    g.tasks = [(_again(g, node, like, kept) if like else []) or LOWERINGS[type(node)](g, node) for node in g.graph.nodes]
+    how = LOWERINGS | ON_CARDS if any(place.kind == "cuda" for place in g.graph.places) else LOWERINGS
+    g.tasks = [(_again(g, node, like, kept) if like else []) or how[type(node)](g, node) for node in g.graph.nodes]
     return [task for of_node in g.tasks for task in of_node]
 
 
@@ -122,7 +124,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     more = _addends(ins)
     offset = g.offsets[node.index] = g.rows_before(op, d)
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
-    low.helped, low.precision = node.helped, g.precision
+    low.helped, low.precision, low.libraries = node.helped, g.precision, g.libraries
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
@@ -310,4 +312,17 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     WaitScatter: lambda g, node: [wait_sum(g, node)],
     StartGather: lambda g, node: [start_gather(g, node)],
     WaitGather: lambda g, node: [wait_sum(g, node)],
+}
+#: Those of devices whose memory is their own.
+ON_CARDS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
+    Gather: sum_cards.gather,
+    AllReduce: sum_cards.all_reduce,
+    Reduce: sum_cards.reduce,
+    GatherProcesses: lambda g, node: [sum_hosts.gather_rows(g, node)],
+    StartSum: lambda g, node: [sum_hosts.start_sum(g, node)],
+    WaitSum: lambda g, node: [sum_hosts.wait_sum(g, node)],
+    StartScatter: sum_hosts.refused,
+    WaitScatter: sum_hosts.refused,
+    StartGather: sum_hosts.refused,
+    WaitGather: sum_hosts.refused,
 }

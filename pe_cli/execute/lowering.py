@@ -35,11 +35,13 @@ class GraphLowering:
         threads: of each device.
         cuts: whether ops are cut for the threads of a device.
         precision: of products, see `Lowering`.
+        libraries: of CUDA, see `Lowering`.
         like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
             types.
 
     Attributes:
         native: of each device, whether its ops may be cut for several threads.
+        nests: of each device, whether its kernels may make other calls.
         tasks: of every node, by its index, once lowered.
         changed: (variable, device) pairs that have another type than `like` has.
         loops: that are around the graph, of a region.
@@ -61,12 +63,14 @@ class GraphLowering:
         cuts: bool = True,
         like: GraphLowering | None = None,
         precision: str = "float32",
+        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.graph, self.types, self.seed = graph, types, seed
-        self.threads, self.cuts, self.precision = threads, cuts, precision
+        self.threads, self.cuts, self.precision, self.libraries = threads, cuts, precision, libraries
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
-        self.native = [device(place.kind).native_threads for place in graph.places]
+        kinds = [device(place.kind) for place in graph.places]
+        self.native, self.nests = [kind.native_threads for kind in kinds], [kind.makes_calls for kind in kinds]
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self.tasks: list[list[Task]] = []
         self.offsets: dict[int, int] = {}

@@ -12,7 +12,7 @@ from pe_cli.collectives.protocol import PeerError, Summing
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, device
+from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute import aliases, help_last
 from pe_cli.execute.arenas import Arenas
@@ -41,6 +41,8 @@ from pe_cli.program.sparse import table_of
 LEND_BYTES = 16384
 #: How many times its bytes a plan for batches of any shape gives what depends on them, so that larger ones fit later.
 ROOM = 1.25
+#: How much of the free memory a batch that would fit takes.
+FITS = 0.95
 #: Calls of one op that such plans have room for beyond those of their own: sums of more rows take more rounds.
 SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
@@ -66,6 +68,7 @@ class Plan:
         roomy: whether it is one for batches of any shape, which others will fit into.
         arenas: memory that it shares with plans that run before and after; default: its own.
         precision: of products on CUDA, see `Lowering`.
+        libraries: of CUDA, see `Lowering`.
 
     Attributes:
         tasks: in order, for pictures.
@@ -91,6 +94,7 @@ class Plan:
         roomy: bool = False,
         arenas: Arenas | None = None,
         precision: str = "float32",
+        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.request = request
@@ -101,7 +105,7 @@ class Plan:
         self._seed = seed
         self._strategy = build or BuildStrategy()
         self._execution = execution or ExecutionStrategy()
-        self._threads, self._precision = threads, precision
+        self._threads, self._precision, self._libraries = threads, precision, libraries
         self._rows = fetched_rows(graph, request)
         self._lowering, self.tasks = self._lower(request)
         self._place(ROOM if roomy else 1.0)
@@ -113,7 +117,8 @@ class Plan:
         types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
         made = lowering(
-            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, whole=whole, like=like
+            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, libraries=self._libraries,
+            whole=whole, like=like,
         )
         tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
@@ -129,7 +134,13 @@ class Plan:
         self._scratch = [[*task.scratch] for task in self.tasks]
         for d, found in enumerate(self._memory):
             place = self.graph.places[d]
-            memory = self._arenas.take(d, place, found.plan.nbytes)
+            try:
+                memory = self._arenas.take(d, place, found.plan.nbytes)
+            except ShortError as error:
+                samples = sum(self.request.sizes)
+                if fits := int(samples * error.free / found.plan.nbytes * FITS):
+                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.0f} MiB, {fits} would fit"
+                raise
             for b, offset in found.plan.offsets.items():
                 self._spots[b] = Spot(memory, offset, d)
             for b in found.placed:
@@ -160,7 +171,8 @@ class Plan:
         ]
         works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
         self._written = _elsewhere(self.graph, self.request.fetches)
-        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress)
+        indexes = [place.index for place in self.graph.places]
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
@@ -382,7 +394,7 @@ class Plan:
         return sum(found.plan.nbytes for found in self._memory)
 
 
-def lowering(
+def lowering(  # noqa: PLR0913 - each a wish of its own
     graph: Graph,
     types: Sequence[Mapping[str, TensorType]],
     sizes: Sequence[int],
@@ -392,13 +404,17 @@ def lowering(
     whole: Whole | None = None,
     like: GraphLowering | None = None,
     precision: str = "float32",
+    libraries: frozenset[str] = frozenset(),
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision)
+    return GraphLowering(
+        graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision,
+        libraries=libraries,
+    )  # fmt: skip
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:

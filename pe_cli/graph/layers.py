@@ -25,11 +25,14 @@ def owner(op: Operator, keys: Collection[str]) -> str:
     return ""
 
 
-def outputs_of(key: str, program: Program) -> list[str]:
-    """Return the names of what a layer with several outputs makes, `key.0` and so on; none where it has one."""
-    variables = program.global_block().vars
-    numbers = (name.removeprefix(f"{key}.") for name in variables if name.startswith(f"{key}."))
-    return [f"{key}.{n}" for n in sorted(int(number) for number in numbers if number.isascii() and number.isdecimal())]
+def several_outputs(program: Program) -> dict[str, list[str]]:
+    """Return the names of what each layer with several outputs makes, `key.0` and so on in order; layers with one are not among them."""
+    numbers: dict[str, list[int]] = {}
+    for name in program.global_block().vars:
+        key, dot, number = name.rpartition(".")
+        if dot and number.isascii() and number.isdecimal():
+            numbers.setdefault(key, []).append(int(number))
+    return {key: [f"{key}.{n}" for n in sorted(found)] for key, found in numbers.items()}
 
 
 @dataclass
@@ -62,7 +65,8 @@ def model_picture(program: Program, layers: Mapping[str, str], title: str, *, li
     types = {name: v.type for name, v in program.global_block().vars.items()}
     fed = dict.fromkeys(source for source, _ in flows if source not in groups)
     boxes = [Box(key, key.removeprefix("feed "), "feed", lines=(str(types[key.removeprefix("feed ")]),)) for key in fed]
-    boxes += [_box(name, group, program) for name, group in groups.items()]
+    several = several_outputs(program)
+    boxes += [_box(name, group, program, several) for name, group in groups.items()]
     arrows = tuple(Arrow(s, t, tuple(Datum(name, types[name]) for name in names)) for (s, t), names in flows.items())
     folded = len(layers) - sum(len(group.layers) == 1 for group in groups.values())
     notes = (f"{len(layers)} layers in {len(groups)} boxes by block",) if folded else ()
@@ -109,12 +113,12 @@ def _group(key: str, depth: int) -> str:
     return "/".join(key.split("/")[:depth])
 
 
-def _box(name: str, group: _Group, program: Program) -> Box:
+def _box(name: str, group: _Group, program: Program, several: Mapping[str, list[str]]) -> Box:
     """Return the box of a layer, or of a block: what it is, how many parameters it has, and what it makes that no arrow says."""
     variables = program.global_block().vars
     if name in group.layers and len(group.layers) == 1:
         kinds = group.layers[name]
-        outputs = outputs_of(name, program) or [n for n in (name,) if n in variables]
+        outputs = several.get(name) or [n for n in (name,) if n in variables]
     else:
         counts = Counter(group.layers.values())
         listed = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in counts.most_common(SHOWN))

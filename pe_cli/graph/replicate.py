@@ -28,7 +28,7 @@ from pe_cli.graph.ssa import (
     WaitSum,
 )
 from pe_cli.ops.define.traits import Folds, MergesRows, OwnRows, ReadsAllDevices
-from pe_cli.program.ir import Operator, Parameter, Program, Role
+from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
 
 UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 #: Bytes of gradients that are not worth a bucket of their own.
@@ -82,6 +82,18 @@ def shared_variables(program: Program, places: Sequence[Place], strategy: BuildS
     return {v.name for v in found if isinstance(v, Parameter) or v.name in updated}
 
 
+class _Bucket:
+    """Variables that are summed or handed out together, in order, and their bytes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.nbytes = 0
+
+    def add(self, variable: Variable) -> None:
+        self.names.append(variable.name)
+        self.nbytes += variable.type.nbytes
+
+
 class _Replication:
     """One walk over a program."""
 
@@ -110,14 +122,14 @@ class _Replication:
         self.owner: dict[str, int] = {}
         self.load = [0] * len(places)
         self.where: dict[str, int] = {}
-        self.bucket: list[str] = []
+        self.bucket = _Bucket()
         self.limit = strategy.fuse_all_reduce_bytes
         if processes > 1:
             variables = program.global_block().vars
             self.limit = bucket_bytes(self.limit, sum(variables[n].type.nbytes for n in self.gradients))
         self.begun: list[tuple[type[Wait], list[str]]] = []  # buckets that processes exchange, and nobody has waited for
         self.scattered = self._scattered(fetches) if processes > 1 else set[str]()
-        self.updated: list[str] = []  # parameters whose rows processes have still to give each other
+        self.updated = _Bucket()  # parameters whose rows processes have still to give each other
 
     def run(self) -> Graph:
         if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
@@ -128,7 +140,7 @@ class _Replication:
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
                 self._flush()
-            if self.begun or self.updated:
+            if self.begun or self.updated.names:
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
                 self._update(op)
@@ -192,17 +204,17 @@ class _Replication:
             return
         variables = self.program.global_block().vars
         apart = self.processes > 1 and variables[name].persistable  # it does not lie beside the others
-        if self.bucket and (apart or self._differ(self.bucket[0], name)):
+        if self.bucket.names and (apart or self._differ(self.bucket.names[0], name)):
             self._flush()
-        self.bucket.append(name)
-        size = sum(variables[n].type.nbytes for n in self.bucket)
-        if apart or not self.strategy.fuse_all_reduce_ops or size >= self.limit:
+        self.bucket.add(variables[name])
+        if apart or not self.strategy.fuse_all_reduce_ops or self.bucket.nbytes >= self.limit:
             self._flush()
 
     def _flush(self) -> None:
-        if not self.bucket:
+        if not self.bucket.names:
             return
-        names, self.bucket = self.bucket, []
+        names, nbytes = self.bucket.names, self.bucket.nbytes
+        self.bucket = _Bucket()
         first = [(n, 0) for n in names]
         outs = {"Out": [(n, d) for n in names for d in self.devices] if self.processes == 1 else first}
         if len(self.devices) > 1 and self.running:
@@ -210,7 +222,6 @@ class _Replication:
                 outs["Through"] = [(n, self.running[0]) for n in names]
             self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs=outs))
         if self.processes > 1:
-            nbytes = sum(self.program.global_block().vars[n].type.nbytes for n in names)
             ins: Slots = {"X": first} if self.running else {}
             halved = self.strategy.fp16_allreduce and self.program.global_block().vars[names[0]].dtype == "float32"
             pieces = max(1, -(-nbytes // self.limit))
@@ -221,7 +232,7 @@ class _Replication:
     def _wait(self, wanted: Iterable[str]) -> None:
         """Wait for what processes exchange of some variables, as far as that has been begun."""
         needed = set(wanted)
-        if not needed.isdisjoint(self.updated):
+        if not needed.isdisjoint(self.updated.names):
             self._hand_out()
         for found in [(wait, names) for wait, names in self.begun if not needed.isdisjoint(names)]:
             self.begun.remove(found)
@@ -248,18 +259,18 @@ class _Replication:
     def _give(self, name: str) -> None:
         """Let processes give each other the rows of a parameter, in a bucket with others."""
         variables = self.program.global_block().vars
-        if self.updated and self._differ(self.updated[0], name):
+        if self.updated.names and self._differ(self.updated.names[0], name):
             self._hand_out()
-        self.updated.append(name)
-        if sum(variables[n].type.nbytes for n in self.updated) >= self.limit:
+        self.updated.add(variables[name])
+        if self.updated.nbytes >= self.limit:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        names, self.updated = self.updated, []
-        if not names:
+        if not self.updated.names:
             return
+        names, nbytes = self.updated.names, self.updated.nbytes
+        self.updated = _Bucket()
         first = [(n, 0) for n in names]
-        nbytes = sum(self.program.global_block().vars[n].type.nbytes for n in names)
         pieces = max(1, -(-nbytes // self.limit))
         self.build.append(StartGather(device=0, ins={"X": first}, outs={"Out": first}, pieces=pieces))
         self.begun.append((WaitGather, names))

@@ -31,7 +31,8 @@ from pe_cli.io.description import (
     check_file,
     read_meta,
 )
-from pe_cli.io.pieces import Pieces, read_pieces
+from pe_cli.io.pieces import Pieces, Value, read_pieces
+from pe_cli.io.regular import open_regular
 from pe_cli.io.steps import (
     another_whole,
     clean,
@@ -50,7 +51,7 @@ from pe_cli.io.steps import (
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
 __all__ = [
-    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "prune", "read_files", "resolve", "save",
+    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "opened", "prune", "read_files", "resolve", "save",
     "set_aside",
     "steps", "tidy", "unmark",
 ]  # fmt: skip
@@ -153,18 +154,32 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], Meta]:
     Raises:
         PeError: DATA; missing, truncated, changed since it was written, or written by a version with another format.
     """
+    if resolve(path).is_file():
+        return load_arrays(path), {}
+    found, meta = opened(path)
+    return {name: np.asarray(value) for name, value in found.items()}, meta
+
+
+def opened(path: Path, *, check: bool = True) -> tuple[dict[str, Value], Meta]:
+    """Read the folder of a checkpoint as `load` does, but large tables in files of rows only when their rows are asked for.
+
+    Args:
+        path: as for `resolve`.
+        check: compare those files with their sha256.
+
+    Raises:
+        PeError: DATA; as for `load`.
+    """
     folder = resolve(path)
-    if folder.is_file():
-        return load_arrays(folder), {}
     try:
-        return _read(folder)
+        return _read(folder, check)
     except PeError as error:
         error.hint = error.hint or another_whole(folder.parent, but=folder)
         raise
 
 
-def newest_whole(root: Path) -> tuple[tuple[int, dict[str, np.ndarray], Meta] | None, list[tuple[int, PeError]]]:
-    """Read the newest checkpoint that is whole.
+def newest_whole(root: Path) -> tuple[tuple[int, dict[str, Value], Meta] | None, list[tuple[int, PeError]]]:
+    """Read the newest checkpoint that is whole, as `opened` does.
 
     Args:
         root: folder that holds the checkpoints.
@@ -219,12 +234,13 @@ def read_files(path: Path) -> dict[str, bytes]:
     for name, digest in listed.items():
         file = folder / name
         try:
-            if file.stat().st_size > FILES_LIMIT:
-                raise data_error(f"{file}: more than {FILES_LIMIT} bytes, which no file of a checkpoint has")
-            found[name] = file.read_bytes()
+            with open_regular(file) as stream:
+                found[name] = stream.read(FILES_LIMIT + 1)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise data_error(f"{file}: {reason}", "copy the whole folder of the checkpoint") from None
+        if len(found[name]) > FILES_LIMIT:
+            raise data_error(f"{file}: more than {FILES_LIMIT} bytes, which no file of a checkpoint has")
         if hashlib.sha256(found[name]).hexdigest() != digest:
             hint = another_whole(folder.parent, but=folder) or "put back the file that the run wrote"
             raise data_error(f"{file}: changed since it was written: {META} says another sha256", hint)
@@ -235,12 +251,12 @@ def _is_plain(name: str) -> bool:
     return re.fullmatch(r"[\w.-]{1,200}", name) is not None and not name.startswith(".")
 
 
-def _read(folder: Path) -> tuple[dict[str, np.ndarray], Meta]:
+def _read(folder: Path, check: bool = True) -> tuple[dict[str, Value], Meta]:
     meta, tensors = read_meta(folder)
     check_file(folder / PARAMS, meta)
-    arrays = read_safetensors(folder / PARAMS)
+    arrays: dict[str, Value] = dict(read_safetensors(folder / PARAMS))
     if "pieces" in meta:
-        arrays |= read_pieces(folder, meta, tensors)
+        arrays |= read_pieces(folder, meta, tensors, check=check)
     for name in arrays.keys() ^ tensors.keys():
         raise data_error(f"{folder}: {META} and {PARAMS} disagree: only one of them has '{name}'")
     for name, array in arrays.items():

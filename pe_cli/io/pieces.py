@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,8 @@ import numpy as np
 
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
-from pe_cli.io.description import META, Meta, check_file
-from pe_cli.io.tensors import data_error, read_safetensors, write_safetensors
+from pe_cli.io.description import META, Meta, check_file, read_meta
+from pe_cli.io.tensors import data_error, described, read_rows, write_safetensors
 
 Array = np.ndarray[Any, Any]
 #: Folder of all checkpoints of a run.
@@ -81,6 +82,20 @@ def is_draft(folder: Path) -> bool:
     return atomic.is_temporary(folder.name) and folder.parent.name == CHECKPOINTS and folder.is_dir() and not folder.is_symlink()
 
 
+def tables_of(folder: Path) -> tuple[str, dict[str, Table]] | None:
+    """Return the tables in files of rows of a checkpoint, and what tells it from others; None where this machine sees no such folder.
+
+    The files are not compared with their sha256: whoever goes on with a checkpoint has done that.
+
+    Raises:
+        PeError: DATA; it is damaged.
+    """
+    if folder.parent.name != CHECKPOINTS or not (folder / META).is_file():
+        return None
+    meta, tensors = read_meta(folder)
+    return hashlib.sha256((folder / META).read_bytes()).hexdigest(), read_pieces(folder, meta, tensors, check=False)
+
+
 def write_piece(folder: Path, number: int, arrays: Mapping[str, Array], rows: Mapping[str, Rows]) -> Piece:
     """Write rows, flushed to the disk.
 
@@ -137,13 +152,52 @@ def check_pieces(folder: Path, meta: Meta) -> None:
         check_file(folder / piece.file, piece.to_json())
 
 
-def read_pieces(folder: Path, meta: Meta, tensors: Mapping[str, object]) -> dict[str, Array]:
-    """Return tables that lie in files of rows, whole, however many servers have written them.
+class Table:
+    """A table that lies in files of rows: rows are read when they are asked for, and no others.
+
+    `table[begin:end]` returns rows, `np.asarray(table)` all of them.
+
+    Args:
+        shape: of the whole table.
+        dtype: its element type.
+        spans: file, name of the tensor in it, number of its first row in the table, number behind its last row; in the order of rows.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], spans: Sequence[tuple[Path, str, int, int]]) -> None:
+        self.shape, self.dtype, self._spans = shape, dtype, spans
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the checkpoint."""
+        return self._spans[0][0].parent
+
+    def __getitem__(self, rows: slice) -> Array:
+        begin, end, step = rows.indices(self.shape[0])
+        assert step == 1, "rows that follow one another"
+        found = np.empty((max(0, end - begin), *self.shape[1:]), self.dtype)
+        for file, name, first, last in self._spans:
+            low, high = max(begin, first), min(end, last)
+            if low < high:
+                found[low - begin : high - begin] = read_rows(file, name, low - first, high - first)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        del copy  # it is read anew every time
+        return self[:] if dtype is None else self[:].astype(dtype, copy=False)
+
+
+#: A value of a checkpoint.
+Value = Array | Table
+
+
+def read_pieces(folder: Path, meta: Meta, tensors: Mapping[str, object], *, check: bool = True) -> dict[str, Table]:
+    """Return the tables that lie in files of rows, however many servers have written them.
 
     Args:
         folder: of the checkpoint.
         meta: its description.
         tensors: of that.
+        check: compare the files with their sha256, for which each is read once.
 
     Raises:
         PeError: DATA; a file is missing or damaged, or the rows are not all there, each once.
@@ -157,16 +211,18 @@ def read_pieces(folder: Path, meta: Meta, tensors: Mapping[str, object]) -> dict
     wanted = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
     if wanted > sum(p.bytes for p in pieces):
         raise data_error(f"{folder}: {META} says more rows than its files hold", "use another checkpoint")
-    check_pieces(folder, meta)
-    found = {whole: np.empty(shape, dtype) for whole, (shape, dtype) in shapes.items()}
+    if check:
+        check_pieces(folder, meta)
+    parts: dict[str, list[tuple[Path, str, int, int]]] = {whole: [] for whole in shapes}
     for piece in pieces:
-        arrays = read_safetensors(folder / piece.file)
+        there = described(folder / piece.file)
         for name, rows in piece.rows.items():
-            part, table = arrays.get(name), found[rows.whole]
-            if part is None or part.dtype != table.dtype or part.shape != (rows.end - rows.begin, *table.shape[1:]):
+            shape, dtype = shapes[rows.whole]
+            if there.get(name) != (dtype, (rows.end - rows.begin, *shape[1:])):
                 raise data_error(f"{folder}: {piece.file} has other rows of '{rows.whole}' than {META} says", "use another checkpoint")
-            table[rows.begin : rows.end] = part
-    return found
+            parts[rows.whole].append(((folder / piece.file).absolute(), name, rows.begin, rows.end))
+    ordered = {whole: sorted(each, key=lambda span: span[2:]) for whole, each in parts.items()}
+    return {whole: Table(shape, dtype, ordered[whole]) for whole, (shape, dtype) in shapes.items()}
 
 
 def _shape(folder: Path, whole: str, said: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -119,7 +119,9 @@ class RunFolder:
         Raises:
             PeError: DATA; names one.
         """
-        for path in (*self.path.iterdir(), *(self.fetches.iterdir() if self.fetches.is_dir() else ())):
+        folders = [self.path, self.fetches, self.checkpoints]
+        folders += self.checkpoints.iterdir() if self.checkpoints.is_dir() else ()
+        for path in (entry for folder in folders if folder.is_dir() for entry in folder.iterdir()):
             with contextlib.suppress(OSError):
                 mode = path.stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

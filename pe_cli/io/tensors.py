@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
@@ -28,6 +29,8 @@ _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "u
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
+#: All arrays of a packed archive may have so many times the bytes of its file, or so many bytes where that is more. Weights shrink to nine tenths.
+RATIO, UNPACKED = 200, 1 << 28
 
 
 def data_error(message: str, hint: str | None = None) -> PeError:
@@ -137,6 +140,46 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def described(path: Path) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Return element type and shape of every array of a safetensors file, reading none of them.
+
+    Raises:
+        PeError: DATA; as for `read_safetensors`.
+    """
+    if not path.is_file():
+        raise data_error(f"{path}: no such file")
+    types = {code: np.dtype(name) for name, code in _CODES.items()}
+    found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+    try:
+        with safe_open(path, framework="np") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - as above
+                each = tensors.get_slice(name)
+                _refuse_unknown(path, name, each.get_dtype())
+                found[name] = types[each.get_dtype()], tuple(each.get_shape())
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
+    return found
+
+
+def read_rows(path: Path, name: str, begin: int, end: int) -> np.ndarray:
+    """Return some rows of an array of a safetensors file, in memory of their own; no other row is read.
+
+    Args:
+        path: of the file.
+        name: of an array with at least one axis.
+        begin: number of the first row.
+        end: number behind the last row.
+
+    Raises:
+        PeError: DATA; the file is no longer there, or damaged.
+    """
+    try:
+        with safe_open(path, framework="np") as tensors:
+            return _own(tensors.get_slice(name)[begin:end])
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
+
+
 def _refuse_unknown(path: Path, name: str, code: str) -> None:
     if code not in _CODES.values():
         raise data_error(
@@ -167,6 +210,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one bare array, not an archive of named ones")
+            _check_total(archive, path)
             for name in archive.files:
                 _check_claims(archive, name)
                 value = archive[name]
@@ -178,6 +222,19 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     except _DAMAGED as error:
         raise data_error(f"{path}: not a whole npz file: {_first_line(error)}") from None
     return arrays
+
+
+def _check_total(archive: np.lib.npyio.NpzFile, path: Path) -> None:
+    """Refuse a small file that unpacks to so much that no model has it.
+
+    Raises:
+        PeError: DATA; says how much.
+    """
+    assert archive.zip is not None, "it is open"
+    total, size = sum(info.file_size for info in archive.zip.infolist()), path.stat().st_size
+    if total > max(UNPACKED, RATIO * size):
+        text = f"{path}: {size} bytes that claim to unpack to {total}, more than {RATIO} times as many"
+        raise data_error(text, "write it with np.savez, if it is what you want")
 
 
 def _check_claims(archive: np.lib.npyio.NpzFile, name: str) -> None:

@@ -45,6 +45,21 @@ class Offset:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """Elements from a place in a buffer on, which may go on in the buffers that lie behind it; for arguments of calls on CUDA.
+
+    Args:
+        buffer: in which it begins.
+        elements: from the buffer's start.
+        count: how many there are.
+    """
+
+    buffer: Buffer
+    elements: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Place:
     """A place inside a buffer that moves on from round to round of the loops around a call; usable wherever a buffer is an argument.
 
@@ -89,6 +104,13 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Tickets:
+    """Words in memory that are 0 when a kernel begins, and that it leaves so; for a PtrI64 parameter of a CUDA kernel, see `cuda_parts`."""
+
+    count: int
+
+
+@dataclass(frozen=True)
 class Call:
     """One kernel call: arguments are buffers, places in buffers, integers and floats, in the kernel's order.
 
@@ -116,7 +138,7 @@ def buffers_of(arg: Any) -> list[Buffer]:
         return [b for row in arg.buffers for b in buffers_of(row)]
     if isinstance(arg, Nested):
         return list(dict.fromkeys(b for call in arg.calls for inner in call.args for b in buffers_of(inner)))
-    if isinstance(arg, (Offset, Place)):
+    if isinstance(arg, (Offset, Place, Stretch)):
         return [arg.buffer]
     return [arg] if isinstance(arg, Buffer) else []
 

@@ -12,14 +12,18 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
-from numba.core import cgutils
+from numba.core import cgutils, typed_passes, untyped_passes
+from numba.core import ir as numba_ir
 from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager
 from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic as numba_intrinsic
 
 from pe_cli.core.types import BFLOAT16, DTYPES, FLOATS, computed
 from pe_cli.kernels.bounds import CHECKED, checking
+from pe_cli.kernels.collection import paused
 from pe_cli.kernels.instance import Instance, symbol
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine, Shared
 from pe_cli.kernels.rounded import ROUNDED
@@ -38,6 +42,29 @@ SCALARS = {
     "bool": nb.uint8,
     BFLOAT16: nb.float32,
 }
+
+
+#: The passes that the kernel language needs. numba's others are for what it has not: closures, arrays, `with`, constants as types,
+#: functions inlined before they have types. They would change nothing, and each goes over the whole function again.
+PASSES = (
+    untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+    untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA, untyped_passes.DeadBranchPrune,
+    typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
+    typed_passes.NativeLowering, typed_passes.NoPythonBackend,
+)  # fmt: skip
+
+
+class Pipeline(CompilerBase):  # type: ignore[misc]  # numba has no types
+    """numba's way from bytecode to LLVM, by PASSES."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the only one."""
+        manager = PassManager("kernel")
+        for each in PASSES:
+            manager.add_pass(each, each._name)
+        manager.finalize()
+        return [manager]
 
 
 class Emit:
@@ -112,6 +139,7 @@ class Resolver:
             "no_cpython_wrapper": True,
             "no_cfunc_wrapper": True,
             "boundscheck": False,
+            "pipeline_class": Pipeline,
         }
         #: By identity: a value of the kernel language, which lives as long as its number here, and what it became.
         self._made: dict[int, tuple[Any, Any]] = {}
@@ -264,10 +292,16 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     Returns:
         An object file; its only visible symbol is entry.
     """
-    if isinstance(kernel, Routine):
-        env = RoutineEmit(dtype, entry)
-        kernel.fn(env)
-        return _object(llvm.parse_assembly(str(env.module)), entry, written=True)
+    with paused():
+        if isinstance(kernel, Routine):
+            env = RoutineEmit(dtype, entry)
+            kernel.fn(env)
+            return _object(llvm.parse_assembly(str(env.module)), entry, written=True)
+        return _object(_module(kernel, dtype, second, entry), entry)
+
+
+def _module(kernel: Kernel, dtype: str, second: str, entry: str) -> Any:
+    """Return the LLVM module of a kernel and of all that it calls."""
     resolver = _resolver(dtype, second, kernel.exact)
     args = []
     for kind in kernel.params:
@@ -285,7 +319,7 @@ def compile_kernel(kernel: Kernel, dtype: str, second: str, entry: str) -> bytes
     text, symbol = result.library.get_llvm_str(), result.fndesc.llvm_func_name
     module = llvm.parse_assembly(_apart(text, [*resolver.apart(kernel.fn), *([symbol] if kernel.apart else [])]))
     module.link_in(llvm.parse_assembly(_wrapper(entry, symbol, kernel, dtype, second)))
-    return _object(module, entry)
+    return module
 
 
 def _object(module: Any, entry: str, written: bool = False) -> bytes:
@@ -325,6 +359,25 @@ def _call_type(function: Any, context: Any, args: Any, keywords: Any) -> Any:
     return _FOUND[key][0]
 
 
+#: Types of what an instruction holds besides variables.
+_BARE = frozenset({str, int, float, bool, type(None), numba_ir.Loc})
+
+
+def _variables(instruction: Any, value: Any) -> list[Any]:
+    """Return the variables in what an instruction holds, as numba's method does, in less time: it is called ten thousand times a kernel."""
+    found: list[Any] = []
+    for each in value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,):
+        kind = type(each)
+        if kind is numba_ir.Var:
+            found.append(each)
+        elif kind not in _BARE:
+            if isinstance(each, numba_ir.Inst):
+                found += each.list_vars()
+            elif isinstance(each, (list, tuple, dict)):
+                found += _variables(instruction, each)
+    return found
+
+
 @contextlib.contextmanager
 def _front_end_only() -> Iterator[None]:
     """Keep numba from optimising and generating code: it would, anew for every helper, and each caller would again.
@@ -337,6 +390,7 @@ def _front_end_only() -> Iterator[None]:
 
     changes: list[tuple[Any, str, Any]] = [
         (BaseFunction, "get_call_type", _call_type),
+        (numba_ir.Inst, "_rec_list_vars", _variables),
         (JITCodeLibrary, "_optimize_final_module", lambda library: None),
         (JITCodeLibrary, "_finalize_final_module", finalize),
         (JITCPUCodegen, "set_env", lambda codegen, name, env: None),

@@ -24,6 +24,7 @@ from typing import Any
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import computed
 from pe_cli.kernels import cache
+from pe_cli.kernels.collection import paused
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.digest import reached
 from pe_cli.kernels.lang import POINTERS
@@ -175,7 +176,7 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
             else getattr(types, built.number(kind))
             for kind in built.kernel.params
         ]
-        with _target(capability), warnings.catch_warnings():
+        with _target(capability), warnings.catch_warnings(), paused():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=computed(built.dtype)), _helpers(capability))
             resident = _resident(built)

@@ -45,19 +45,39 @@ def written(kernel: Kernel | CudaKernel) -> frozenset[int]:
 def of_table(built: Built) -> Built | None:
     """Return the kernel that takes a table of calls; None where a kernel's text asks for its place in the grid in a way of its own."""
     kernel = built.kernel
-    tree = _tree(kernel)
-    asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in _ASKS]
-    if any(n.attr not in PLACES for n in asked) or any(_ASKS & set(fn.__code__.co_names) for fn in built.helpers):
-        return None
-    if any(isinstance(n, ast.Return) for n in ast.walk(tree)):
+    if asks_elsewhere(built) or any(isinstance(n, ast.Return) for n in ast.walk(_tree(kernel))):
         return None
     made, space = language.prepared(kernel, built.dtype, built.second)
     _take_row(made, built)
-    space |= _meanings(frozenset(built.element(k) for k in kernel.params if k in POINTERS or k == "Addr"))
+    space |= meanings(frozenset(map(built.element, kernel.params)))
     exec(compile(ast.fix_missing_locations(ast.Module([made], [])), kernel.name, "exec"), space)
     fn = space.pop(made.name)
     of = CudaKernel(fn, ("PtrI64",), f"{kernel.name}[]", block=built.block)
     return Built(fn, built.helpers, of, built.dtype, built.second, (), False)
+
+
+@functools.cache
+def asks_elsewhere(built: Built) -> bool:
+    """Return whether a kernel asks for its place in the grid in a way that `Here` does not answer."""
+    asked = [n for n in ast.walk(_tree(built.kernel)) if isinstance(n, ast.Attribute) and n.attr in _ASKS]
+    return any(n.attr not in PLACES for n in asked) or any(_ASKS & set(fn.__code__.co_names) for fn in built.helpers)
+
+
+def taken(built: Built, kind: str, word: str) -> str:
+    """Return the text that makes an argument of a word, for a parameter of that kind."""
+    if kind in POINTERS or kind == "Addr":
+        return f"_at_{built.element(kind)}({word})"
+    return f"_number_{built.number(kind)}({word})" if kind == "Real" else word
+
+
+def tree_of(built: Built, tree: ast.FunctionDef) -> list[ast.stmt]:
+    """Return the statements of a kernel whose loops are dealt; of one that deals none, those of its only thread."""
+    if built.loops or built.block:
+        return tree.body
+    alone = ast.parse("if _cuda.threadIdx.x == 0:\n    pass").body
+    assert isinstance(alone[0], ast.If)
+    alone[0].body = tree.body
+    return list(alone)
 
 
 def _tree(kernel: Kernel | CudaKernel) -> ast.FunctionDef:
@@ -68,12 +88,7 @@ def _take_row(tree: ast.FunctionDef, built: Built) -> None:
     """Let a function, whose loops are dealt, take its arguments and its place in the grid from a table."""
     lines = ["_table_row = _table[_cuda.blockIdx.x]", "_table_block = _u32(_cuda.blockIdx.x - _table[_table_row])"]
     for at, (arg, kind) in enumerate(zip(tree.args.args, built.kernel.params, strict=True), HEAD):
-        word = f"_table[_table_row + {at}]"
-        if kind in POINTERS or kind == "Addr":
-            word = f"_at_{built.element(kind)}({word})"
-        elif kind == "Real":
-            word = f"_number_{built.number(kind)}({word})"
-        lines.append(f"{arg.arg} = {word}")
+        lines.append(f"{arg.arg} = {taken(built, kind, f'_table[_table_row + {at}]')}")
     for axis in "xyz":
         lines.append(f"_table_gridDim_{axis} = _i32(_table[_table_row + {1 + 'xyz'.index(axis)}])")
     lines += [
@@ -82,16 +97,11 @@ def _take_row(tree: ast.FunctionDef, built: Built) -> None:
         "_table_blockIdx_z = _i32(_table_block // _u32(_table_gridDim_x) // _u32(_table_gridDim_y))",
     ]
     start = ast.parse("\n".join(lines)).body
-    body = [_Here().visit(statement) for statement in tree.body]
-    if not built.loops and not built.block:  # one thread does everything
-        alone = ast.parse("if _cuda.threadIdx.x == 0:\n    pass").body
-        assert isinstance(alone[0], ast.If)
-        alone[0].body, body = body, alone
-    tree.body = [*start, *body]
+    tree.body = [*start, *(Here().visit(statement) for statement in tree_of(built, tree))]
     tree.args.args = [ast.arg("_table")]
 
 
-class _Here(ast.NodeTransformer):
+class Here(ast.NodeTransformer):
     """Puts a call's place among its own blocks where a text asks for that in the grid."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -108,7 +118,8 @@ class _Here(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _meanings(elements: frozenset[str]) -> dict[str, Any]:
+def meanings(elements: frozenset[str]) -> dict[str, Any]:
+    """Return what texts that take arguments from a table call; elements: types that are pointed to."""
     found: dict[str, Any] = {"_i32": np.int32}
     for element in elements:
         found[f"_at_{element}"] = _at(element)

@@ -21,7 +21,7 @@ LABEL, ROUND = 4, 5
 #: Rounds of a loop that no bound limits: more are taken for a loop that never ends.
 MOST_ROUNDS = 1 << 30
 #: Random numbers of a round: rounds of one step, and steps, are that far apart at least.
-_APART = 1 << 31
+APART = 1 << 31
 
 
 @helper
@@ -66,7 +66,7 @@ def run_rounds(head: PtrI64, rounds: Int, count: Addr, backwards: Int, status: S
         n = min(n, pointer_i64(count)[0])
     for k in range(n):
         at = n - 1 - k if backwards != 0 else k
-        head[COUNTER] = step[0] * _APART + at + 1
+        head[COUNTER] = step[0] * APART + at + 1
         _move(head, at)
         if _run(head, 0, head[CALLS], at, status) != 0:
             return
@@ -88,7 +88,7 @@ def run_while(test: PtrI64, flag: PtrU8, head: PtrI64, most: Int, done: PtrI64, 
     done[0] = 0
     k = 0
     while True:
-        test[COUNTER] = step[0] * _APART + k + 1
+        test[COUNTER] = step[0] * APART + k + 1
         _move(test, k)
         if _run(test, 0, test[CALLS], k, status) != 0:
             return
@@ -100,7 +100,7 @@ def run_while(test: PtrI64, flag: PtrU8, head: PtrI64, most: Int, done: PtrI64, 
             status[3] = most
             status[0] = TOO_MANY_ROUNDS
             return
-        head[COUNTER] = step[0] * _APART + k + 1
+        head[COUNTER] = step[0] * APART + k + 1
         _move(head, k)
         if _run(head, 0, head[CALLS], k, status) != 0:
             return

@@ -78,6 +78,10 @@ class Outline:
         """Once cut, what was collected."""
         return self._inner.ops
 
+    def passes(self, name: str) -> bool:
+        """Once cut, whether the region would give a variable of the block that its ops neither read nor write."""
+        return name not in self._now
+
     @property
     def _inner(self) -> Block:
         return self._program.global_block()

@@ -51,26 +51,15 @@ def resolve_places(
     Args:
         kind: cpu or cuda.
         devices: a number, or auto: on the CPU `CPU_NUM` where set, else what is best for the cores that this process may use; on CUDA
-            one, as no training uses more yet.
+            all that can be used together, see `cuda_group.together`.
         at: place in the config, for errors.
         best: of a number of cores, how a step shares them; default: a device each.
 
     Raises:
-        PeError: CPU_NUM is no positive number (exit code 2), there are fewer CUDA devices, or more than one is wanted (exit code 5).
+        PeError: CPU_NUM is no positive number (exit code 2), there are fewer CUDA devices, or they cannot be used together (exit code 5).
     """
     if kind == "cuda":
-        from pe_cli.devices.cuda import MORE_THAN_ONE, cuda_count
-
-        there, why_not = cuda_count()
-        if there == 0:
-            raise PeError(
-                f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is"
-            )
-        wanted = 1 if devices == "auto" else devices
-        if wanted > 1:
-            said = f", {there} visible" if wanted > there else f": {MORE_THAN_ONE}"
-            raise PeError(f"{wanted} CUDA devices wanted{said}", at=at, hint="set executor.devices: 1", code=ExitCode.DEVICE)
-        return Resources(tuple(Place("cuda", i) for i in range(wanted)), 0, f"{wanted} cuda")
+        return _cuda(devices, at)
     if devices != "auto":
         return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")
     text = os.environ.get("CPU_NUM")
@@ -86,6 +75,24 @@ def resolve_places(
     n = layout.devices
     why = "cores of this process" if n == cores else f"of {cores} cores: a step is too short for more"
     return Resources(_cpus(n), 0, f"{n} cpu ({why})")
+
+
+def _cuda(devices: int | Literal["auto"], at: Span | None) -> Resources:
+    from pe_cli.devices.cuda import cuda_count
+    from pe_cli.devices.cuda_group import together
+
+    there, why_not = cuda_count()
+    if there == 0:
+        raise PeError(f"place: cuda, but {why_not}", at=at, code=ExitCode.DEVICE, hint="use place: cpu, or run where a GPU is")
+    wanted = there if devices == "auto" else devices
+    if wanted > there:
+        hint = f"set executor.devices: {there}"
+        raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, hint=hint, code=ExitCode.DEVICE)
+    count, why_not = together(wanted)
+    if count < wanted and devices != "auto":
+        said = f"{wanted} CUDA devices wanted, but {why_not}"
+        raise PeError(said, at=at, hint=f"set executor.devices: {count}", code=ExitCode.DEVICE)
+    return Resources(tuple(Place("cuda", i) for i in range(count)), 0, f"{count} cuda{f' ({why_not})' if count < wanted else ''}")
 
 
 def check_room(nbytes: int) -> None:

@@ -55,7 +55,7 @@ class Follower(Keeper):
         told = self._job.team.texts({})[0]
         self.folder = RunFolder(Path(str(told["folder"])))
         if told["step"] is not None:
-            found = read(self.folder, int(told["step"]))
+            found = read(self.folder, int(told["step"]), check=False)  # the first process has compared them
             self._job.release(found.progress.released, kept=False)
             self._job.values.restore(found.arrays, partial=bool(told["partial"]))
             self.at, self.averages = found.progress, found.averages

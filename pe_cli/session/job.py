@@ -305,6 +305,7 @@ class Job:
             peers=peers,
             arenas=self._arenas if alone else None,
             precision=self.run.executor.precision,
+            libraries=self._libraries(),
         )
         self._made.append(weakref.ref(made))
         return made
@@ -322,11 +323,20 @@ class Job:
                 count_epochs(phase.program, steps * phase.repeat)
         return bool(found)
 
+    def _libraries(self) -> frozenset[str]:
+        """Return the libraries of CUDA that may take the place of our kernels."""
+        if self.scope.places[0].kind != "cuda":
+            return frozenset()
+        from pe_cli.devices.cuda_libraries import opened
+
+        return opened.names(self.run.executor.libraries)
+
     def kernels(self) -> dict[str, str]:
-        """Return the native kernels of all plans: name and element types -> the hash of all that they were compiled from."""
-        found = {}
+        """Return the kernels of all plans and the calls of libraries, each with the hash of all that it is made of."""
+        found: dict[str, str] = {}
         for executor in (e for ref in self._made if (e := ref()) is not None):
             for plan in executor.plans.values():
+                found.update(plan.step.chosen)
                 for c in every_call([call for task in plan.tasks for call in task.calls]):
                     if isinstance(c.kernel, Kernel):
                         instance = Instance(c.kernel, c.dtype, c.second)

@@ -1,9 +1,9 @@
-"""Large tables in a checkpoint: each server writes its rows itself, where it sees the folder of the run."""
+"""Large tables in a checkpoint: each server writes and reads its rows itself, where it sees the folder of the run."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.servers.core import ScopeHost
 from pe_cli.graph.servers.server import Kept
 from pe_cli.io import atomic
-from pe_cli.io.pieces import Piece, Pieces, Rows, is_draft, write_piece
+from pe_cli.io.pieces import Array, Piece, Pieces, Rows, Value, is_draft, tables_of, write_piece
 
+#: Bytes of rows that are asked for, given or read at a time.
+CHUNK = 1 << 24
 #: Elements that are looked at at a time.
 SOME = 1 << 22
 
@@ -57,6 +59,81 @@ class Writer:
         piece = write_piece(folder, self._number, arrays, rows)
         bad = [k.whole for k in mine if not _finite(arrays[k.name])]
         request.reply(Message("values", {"seen": 1, "file": piece.file, "bad": bad, **piece.to_json()}))
+
+
+class Reader:
+    """Takes what a server holds of tables from a checkpoint, when the first trainer asks for it.
+
+    Args:
+        host: values of the server.
+        kept: what it holds.
+    """
+
+    def __init__(self, host: ScopeHost, kept: Sequence[Kept]) -> None:
+        self._host = host
+        self._kept = [k for k in kept if k.begin is not None]
+
+    def read(self, request: Request) -> None:
+        """Read rows from the folder that the message names; tell which tables they are of: none where this machine sees another folder.
+
+        Raises:
+            FrameError: another trainer asks.
+            PeError: DATA; the folder is damaged, or of another model.
+        """
+        folder, names = Path(request.message.text("folder")), set(request.message.names("names"))
+        if request.trainer:
+            raise FrameError(f"trainer {request.trainer} wants tables to be read, which the first one does")
+        found = tables_of(folder) if folder.is_absolute() else None
+        if found is None or found[0] != request.message.text("of"):
+            request.reply(Message("values", {"names": []}))
+            return
+        mine = [k for k in self._kept if k.whole in names and k.whole in found[1]]
+        for k in mine:
+            fill(k, found[1][k.whole], lambda begin, rows, name=k.name: self._host.put(name, begin, rows))  # type: ignore[misc]
+        request.reply(Message("values", {"names": sorted({k.whole for k in mine})}))
+
+
+def fill(kept: Kept, table: Value, put: Callable[[int, Array], object]) -> None:
+    """Give the rows of a piece, some megabytes at a time.
+
+    Args:
+        kept: the piece.
+        table: the whole.
+        put: `f(first row in the piece, rows)`.
+
+    Raises:
+        PeError: DATA; it is another table.
+    """
+    rest, begin = kept.type.shape[1:], kept.begin or 0
+    if table.dtype != kept.type.numpy or table.shape[1:] != rest or table.shape[0] < begin + kept.type.shape[0]:
+        text = f"'{kept.whole}' is {table.dtype}{list(table.shape)} in the checkpoint and another type in the model"
+        raise PeError(text, code=ExitCode.DATA)
+    for first, last in chunks(kept):
+        put(first, table[begin + first : begin + last])
+
+
+def chunks(kept: Kept) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a piece, a bounded number of bytes at a time."""
+    rows = kept.type.shape[0]
+    each = max(1, CHUNK * max(1, rows) // max(1, kept.type.nbytes))
+    for begin in range(0, rows, each):
+        yield begin, min(rows, begin + each)
+
+
+def read_by_servers(servers: Servers, kept: Mapping[str, Sequence[Kept]], folder: Path, names: Collection[str]) -> dict[str, set[str]]:
+    """Let servers read their rows of tables from a checkpoint; return host:port -> tables that the server there has read.
+
+    Raises:
+        PeError: DATA; the checkpoint is damaged.
+        PeerError: a server is lost, or could not read.
+    """
+    has = [endpoint for endpoint, each in kept.items() if any(k.begin is not None and k.whole in names for k in each)]
+    found = tables_of(folder.absolute())
+    if found is None or not has:
+        return {}
+    asked = Message("read", {"folder": str(folder.absolute()), "names": sorted(names), "of": found[0]})
+    answers = servers.ask(dict.fromkeys(has, asked), "waits until servers have read their rows")
+    return {endpoint: set(answer.names("names")) for endpoint, answer in answers.items()}
 
 
 def _finite(values: np.ndarray[Any, Any]) -> bool:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import NAME, Fitted
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.description import Meta
+from pe_cli.io.pieces import Value
 from pe_cli.io.regular import read_regular
 from pe_cli.io.run_folder import RunFolder, environment, is_run
 from pe_cli.io.tensors import data_error
@@ -50,14 +49,14 @@ class Restored:
     """What a checkpoint holds, or the beginning where there is none.
 
     Args:
-        arrays: values by name.
+        arrays: values by name; of large tables in files of rows nothing is read yet.
         progress: of the loop.
         averages: in flight.
         positions: of outputs, by path in the run's folder.
         notes: sentences for the user.
     """
 
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, Value]
     progress: Progress
     averages: Averages
     positions: Mapping[str, Mapping[str, int]]
@@ -139,7 +138,7 @@ def restore(resume: Resume) -> Restored:
     notes: list[str] = []
     checkpoint.tidy(root)
     if resume.step is not None:
-        step, (arrays, meta) = resume.step, checkpoint.load(checkpoint.folder_of(root, resume.step))
+        step, (arrays, meta) = resume.step, checkpoint.opened(checkpoint.folder_of(root, resume.step))
     else:
         found, damaged = checkpoint.newest_whole(root)
         if found is None and damaged:
@@ -162,14 +161,19 @@ def restore(resume: Resume) -> Restored:
     return Restored(arrays, restored.progress, restored.averages, restored.positions, tuple(notes))
 
 
-def read(folder: RunFolder, step: int) -> Restored:
+def read(folder: RunFolder, step: int, *, check: bool = True) -> Restored:
     """Read the checkpoint of a step, and change nothing.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint.
+        check: compare large tables in files of rows with their sha256.
 
     Raises:
         PeError: DATA; it is damaged, or not there.
     """
     place = checkpoint.folder_of(folder.checkpoints, step)
-    arrays, meta = checkpoint.load(place)
+    arrays, meta = checkpoint.opened(place, check=check)
     return _restored(arrays, meta, str(place))
 
 
@@ -193,7 +197,7 @@ def fitted_of(resume: Resume) -> Fitted | None:
     return None
 
 
-def _restored(arrays: Mapping[str, np.ndarray], meta: Meta, where: str) -> Restored:
+def _restored(arrays: Mapping[str, Value], meta: Meta, where: str) -> Restored:
     progress = Progress.from_json(meta.get("progress"), where)
     if progress.step != meta.get("step"):
         raise data_error(f"{where}: its progress is of step {progress.step}", "resume from another checkpoint")

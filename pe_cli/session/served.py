@@ -34,16 +34,14 @@ from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
 from pe_cli.io import atomic
-from pe_cli.io.pieces import Pieces
+from pe_cli.io.pieces import Pieces, Table, Value
 from pe_cli.program.ir import Program
-from pe_cli.session.pieces import Writer, save_pieces
+from pe_cli.session.pieces import Reader, Writer, chunks, fill, read_by_servers, save_pieces
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
 from pe_cli.session.team import Team
 from pe_cli.session.values import COPY, Values
 
 Array = np.ndarray[Any, Any]
-#: Bytes of rows that are asked for at a time.
-CHUNK = 1 << 24
 #: Bytes of a variable from which on a checkpoint's copy of it is in a file.
 MAPPED = 1 << 26
 _DISPATCHERS = {"RoundRobin": RoundRobin, "HashName": HashName}
@@ -224,7 +222,7 @@ class ServedValues(Values):
                 if each.whole not in found:
                     found[each.whole] = self._room(self._shape(each.whole), each.type.numpy)
                 whole = found[each.whole]
-                for begin, end in _chunks(each):
+                for begin, end in chunks(each):
                     whole[each.begin + begin : each.begin + end] = self._asked(endpoint, each, (begin, end))
         return found
 
@@ -256,8 +254,8 @@ class ServedValues(Values):
             raise PeError(f"server {endpoint} gave something else than {kept.type} for '{kept.name}'", code=ExitCode.PEER_LOST)
         return found
 
-    def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
-        """Write what `state` returned, here and on servers; see `Values.restore`.
+    def restore(self, arrays: Mapping[str, Value], *, partial: bool = False) -> None:
+        """Write what `state` returned, here and on servers, which read large tables themselves where they see them; see `Values.restore`.
 
         Raises:
             PeError: DATA; names, shapes or element types that do not fit.
@@ -268,7 +266,10 @@ class ServedValues(Values):
             raise PeError(f"the checkpoint has no value for '{missing[0]}'", code=ExitCode.DATA, hint="it belongs to another model")
         super().restore({n: a for n, a in arrays.items() if n not in elsewhere}, partial=partial)
         if self._team.leads:
-            self.give(arrays)
+            tables = [a for a in arrays.values() if isinstance(a, Table)]
+            names = {n for n, a in arrays.items() if isinstance(a, Table)}
+            done = read_by_servers(self._served.team.servers, self._served.kept, tables[0].folder, names) if tables else {}
+            self.give(arrays, done)
 
     def share(self) -> None:
         """Give servers the values of this process, from which all begin."""
@@ -276,31 +277,31 @@ class ServedValues(Values):
             self.give({name: self.scope.get(name) for name in self.scope})
         self._team.texts({})
 
-    def give(self, arrays: Mapping[str, Array]) -> None:
+    def give(self, arrays: Mapping[str, Value], done: Mapping[str, Collection[str]] | None = None) -> None:
         """Write values to servers, of which each gets its rows.
+
+        Args:
+            arrays: values by name.
+            done: host:port -> what the server there has already.
 
         Raises:
             PeError: DATA; a shape or an element type that does not fit.
         """
         for endpoint, kept in self._served.kept.items():
-            for each in (k for k in kept if k.whole in arrays):
-                value = np.asarray(arrays[each.whole])
+            have = (done or {}).get(endpoint, ())
+            for each in (k for k in kept if k.whole in arrays and k.whole not in have):
+                value = arrays[each.whole]
                 if value.dtype != each.type.numpy or value.shape != self._shape(each.whole):
                     text = f"'{each.whole}' is {value.dtype}{list(value.shape)} in the checkpoint and another type in the model"
                     raise PeError(text, code=ExitCode.DATA)
-                spans = [None] if each.begin is None else list(_chunks(each))
-                for span in spans:
-                    part = value if span is None or each.begin is None else value[each.begin + span[0] : each.begin + span[1]]
-                    message = Message("load", {} if span is None else {each.name: span[0]}, {each.name: part})
-                    self._served.team.servers.ask({endpoint: message}, "gives values")
+                if each.begin is None:
+                    self._write(endpoint, each, None, np.asarray(value))
+                else:
+                    fill(each, value, partial(self._write, endpoint, each))
 
-
-def _chunks(kept: Kept) -> Iterator[tuple[int, int]]:
-    """Yield the rows of a piece, a bounded number of bytes at a time."""
-    rows = kept.type.shape[0]
-    each = max(1, CHUNK * max(1, rows) // max(1, kept.type.nbytes))
-    for begin in range(0, rows, each):
-        yield begin, min(rows, begin + each)
+    def _write(self, endpoint: str, kept: Kept, begin: int | None, value: Array) -> None:
+        message = Message("load", {} if begin is None else {kept.name: begin}, {kept.name: value})
+        self._served.team.servers.ask({endpoint: message}, "gives values")
 
 
 def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
@@ -319,7 +320,7 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
     host = ScopeHost(scope, partial(_made, run))
     given: dict[str, Any] = {"agrees": seat.agrees, "remedy": REMEDY, "listener": seat.listener}
-    also = {"save": Writer(host, kept, seat.server).save}
+    also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read}
     serve(program, host, run.executor.peer_timeout, more=FIRST, also=also, **given)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +17,10 @@ from safetensors.numpy import load, save
 
 from pe_cli.collectives.protocol import Communicator, PeerError, Summing
 from pe_cli.config.resolved import resolved_yaml
+from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import Place, TensorType
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
@@ -201,6 +203,9 @@ class PeerTeam(Team):
             return Layout(used, used)
 
         executor = run.executor
+        if executor.place == "cuda":
+            agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+            return self._cards(executor)
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text
         agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
@@ -215,6 +220,23 @@ class PeerTeam(Team):
             hint = "set executor.devices to a number, or CPU_NUM alike for all"
             raise PeError(f"the processes have {listed} devices, and must have as many each", hint=hint)
         return Resources(places, 0, f"{text} in each of {self.size} processes")
+
+    def _cards(self, executor: ExecutorSection) -> Resources:
+        """Return the cards of this process: those of a machine are divided among its processes, unless each sees others."""
+        from pe_cli.devices.cuda import cuda_count
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        found = self.texts({"host": socket.gethostname(), "cards": cuda_count()[0], "visible": visible})
+        beside = [[other for other in found if (other["host"], other["visible"]) == (each["host"], each["visible"])] for each in found]
+        most = min(int(each["cards"]) // len(others) for each, others in zip(found, beside, strict=True))
+        count = max(1, most) if executor.devices == "auto" else executor.devices
+        if count > most:
+            said = f"{count} CUDA devices wanted for each process, and a machine has {most} for each of its processes"
+            raise PeError(said, at=place_of_devices(executor), hint="start fewer processes on a machine", code=ExitCode.DEVICE)
+        mine = found[self.rank]
+        first = count * sum((each["host"], each["visible"]) == (mine["host"], mine["visible"]) for each in found[: self.rank])
+        places = tuple(Place("cuda", first + i) for i in range(count))
+        return Resources(places, 0, f"{', '.join(map(str, places))} in process {self.rank} of {self.size}")
 
     def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
         """Compare what is trained on what; see `Team`."""

@@ -15,7 +15,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.owners import Rows
 from pe_cli.graph.replicate import UPDATES
-from pe_cli.io.pieces import Pieces
+from pe_cli.io.pieces import Pieces, Value
 from pe_cli.program.ir import Role
 from pe_cli.session.owners import Divided
 from pe_cli.session.team import Team
@@ -119,7 +119,7 @@ class Values:
             mixed.update(name.encode() + np.array(self.scope.get(name), order="C").tobytes())
         return mixed.hexdigest()
 
-    def restore(self, arrays: Mapping[str, Array], *, partial: bool = False) -> None:
+    def restore(self, arrays: Mapping[str, Value], *, partial: bool = False) -> None:
         """Write what `state` returned, over initial values.
 
         Args:
@@ -140,15 +140,15 @@ class Values:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
-            self.put(name, arrays[name])
+            self.put(name, np.asarray(arrays[name]))
         self._set_copies(arrays)
 
-    def _set_copies(self, arrays: Mapping[str, Array]) -> None:
+    def _set_copies(self, arrays: Mapping[str, Value]) -> None:
         """Write what devices have of their own; one that the file has nothing for keeps the first device's."""
         for name in self._apart():
             for device in range(len(self.scope.places)):
                 if _copy_of(name, self._number(device)) in arrays:
-                    self.scope.set(name, arrays[_copy_of(name, self._number(device))], device)
+                    self.scope.set(name, np.asarray(arrays[_copy_of(name, self._number(device))]), device)
 
     def _written(self, roles: Collection[Role]) -> set[str]:
         """Return the variables that ops of some roles write in training."""

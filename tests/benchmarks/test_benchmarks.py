@@ -312,3 +312,16 @@ def test_a_rehearsal_for_a_gpu_writes_its_json_after_each_stage_and_goes_on_afte
 def test_what_does_not_fit_the_time_on_a_gpu_is_left_out(script, tmp_path):
     found = script("gpu").run(script("gpu").REHEARSAL, tmp_path / "gpu.json", 1.0, ["ceilings"])
     assert found["stages"]["ceilings"]["skipped"] == "1 s were left"
+
+
+def test_two_cards_are_measured_where_there_are_two(script, monkeypatch):
+    needs_compiler()
+    gpu = script("gpu")
+    from gpu_cards import measured_cards
+
+    with gpu.fake_device():
+        found = measured_cards([64], 1, "mlp", lambda name, count, libraries: {"ms_per_step": {"median": 8.0 / count}})
+        assert (found["kernels"]["times_faster"], found["nccl"]["times_faster"]) == (2.0, 2.0)
+        assert set(found["sums_ms"][64]) == {"kernels", "nccl"}
+        monkeypatch.setattr("pe_cli.devices.cuda_driver.device_count", lambda: 1)
+        assert measured_cards([64], 1, "mlp", lambda *_: {}) == "1 CUDA device: two are needed"

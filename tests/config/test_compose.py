@@ -176,6 +176,7 @@ def test_a_pipe_is_not_waited_for(errors: Callable[..., list[PeError]]) -> None:
     os.mkfifo("pipe")
     (error,) = errors("extends: pipe\n")
     assert said([error]) == [("run.yaml:1:10", "base config pipe is neither a file nor a folder")]
+    assert ("run.yaml:1:8", "model pipe is neither a file nor a folder") in said(errors("model: pipe\n"))
 
 
 def test_chains_and_numbers_of_files_are_bounded(run: Callable[..., RunSpec], errors: Callable[..., list[PeError]]) -> None:

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from pe_cli.cli.main import run as command
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode
 from pe_cli.devices import cuda_driver
 from pe_cli.io import checkpoint
-from pe_cli.session.devices import resolve_places
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
 
@@ -126,14 +125,6 @@ def test_more_devices_than_there_are_is_told_at_its_place(train: Train):
     code, said = train(Library([]), "-o", "executor.devices=3")
     assert code == ExitCode.DEVICE
     assert "3 CUDA devices wanted, 1 visible" in said
-
-
-def test_of_several_devices_auto_takes_what_a_training_can_use(monkeypatch):
-    monkeypatch.setattr(cuda_driver, "device_count", lambda: 2)
-    assert [str(p) for p in resolve_places("cuda", "auto").places] == ["cuda:0"]
-    with pytest.raises(PeError, match="2 CUDA devices wanted: more than one CUDA device is not supported yet") as caught:
-        resolve_places("cuda", 2)
-    assert (caught.value.code, caught.value.hint) == (ExitCode.DEVICE, "set executor.devices: 1")
 
 
 def functions(version: int = 13000, init: int = 0) -> Any:

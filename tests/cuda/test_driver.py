@@ -88,6 +88,26 @@ def test_what_is_captured_waits_for_what_it_names_and_for_nothing_else(library: 
         assert found[0] == last, waits
 
 
+def test_what_waits_for_a_library_waits_for_all_that_it_leaves(library: Library):
+    """Two copies that do not wait for one another, as a library may have done on streams of its own."""
+    driver = CudaDriver(library)
+    given, found = [driver.pinned(1) for _ in range(2)], driver.pinned(2)
+    place = driver.allocate(16)
+    given[0][0], given[1][0] = 3, 4
+
+    def forked() -> None:
+        before, ends = driver.captured_last(), []
+        for i, one in enumerate(given):
+            driver.captured_after(before)
+            driver.send(place + 8 * i, one)
+            ends += driver.captured_last()
+        driver.captured_after(ends)
+
+    driver.captured([forked, partial(driver.fetch, place, found)], [[], [0]])()
+    driver.wait()
+    assert found.tolist() == [3, 4]
+
+
 def test_memory_is_zero_and_given_back(library: Library):
     driver = CudaDriver(library)
     held = CudaMemory(driver, 1 << 19)

@@ -33,32 +33,38 @@ def call(layer: str, *args: Any, **given: Any) -> Any:
 
 
 class Built:
-    """A program that is being written, with values for its variables."""
+    """A program that is being written, with values for its variables; numbers are of one element type."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: str = "float64") -> None:
+        self.dtype = dtype
         self.main, self.startup = Program("main"), Program("startup")
         self.block = self.main.global_block()
         self.values: dict[str, Array] = {}
         self.feeds: dict[str, Array] = {}
 
     def feed(self, name: str, value: Any, sizes: Sequence[int] | None = None, *, gradient: bool = True) -> Variable:
-        self.feeds[name] = value = np.asarray(value)
+        self.feeds[name] = value = self._typed(value)
         shape = tuple(value.shape if sizes is None else sizes)
         return self.block.create_var(name, TensorType(shape, str(value.dtype)), is_data=True, stop_gradient=not gradient)
 
     def parameter(self, name: str, value: Any) -> Variable:
-        self.values[name] = value = np.asarray(value)
+        self.values[name] = value = self._typed(value)
         return self.block.create_parameter(name, TensorType(value.shape, str(value.dtype)))
+
+    def _typed(self, value: Any) -> Array:
+        made = np.asarray(value)
+        return made.astype(self.dtype) if made.dtype == np.float64 else made
 
     def op(self, type: str, inputs: Any, attrs: Any = None) -> Variable:
         made = self.block.append_op(type, inputs, {"Out": self.main.unique(type)}, attrs)
         return self.block.var(made.outputs["Out"][0])
 
     def run(
-        self, fetches: Sequence[Variable | str], step: int = 0, *, threads: int = 1, build: BuildStrategy | None = None
-    ) -> list[Array]:
+        self, fetches: Sequence[Variable | str], step: int = 0, *, threads: int = 1, build: BuildStrategy | None = None,
+        place: str = "cpu",
+    ) -> list[Array]:  # fmt: skip
         verify(self.main)
-        scope = Scope([Place("cpu", 0)])
+        scope = Scope([Place(place, 0)])
         executor = Executor(
             self.main, scope, build=build or BuildStrategy(), execution=ExecutionStrategy(num_threads=threads), seed=3
         )
@@ -279,7 +285,7 @@ def doubled(built: Built, bound: int = 0) -> tuple[Variable, Variable]:
     n = call("fill_constant", [1], "int64", 0.0)
 
     def holds(states: list[Variable]) -> Variable:
-        limit = call("fill_constant", [1], "float64", 100.0)
+        limit = call("fill_constant", [1], built.dtype, 100.0)
         return built.op("less_than", {"X": call("reduce_sum", states[0]), "Y": limit})
 
     def body(states: list[Variable]) -> list[Variable]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-_BYTES = [b"\x00", b"\xff", b"\xff\xff\xff\x7f", b"\xff" * 8, b"\x80", b"PK\x03\x04", b"\x1f\x8b", b"\x93NUMPY", b"{", b"\n"]
-_NUMBERS = ["-1", "0", "1e308", "-0.0", ".nan", ".inf", "1_0", "9" * 25, "9" * 5000, "9223372036854775808", "true", "null", "~", "''"]
-_WORDS = [
+BYTES = [b"\x00", b"\xff", b"\xff\xff\xff\x7f", b"\xff" * 8, b"\x80", b"PK\x03\x04", b"\x1f\x8b", b"\x93NUMPY", b"{", b"\n"]
+NUMBERS = ["-1", "0", "1e308", "-0.0", ".nan", ".inf", "1_0", "9" * 25, "9" * 5000, "9223372036854775808", "true", "null", "~", "''"]
+WORDS = [
     "[]", "{}", "[[[[]]]]", "{a: {a: {a: 1}}}", "*a", "&a [*a]", "!!python/object/apply:os.system [ls]", "!!binary aGk=", "<<: {a: 1}",
     "${a}", "${", "${features}", "$$", '"\\ud800"', '"\\0"', '"\\e[31m"', "/", "..", "~nobody/x", ".", "a.b", "é", "\u202e", "'", '"',
     ":", "- ", "? ", "|", ">", "---", "#", "\t", "x" * 300, "0x10", "0o7", "1:30", "2001-01-01", "NO", "=", "%YAML 1.3",
@@ -25,7 +25,7 @@ def damaged(draw: st.DrawFn, wholes: Sequence[bytes]) -> bytes:
         at = draw(st.sampled_from([at, min(at, 128), max(0, len(data) - at)]))
         how = draw(st.sampled_from(["bit", "byte", "cut", "drop", "repeat", "insert", "overwrite"]))
         size = draw(st.integers(1, 16))
-        new = draw(st.one_of(st.sampled_from(_BYTES), st.binary(max_size=8)))
+        new = draw(st.one_of(st.sampled_from(BYTES), st.binary(max_size=8)))
         if how == "bit" and at < len(data):
             data[at] ^= 1 << draw(st.integers(0, 7))
         elif how == "byte" and at < len(data):
@@ -48,13 +48,13 @@ def rewritten(draw: st.DrawFn, wholes: Sequence[str]) -> str:
     """Return one of some texts with one to four of its words or lines replaced, moved, doubled or left out."""
     text = draw(st.sampled_from(wholes))
     for _ in range(draw(st.integers(1, 4))):
-        places = _words(text)
+        places = words(text)
         begin, end = draw(st.sampled_from(places)) if places else (0, 0)
         other = draw(st.sampled_from(places)) if places else (0, 0)
         new = draw(
             st.one_of(
-                st.sampled_from(_NUMBERS),
-                st.sampled_from(_WORDS),
+                st.sampled_from(NUMBERS),
+                st.sampled_from(WORDS),
                 st.just(text[other[0] : other[1]]),
                 st.integers(-(2**70), 2**70).map(str),
                 st.floats().map(str),
@@ -76,7 +76,7 @@ def rewritten(draw: st.DrawFn, wholes: Sequence[str]) -> str:
     return text
 
 
-def _words(text: str) -> list[tuple[int, int]]:
+def words(text: str) -> list[tuple[int, int]]:
     """Return begin and end of the words and marks of a text."""
     out: list[tuple[int, int]] = []
     begin = 0

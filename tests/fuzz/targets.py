@@ -20,12 +20,19 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data import open_reader
 from pe_cli.data.arrays import is_table
 from pe_cli.io import checkpoint
+from pe_cli.io.history import read_run
+from pe_cli.io.inputs import read_inputs
+from pe_cli.io.onnx.values import read_values
+from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.spool import Spool, path_of
 from pe_cli.io.tensors import read_npz, read_safetensors
+from pe_cli.io.view.facts import Facts
+from pe_cli.io.view.page import build_page
 from pe_cli.kernels import cache
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from tests.fuzz.bounds import kept
+from tests.io import runs
 
 ROOT = Path(__file__).parents[2]
 #: What `pe check` may end with: a bug of ours (1) is none of them.
@@ -95,7 +102,8 @@ def override(data: bytes, folder: Path) -> None:
         resolved_yaml(load_run(str(folder / "configs/iris.yaml"), texts))
 
 
-def _command(folder: Path, *arguments: str) -> None:
+def _command(folder: Path, *arguments: str) -> str:
+    """Run a command, which ends as it should, and return what it printed."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     with kept(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_command_line(list(arguments))
@@ -104,6 +112,8 @@ def _command(folder: Path, *arguments: str) -> None:
     assert code in _CHECKED, said
     assert "Traceback" not in said
     assert (code == ExitCode.DONE) or "error: " in said
+    out.seek(0)
+    return out.read()
 
 
 def _reader(kind: str, **options: object) -> Target:
@@ -124,6 +134,8 @@ def _reader(kind: str, **options: object) -> Target:
     return read
 
 
+#: Files of a run's folder that other commands read.
+RUN_FILES = (b"status.json", b"env.json", b"resolved.yaml", b"metrics.jsonl", b"speed.jsonl", b"inputs.json", b"model.yaml")
 SLOTS = {"ids": None, "x": {"type": "float", "dense": True, "shape": [2]}}
 TARGETS |= {
     "npy": _reader("npy", files={"x": "f"}),
@@ -191,6 +203,37 @@ def checkpoint_mark(data: bytes, folder: Path) -> None:
     (root / "last").write_bytes(data)
     with refused(folder):
         assert checkpoint.load(root)[1]["step"] == 3
+
+
+@target
+def run_folder(data: bytes, folder: Path) -> None:
+    """A file of a run's folder, whose name is the first line: it is listed, compared and drawn."""
+    parent = folder / "runs"
+    if not parent.exists():
+        other = runs.make_run(parent, "other-20240229-120005", runs.ordinary())
+        for file in ("speed.jsonl", "inputs.json", "config.yaml", "model.yaml", "log.txt", "fold.json"):
+            (other / file).write_bytes(b"")
+    name, _, contents = data.partition(b"\n")
+    changed = parent / "digits-20240229-120005"
+    shutil.rmtree(changed, ignore_errors=True)
+    shutil.copytree(parent / "other-20240229-120005", changed)
+    (changed / (name.decode("latin-1") if name in RUN_FILES else "status.json")).write_bytes(contents)
+    for command in (("runs", str(parent)), ("diff", *map(str, sorted(parent.iterdir())))):
+        shown = _command(folder, *command)
+        assert _is_shown(shown), repr(shown)
+    with refused(folder):
+        run = read_run(changed)
+        read_inputs(RunFolder(changed))
+        assert "<script>alert" not in build_page([run], [Facts()])
+
+
+@target
+def onnx_values(data: bytes, folder: Path) -> None:
+    """The initializers of an ONNX file, as `--init` takes them."""
+    path = folder / "f.onnx"
+    path.write_bytes(data)
+    with refused(folder):
+        read_values(path)
 
 
 @target

@@ -9,6 +9,7 @@ import json
 import struct
 
 import numpy as np
+import onnx
 from safetensors.numpy import save as save_safetensors
 
 from pe_cli.kernels.cache import MAGIC
@@ -16,6 +17,7 @@ from pe_cli.program.backward import append_backward
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from tests.fuzz.targets import ROOT
+from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
 
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
@@ -48,6 +50,30 @@ def _idx() -> bytes:
     return struct.pack(">HBB3I", 0, 8, 3, 4, 2, 2) + bytes(range(16))
 
 
+def _onnx() -> bytes:
+    arrays = [onnx.numpy_helper.from_array(np.arange(6).reshape(2, 3).astype(kind), kind) for kind in ("float32", "int64", "bool")]
+    listed = onnx.helper.make_tensor("listed", onnx.TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
+    return bytes(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], [*arrays, listed])).SerializeToString())
+
+
+def _run_files() -> list[str]:
+    """Return the files of a run's folder, each behind a line with its name."""
+    status = {"state": "done", "step": 20, "epoch": 2, "started": "2024-02-29T12:00:00+00:00", "best": {"metric": "eval/acc", "value": 0.9, "step": 10}}
+    status |= {"pid": 1, "updated": "2024-02-29T12:01:30+00:00", "seconds": 90.5, "lock": "0c632178f099adae"}
+    env = {"pe": "1", "cores": 2, "packages": {"numpy": "2.0"}, "devices": ["cpu"], "instructions": "native", "number": 28}
+    inputs = {"files": {"data/x.csv": {"sha256": "0" * 64, "bytes": 3}}, "kernels": {"mean": "0" * 32}}
+    speed = {"step": 10, "epoch": 1, "samples": 120, "seconds": 3.25}
+    return [
+        "status.json\n" + json.dumps(status, indent=1),
+        "env.json\n" + json.dumps(env),
+        "resolved.yaml\n" + CONFIG + "model: {file: m.yaml}\n",
+        "metrics.jsonl\n" + "".join(json.dumps(row) + "\n" for row in ordinary()),
+        "speed.jsonl\n" + json.dumps(speed) + "\n",
+        "inputs.json\n" + json.dumps(inputs),
+        "model.yaml\nlayers: {y: {type: fc, input: x, size: 3}}\n",
+    ]
+
+
 def _meta() -> bytes:
     tensors = {"w": {"dtype": "float32", "shape": [6]}}
     return json.dumps({"format": 1, "step": 3, "sha256": "0" * 64, "bytes": 88, "tensors": tensors}).encode()
@@ -64,6 +90,7 @@ def binaries() -> dict[str, list[bytes]]:
         "safetensors": [save_safetensors({"w": np.arange(6, dtype=np.float32), "n": np.arange(2)})],
         "checkpoint_mark": [b"step-3\n", b"step-3/../../etc\n"],
         "kernel": [KERNEL],
+        "onnx_values": [_onnx()],
     }
 
 
@@ -82,5 +109,6 @@ def texts() -> dict[str, list[str]]:
         "table_cp1252": ["a|b\n1|2\n"],
         "multi_slot": ["2 3 4 2 0.5 1e3\n1 18446744073709551615 2 0 -1\n"],
         "checkpoint_meta": [_meta().decode()],
+        "run_folder": _run_files(),
         "program": [TWO_LAYERS, to_json(two), to_string(two, with_details=True)],
     }  # fmt: skip

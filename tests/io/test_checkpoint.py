@@ -385,3 +385,11 @@ def test_too_long_a_meta_is_refused_before_it_is_written(tmp_path: Path) -> None
 def test_the_hash_is_the_files(tmp_path: Path) -> None:
     folder = checkpoint.save(tmp_path, 1, ARRAYS, {})
     assert checkpoint.load(folder)[1]["sha256"] == tensors.sha256(folder / "params.safetensors")
+
+
+def test_a_small_archive_that_unpacks_to_much_is_refused_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", w=np.zeros(1 << 18, np.float32))
+    assert checkpoint.load_arrays(tmp_path / "a.npz")["w"].shape == (1 << 18,)
+    monkeypatch.setattr("pe_cli.io.tensors.UNPACKED", 1 << 16)
+    with pytest.raises(PeError, match="claim to unpack to 1048704, more than 200 times as many"):
+        checkpoint.load_arrays(tmp_path / "a.npz")

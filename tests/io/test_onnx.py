@@ -32,7 +32,7 @@ SMALL = [
 #: What an evaluation program sets that an op's sample may leave at training.
 AS_EVALUATED = {"batch_norm": {"is_test": True}, "dropout": {"is_test": True}}
 #: Outputs that a model for use has; ops without an entry have all of theirs.
-COMPARED = {"batch_norm": "Y", "dropout": "Out", "layer_norm": "Y", "attention": "Out", "sequence_pool": "Out"}
+COMPARED = {"batch_norm": "Y", "dropout": "Out", "group_norm": "Y", "layer_norm": "Y", "attention": "Out", "sequence_pool": "Out"}
 KEPT = {"padded_lstm": ("Out", "LastH", "LastC")}
 discover()
 CASES = [

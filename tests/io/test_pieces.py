@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
+from pe_cli.graph.servers.server import Kept
 from pe_cli.io import atomic, checkpoint
-from pe_cli.io.pieces import Pieces, Rows, is_draft, write_piece
+from pe_cli.io.pieces import Pieces, Rows, Table, is_draft, write_piece
+from pe_cli.session.pieces import fill
 
 TABLE = np.arange(35, dtype=np.float32).reshape(7, 5)
 COUNT = np.arange(7, dtype=np.int64)
@@ -93,3 +96,18 @@ def test_rows_are_written_into_nothing_but_a_checkpoint_to_be(tmp_path: Path) ->
     link = inside / f".tmp-{os.getpid()}-01234567"
     link.symlink_to(other)
     assert not is_draft(link)
+
+
+def test_rows_are_read_when_they_are_asked_for_whatever_files_they_lie_in(tmp_path: Path) -> None:
+    found, _ = checkpoint.opened(saved(tmp_path, (0, 3, 4, 7)))
+    table = found["t"]
+    assert isinstance(table, Table)
+    for begin, end in itertools.combinations(range(8), 2):
+        np.testing.assert_array_equal(table[begin:end], TABLE[begin:end], strict=True)
+    np.testing.assert_array_equal(np.asarray(table), TABLE, strict=True)
+    kept = Kept("t.block0", "t", TensorType((4, 5), "float32"), begin=2)
+    given = np.zeros((4, 5), np.float32)
+    fill(kept, table, lambda begin, rows: given.__setitem__(slice(begin, begin + len(rows)), rows))
+    np.testing.assert_array_equal(given, TABLE[2:6])
+    with pytest.raises(PeError, match=r"'t' is float32\[7, 5\] in the checkpoint"):
+        fill(Kept("t.block1", "t", TensorType((4, 5), "float32"), begin=4), table, print)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -272,3 +273,13 @@ def test_what_ended_a_run_is_there_until_it_goes_on(run: RunFolder) -> None:
     assert said() == ("running", "it grows", None)
     run.status(warning="")
     assert said() == ("running", None, None)
+
+
+@pytest.mark.parametrize("name", ["env.json", "fetches/x.npz", "checkpoints/last", "checkpoints/step-1/meta.json"])
+def test_a_pipe_in_a_files_place_is_refused(run: RunFolder, name: str) -> None:
+    pipe = run.path / name
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    with pytest.raises(PeError, match=f"{pipe}: neither a file nor a folder"):
+        RunFolder.open(run.path)

@@ -207,9 +207,27 @@ def test_an_interrupt_in_a_function_is_one():
 ])  # fmt: skip
 def test_what_is_returned_must_fit(function, text):
     x = fluid.data("x", [-1, 2])
-    L.py_func(function, x, made(x, "out"))
+    L.scale(L.py_func(function, x, made(x, "out")), 1.0)
     with pytest.raises(RuntimeError, match=text):
         run(x=np.zeros((2, 2), "float32"))
+
+
+@pytest.mark.parametrize("shape", [[9], [-1, 2], [3, 1]])
+def test_what_is_fetched_alone_may_have_any_shape(shape):
+    x, y = fluid.data("x", [-1, 2]), fluid.data("y", [-1, 2])
+    block = fluid.default_main_program().current_block()
+    out, count = (block.create_var(name=name, dtype=kind, shape=shape) for name, kind in (("o", "float32"), ("c", "int64")))
+    L.py_func(lambda a, b: (np.array(a)[:1] + np.array(b)[:1], np.array([len(np.array(a))])), [x, y], (out, count))
+    values = np.arange(6, dtype="float32").reshape(3, 2)
+    for rows in (3, 2):
+        total, number, twice = run(out, count, L.scale(x, 2.0), x=values[:rows], y=values[:rows])
+        np.testing.assert_array_equal(total, [[0, 2]])
+        assert number.tolist() == [rows]
+        np.testing.assert_array_equal(twice, 2 * values[:rows])
+    out = block.create_var(name="p", dtype="float32", shape=shape)
+    L.py_func(lambda a: {}["no"], x, out)
+    with pytest.raises(RuntimeError, match=r"test_py_func.py:\d+:5: py_func: KeyError: 'no'"):
+        run(out, x=values, y=values)
 
 
 def test_arguments_that_do_not_fit():
@@ -237,7 +255,7 @@ def test_a_step_inside_a_function():
     executor = fluid.Executor(fluid.CPUPlace())
     x = fluid.data("x", [-1, 2])
     out = made(x)
-    L.py_func(lambda a: executor.run(which[0], {"v": np.array(a)}, [double])[0], x, out)
+    out = L.scale(L.py_func(lambda a: executor.run(which[0], {"v": np.array(a)}, [double])[0], x, out), 1.0)
     main = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[fluid.CPUPlace()] * 2)
     which, ones = [inner], np.ones((4, 2), "float32")
     assert (executor.run(main, {"x": ones}, [out])[0] == 2).all()

@@ -20,6 +20,7 @@ from pe_cli.build.build import load_and_build
 from pe_cli.collectives.servers.service import listen
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
+from pe_cli.io.pieces import Table
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.job import Job
 from pe_cli.session.resume import Resume
@@ -95,7 +96,7 @@ def served(
         except BaseException as error:  # noqa: BLE001 (raised below)
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(trainers + servers)]
+    threads = [threading.Thread(target=work, args=(rank,), name=f"process {rank}", daemon=True) for rank in range(trainers + servers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -111,6 +112,19 @@ def tables(bench: Bench) -> None:
     """Train tables with row-sparse gradients instead."""
     (bench.base / "model.yaml").write_text(TABLE_MODEL)
     (bench.base / "run.yaml").write_text(TABLE_CONFIG.replace("RUNS", str(bench.base / "runs")))
+
+
+def read_in_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the names of the threads that read rows of tables from here on."""
+    found: set[str] = set()
+    rows_of = Table.__getitem__
+
+    def told(table: Table, rows: slice) -> np.ndarray:
+        found.add(threading.current_thread().name)
+        return rows_of(table, rows)
+
+    monkeypatch.setattr(Table, "__getitem__", told)
+    return found
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
@@ -135,7 +149,7 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pe_cli.session.served.MAPPED", 64)  # bytes: as if tables were large
-    monkeypatch.setattr("pe_cli.session.served.CHUNK", 64)
+    monkeypatch.setattr("pe_cli.session.pieces.CHUNK", 64)
     tables(bench)
     one = bench.train("one")
     expected, folder = arrays(one), served(bench, "served", 2, 2)
@@ -146,7 +160,10 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
         np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
     assert bench.run("eval", folder, "-o", "distributed=null") == 0, bench.err
     monkeypatch.setattr("pe_cli.session.pieces.is_draft", lambda folder: False)  # as if servers did not see the folder
+    readers = read_in_threads(monkeypatch)
     served(bench, "served", 2, 3, "train.epochs=3")
+    assert readers
+    assert not readers & {"process 0", "process 1"}, "servers read their rows, and trainers nothing"
     assert not list(last.with_name(last.read_text().strip()).glob("rows-*"))
     assert bench.run("train", "--quiet", "--resume", one, "-o", "train.epochs=3") == 0, bench.err
     expected = arrays(one)

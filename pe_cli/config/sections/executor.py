@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
-from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
 
 #: Devices and threads that a run may ask for; every one takes memory and a thread.
@@ -55,7 +55,7 @@ class ExecutorSection(Section):
         description="parallel: devices share every batch; async: threads train one set of parameters on files of their own, "
         "without locks",
     )
-    files: list[Name] | None = Field(
+    files: list[PathName] | None = Field(
         default=None, min_length=1, description="async: training files that threads take, instead of data.train.files"
     )
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_DEVICES)] | None = Field(
@@ -67,6 +67,11 @@ class ExecutorSection(Section):
         description="place: cpu: bf16 stores values between products as bfloat16, in half of the bytes; everything is computed in float32. "
         "place: cuda, of matrix products: tf32 and bf16 use tensor cores, which round both factors to 11 or 8 significant bits on "
         "their way in. Sums, parameters and updates stay float32",
+    )
+    libraries: Literal["auto", "none"] = Field(
+        default="auto",
+        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products and "
+        "convolutions that they are faster at on the card at hand; none: our kernels do everything",
     )
     devices: Devices = Field(
         default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process; one on CUDA"

@@ -4,12 +4,12 @@ from typing import Any
 
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
 
 
 class ModelSection(Section):
     """Which model."""
 
-    file: Name = Field(description="the model file, relative to this file's folder")
+    file: PathName = Field(description="the model file, relative to this file's folder")
     args: dict[str, Any] = Field(default_factory=dict, description="constants of the model that differ from its own")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
 from pe_cli.config.period import Period, TimedPeriodField
-from pe_cli.config.sections.kinds import Count, Name
+from pe_cli.config.sections.kinds import Count, Name, PathName
 from pe_cli.config.sections.section import Section
 
 LogName = Literal["jsonl", "csv", "tensorboard"]
@@ -65,7 +65,7 @@ class CheckpointSection(Section):
 class OutputSection(Section):
     """Where a run's folder is made, and what is kept in it."""
 
-    dir: Name = Field(default="runs", description="folder of the runs' folders")
+    dir: PathName = Field(default="runs", description="folder of the runs' folders")
     name: Name | None = Field(default=None, description="of the run; the run file's name when absent")
     checkpoint: CheckpointSection | None = Field(default_factory=CheckpointSection, description="null: none")
     log: list[LogName] = Field(

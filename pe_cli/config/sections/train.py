@@ -6,7 +6,7 @@ from pydantic import Field, StrictBool
 
 from pe_cli.config.period import Period, PeriodField
 from pe_cli.config.sections.group import GroupSection
-from pe_cli.config.sections.kinds import Count, Name
+from pe_cli.config.sections.kinds import Count, Name, PathName
 from pe_cli.config.sections.losses import Losses
 from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.recompute import Recompute
@@ -52,7 +52,7 @@ class EmaSection(Section):
 class StartSection(Section):
     """Where first values of parameters come from, beside their initializers."""
 
-    from_: Name = Field(alias="from", description="a run, a checkpoint, a .safetensors, .npz or .onnx file")
+    from_: PathName = Field(alias="from", description="a run, a checkpoint, a .safetensors, .npz or .onnx file")
     only: list[Name] | None = Field(
         default=None, min_length=1, description="patterns of names in the model that take a value; all when absent"
     )

@@ -51,6 +51,14 @@ class Learned:
         self._rows: dict[str, set[int]] = {p.name: set() for p in shared if p.sparse}
         self._steps = 0
 
+    def adopt(self) -> None:
+        """Begin with what servers have of row-sparse tables: startup programs leave that to this."""
+        tables = [p for p in self._shared if p.sparse]
+        whole = {p.name: np.arange(sum(p.sections)) for p in tables}
+        for name, value in self._pull(whole, tables).items():
+            self._old[name] = value
+            self._host.write(name, value)
+
     def step(self, ids: Mapping[str, Sequence[Array]]) -> None:
         """Note a step.
 
@@ -76,7 +84,7 @@ class Learned:
         rows = {p.name: np.array(sorted(self._rows[p.name]), np.int64) for p in self._shared if p.sparse}
         share = {p.name: (before[p.name] - self._old[p.name]) / before[p.name].dtype.type(self._trainers) for p in self._shared}
         self._push(share, rows)
-        now = self._pull(rows)
+        now = self._pull(rows, self._shared)
         for p in self._shared:
             at = rows[p.name] if p.sparse else slice(None)
             value, sent = before[p.name], self._old[p.name][at] + share[p.name][at]
@@ -97,10 +105,10 @@ class Learned:
                 arrays[f"{block}.delta"], arrays[f"{block}.delta{ROWS}"] = share[p.name][mine], mine - (end - count)
         self._servers.ask({e: Message("push", {}, a) for e, a in pushes.items()}, "sends what it has learned")
 
-    def _pull(self, rows: Mapping[str, Array]) -> dict[str, Array]:
+    def _pull(self, rows: Mapping[str, Array], shared: Sequence[Shared]) -> dict[str, Array]:
         names: dict[str, list[str]] = {}
         wanted: dict[str, dict[str, Array]] = {}
-        for p in self._shared:
+        for p in shared:
             for block, end, count, server in zip(p.blocks, np.cumsum(p.sections), p.sections, p.servers, strict=True):
                 if p.sparse:
                     wanted.setdefault(server, {})[block] = _within(rows[p.name], end, count) - (end - count)
@@ -110,7 +118,7 @@ class Learned:
         whole = self._servers.ask({e: Message("pull", {"names": n}) for e, n in names.items()}, doing)
         parts = self._servers.ask({e: Message("rows", {}, a) for e, a in wanted.items()}, doing)
         found = {}
-        for p in self._shared:
+        for p in shared:
             blocks = []
             for block, count, server in zip(p.blocks, p.sections, p.servers, strict=True):
                 rest = self._old[p.name].shape[1:]

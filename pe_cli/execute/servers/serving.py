@@ -251,8 +251,16 @@ class Sync(Server):
 
     def push(self, request: Request) -> None:
         """Keep gradients until all trainers have given theirs."""
-        self._given.setdefault(request.trainer, {}).update(self.checked(request.message, request.trainer))
+        message = request.message
+        if self._trainers == 1:  # an only trainer sends gradients under their own names
+            message = Message(message.kind, message.facts, {self._of_first(name): a for name, a in message.arrays.items()})
+        self._given.setdefault(request.trainer, {}).update(self.checked(message, request.trainer))
         request.reply(DONE)
+
+    def _of_first(self, name: str) -> str:
+        """Return what a gradient is called that the first trainer gives, or the numbers of its rows."""
+        gradient, rows, more = name.partition(ROWS)
+        return f"{gradient}.trainer_0{rows}{more}" if gradient in self._blocks else name
 
     def barrier(self, request: Request) -> None:
         """Update where all trainers have given their gradients."""

@@ -16,6 +16,7 @@ from pe_cli.graph.servers.blocks import does
 from pe_cli.graph.servers.cutting import Parts
 from pe_cli.graph.servers.server import ROWS
 from pe_cli.ops.define.lod import Leveled
+from pe_cli.ops.remote.send import NOBODY
 from pe_cli.program.ir import Operator, Program
 
 Array = np.ndarray[Any, Any]
@@ -147,7 +148,7 @@ class Step:
 
     def _send(self, op: Operator) -> None:
         where = op.attrs["epmap"]
-        if not where:  # for a communicator
+        if where == [NOBODY]:  # for a communicator
             return
         if not op.attrs["use_send_handler"]:
             name = op.inputs["X"][0]

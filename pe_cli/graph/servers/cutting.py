@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from pe_cli.graph.servers.blocks import does
 from pe_cli.ops.define.traits import Remote
+from pe_cli.ops.remote.send import NOBODY
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 
@@ -50,7 +51,7 @@ class Parts:
         found: dict[str, None] = {}
         for op in (*self.talk, *(op for lookups, _ in self.stages for op in lookups)):
             found |= dict.fromkeys(op.attrs.get("endpoints") or op.attrs.get("epmap") or ())
-        return sorted(found)
+        return sorted(set(found) - {NOBODY})
 
     @property
     def trainer(self) -> int:

@@ -37,7 +37,6 @@ def geo_server(origin: Program, job: Job, found: Cut, endpoint: str) -> tuple[Pr
         "optimize_blocks": list(numbers.values()),
         "grad_to_block_id": [f"{name}:{number}" for name, number in numbers.items()],
         "sparse_grad_to_param": [f"{p.name}.delta:{p.name}" for p in pieces if p.sparse],
-        "pserver_id": job.endpoints.index(endpoint),
     }
     add(block, "listen_and_serv", {}, {}, attrs, role=Role.FORWARD)
     return made, [Kept(p.name, p.parameter, p.type, None if p.whole else p.begin) for p in pieces]

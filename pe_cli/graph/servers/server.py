@@ -51,7 +51,7 @@ class ServerProgram:
 
     Attributes:
         program: it.
-        kept: what the server keeps between steps, in the order of the program's updates.
+        kept: what the server keeps between steps.
     """
 
     def __init__(
@@ -67,11 +67,12 @@ class ServerProgram:
         given = self._declare_given()
         schedule = self._schedule() if updates.schedule else -1
         numbers, blocks = self._update_all()
+        blocks = [b for b in (schedule,) if b > 0] + blocks or [inner_block(self.program, 0).index]  # one that does nothing
         attrs = {
             "endpoint": endpoint,
             "Fanin": job.trainers,
             "distributed_mode": mode,
-            "optimize_blocks": [b for b in (schedule,) if b > 0] + blocks,
+            "optimize_blocks": blocks,
             "grad_to_block_id": [f"{name}:{number}" for name, number in numbers.items()],
             "sparse_grad_to_param": [f"{p.gradient}:{p.name}" for p in self._pieces if p.sparse and not self._decays(p)],
             "lr_decay_block_id": schedule,
@@ -82,11 +83,11 @@ class ServerProgram:
 
     @property
     def _merges(self) -> bool:
-        return self._job.sync and self._job.trainers > 1
+        return self._job.sync
 
     def _decays(self, piece: Piece) -> bool:
         """Whether every row of a row-sparse gradient gets a decay, so that it becomes a whole one."""
-        return piece.sparse and "regularization/" in self._updates.parameters[piece.parameter].ops[0].scope
+        return piece.sparse and self._updates.parameters[piece.parameter].decays
 
     def _declare_given(self) -> list[str]:
         """Declare parameters and gradients; return the names of those that trainers give."""
@@ -139,10 +140,10 @@ class ServerProgram:
             self.kept.append(Kept(name, whole, kind, begin))
 
     def _update_all(self) -> tuple[dict[str, int], list[int]]:
-        """Add a block for each piece, in the order of the program's updates; return gradient -> block, and all blocks."""
+        """Add a block for each piece, in the order of parameters' names; return gradient -> block, and all blocks."""
         parent = len(self.program.blocks) - 1
         numbers, blocks = {}, []
-        for u in self._updates.parameters.values():
+        for _, u in sorted(self._updates.parameters.items()):
             mine = [p for p in self._pieces if p.parameter == u.name]
             for p in mine:
                 block = inner_block(self.program, parent)

@@ -131,8 +131,7 @@ class TrainerEdits:
 
     def _is_late(self, parameter: str) -> bool:
         u = self._updates.parameters[parameter]
-        decays = "regularization/" in u.ops[0].scope and not u.rows
-        return decays or self._updates.is_clipped(u.gradient)
+        return (u.decays and not u.rows) or self._updates.is_clipped(u.gradient)
 
     def _send_one(self, parameter: str) -> str:
         """Send one gradient; return what the op gives."""
@@ -213,7 +212,7 @@ class TrainerEdits:
             attrs = {"endpoints": job.endpoints, "trainer_id": job.trainer_id}
             add(block, "fetch_barrier", {"X": [barrier]}, {"Out": taken}, attrs)
         if not job.cuts_late:
-            join(block, self._cut, Role.DIST)
+            join(block, self._cut, Role.DIST, self._cut.remote)
 
     def leave_out(self, keep: Collection[str] = ()) -> None:
         """Remove updates, schedules and their state.
@@ -230,10 +229,10 @@ class TrainerEdits:
         changed(block)
 
 
-def join(block: Block, found: Cut, role: Role) -> None:
-    """Put the received blocks of each parameter together."""
+def join(block: Block, found: Cut, role: Role, leave: Collection[str]) -> None:
+    """Put the received blocks of each parameter together, but those of some."""
     for parameter, pieces in found.pieces.items():
-        if not pieces[0].whole and parameter not in found.remote:
+        if not pieces[0].whole and parameter not in leave:
             add(block, "concat", {"X": [p.name for p in pieces]}, {"Out": [parameter]}, {"axis": 0}, role=role)
 
 
@@ -245,14 +244,12 @@ def remote_tables(program: Program, updates: Updates) -> set[str]:
 
 
 def look_up_rows(block: Block, table: str, found: Cut, job: Job) -> None:
-    """Replace all lookups of a table by one op that fetches their rows."""
+    """Replace all lookups of a table by one op that fetches their rows, as soon as the ids are there."""
     ops = [op for op in block.ops if op.definition.has(Table) and op.inputs["W"] == [table]]
     if not ops:
         return
-    at = min(i for i, op in enumerate(block.ops) if any(op is o for o in ops))
     ids, outs = [op.inputs["Ids"][0] for op in ops], [op.outputs["Out"][0] for op in ops]
-    written = [i for i, op in enumerate(block.ops) if set(op.output_names()) & set(ids)]
-    at = max([at, *(i + 1 for i in written)])
+    at = max([0, *(i + 1 for i, op in enumerate(block.ops) if set(op.output_names()) & set(ids))])
     attrs = {
         "table_names": [p.name for p in found.pieces[table]],
         "height_sections": [p.rows for p in found.pieces[table]],
@@ -272,11 +269,11 @@ def _rename(block: Block, old: str, new: str) -> None:
         op.role_vars = [new if n == old else n for n in op.role_vars]
 
 
-def edit_startup(startup: Program, found: Cut, job: Job, remote: bool = True) -> None:
-    """Let a trainer's startup program take first values from servers, after its own."""
+def edit_startup(startup: Program, found: Cut, job: Job, leave: Collection[str]) -> None:
+    """Let a trainer's startup program take first values from servers, after its own, but those of some parameters."""
     block = startup.global_block()
     for parameter, pieces in found.pieces.items():
-        if remote and parameter in found.remote:
+        if parameter in leave:
             continue
         for p in pieces:
             declare(block, p.name, p.type)
@@ -284,7 +281,7 @@ def edit_startup(startup: Program, found: Cut, job: Job, remote: bool = True) ->
         add(block, "recv", {}, {"Out": [p.name for p in pieces]}, attrs)
     attrs = {"endpoints": job.endpoints, "trainer_id": job.trainer_id}
     add(block, "fetch_barrier", {}, {"Out": [control(block)]}, attrs)
-    join(block, found, Role.FORWARD)
+    join(block, found, Role.FORWARD, leave)
 
 
 def leave_out_of_startup(startup: Program, updates: Updates, found: Cut) -> None:

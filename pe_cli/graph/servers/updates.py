@@ -13,6 +13,8 @@ from pe_cli.program.ir import Operator, Role
 
 #: Part of the scope of ops that clip gradients: trainers do that, as servers have no whole gradient.
 CLIP = "gradient_clip/"
+#: Part of the scope of ops that decay weights.
+DECAY = "regularization/"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class Updated:
     rows: str | None
     ops: list[Operator] = field(default_factory=list)
 
+    @property
+    def decays(self) -> bool:
+        """Whether a decay of weights changes the gradient first."""
+        return DECAY in self.ops[0].scope
+
 
 class Updates:
     """The updates of a program, as it was when this was made.
@@ -55,7 +62,7 @@ class Updates:
 
     Attributes:
         kind: class of the program.
-        parameters: by name, in the order of names, which all servers and trainers share.
+        parameters: by name, those with a decay of their weights first, in the order of names: what all servers and trainers share.
         schedule: ops that make learning rates.
         facts: of every variable.
 
@@ -79,7 +86,7 @@ class Updates:
             self.parameters[name].ops.append(copied(op))
         if not self.parameters:  # as in the original, which warns of it, too
             warnings.warn("the program updates no parameter: call the optimizer's minimize before transpile", stacklevel=4)
-        self.parameters = dict(sorted(self.parameters.items()))
+        self.parameters = dict(sorted(self.parameters.items(), key=lambda item: (not item[1].decays, item[0])))
 
     def _begun(self, op: Operator, name: str, block: ir.Block) -> Updated:
         gradient = (op.inputs.get("Grad") or op.role_vars[1:2] or [""])[0]
@@ -97,10 +104,9 @@ class Updates:
         return gradient in self._clipped
 
     def left_out(self) -> list[str]:
-        """Return the variables that trainers need no more: state of optimizers and learning rates, but no counters of steps."""
-        counters = {n for op in self.schedule for n in op.input_names()}
+        """Return the variables that trainers need no more: state of optimizers and learning rates."""
         used = {n for op in self._updating for n in (*op.input_names(), *op.output_names())}
-        kept = {n for u in self.parameters.values() for n in (u.name, u.gradient, u.rows)} | counters
+        kept = {n for u in self.parameters.values() for n in (u.name, u.gradient, u.rows)}
         kept |= {n for op in self._updating for n in op.role_vars}
         return sorted(used - kept)
 

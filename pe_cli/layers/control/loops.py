@@ -255,7 +255,8 @@ def branch(condition: Variable, yes: Outline, no: Outline, results: tuple[Variab
     if len(results[0]) != len(results[1]):
         raise PeError(f"one branch gives {len(results[0])} variables, the other {len(results[1])}", hint="give as many from both")
     kept = list(dict.fromkeys([*yes.written, *no.written]))
-    args = list(dict.fromkeys([*kept, *yes.captured, *no.captured]))
+    passed = [v.name for of, row in zip((yes, no), results, strict=True) for v in row if of.passes(v.name)]
+    args = list(dict.fromkeys([*kept, *yes.captured, *no.captured, *passed]))
     regions = [of.region(args, [*(v.name for v in row), *kept]) for of, row in zip((yes, no), results, strict=True)]
     outs = [block.program.unique("cond.out") for _ in results[0]]
     given = {"Condition": condition.name, **({"Captured": args} if args else {})}

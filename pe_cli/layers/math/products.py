@@ -126,26 +126,28 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
     Args:
         x: any shape, a number type; all sizes but the first are known.
-        y: as many axes as x, all sizes known; dtype of x.
+        y: all sizes known; dtype of x. Where one has fewer axes, axes of size 1 stand before its own.
         name: prefix of the output's name.
 
     Returns:
         The products of the sizes.
 
     Raises:
-        PeError: other numbers of axes, or a size is not known.
+        PeError: a size is not known.
 
     Source:
         paddle.kron.
     """
     helper = LayerHelper("kron", name)
-    if len(x.shape) != len(y.shape) or -1 in (*x.shape[1:], *y.shape):
-        raise helper.error(f"kron needs as many axes of x and y and known sizes, got {x} and {y}", hint="reshape one of them")
-    coarse = [s for size in x.shape for s in (size, 1)]
-    fine = [s for size in y.shape for s in (1, size)]
+    if -1 in (*x.shape[1:], *y.shape):
+        raise helper.error(f"kron needs known sizes of x and y, got {x} and {y}", hint="reshape one of them")
+    most = max(len(x.shape), len(y.shape))
+    first, second = ((1,) * (most - len(v.shape)) + v.shape for v in (x, y))
+    coarse = [s for size in first for s in (size, 1)]
+    fine = [s for size in second for s in (1, size)]
     one = helper.one("reshape", {"X": x}, {"shape": coarse})
     two = helper.one("reshape", {"X": y}, {"shape": fine})
-    sizes = [-1 if a == -1 else a * b for a, b in zip(x.shape, y.shape, strict=True)]
+    sizes = [-1 if a == -1 else a * b for a, b in zip(first, second, strict=True)]
     return helper.one("reshape", {"X": helper.one("elementwise_mul", {"X": one, "Y": two})}, {"shape": sizes})
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import sizes_for
 from pe_cli.layers.nn.norm import batch_norm
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Variable
@@ -41,7 +39,7 @@ def group_norm(
         Shape and dtype of input.
 
     Raises:
-        PeError: the groups do not divide the channels, an unknown layout, or sizes that are not known.
+        PeError: the groups do not divide the channels, whose number must be known, or an unknown layout.
 
     Source:
         fluid.layers.group_norm; Wu and He 2018, eq. 7.
@@ -58,28 +56,21 @@ def group_norm(
     x = input
     if data_layout == "NHWC":
         x = helper.one("transpose", {"X": x}, {"axis": [0, last, *range(1, last)]})
-    out = _scaled(helper, _normalised(helper, x, groups, epsilon), param_attr, bias_attr)
+    out = _normalised(helper, x, groups, epsilon, param_attr, bias_attr)
     if data_layout == "NHWC":
         out = helper.one("transpose", {"X": out}, {"axis": [0, *range(2, last + 1), 1]})
     return helper.activate(out, act)
 
 
-def _normalised(helper: LayerHelper, x: Variable, groups: int, epsilon: float) -> Variable:
-    """Give every group of channels of every sample mean 0 and variance 1."""
-    back = sizes_for(helper, x, x.shape)
-    size = -1 if -1 in x.shape[1:] else product(x.shape[1:]) // groups
-    rows = helper.one("reshape", {"X": x}, {"shape": [0, groups, size]})
-    attrs = {"begin_norm_axis": 2, "epsilon": epsilon}
-    out, *_ = helper.op("layer_norm", {"X": rows}, attrs, ("Y", "Mean", "Variance"))
-    return helper.one("reshape", {"X": out}, {"shape": back})
-
-
-def _scaled(helper: LayerHelper, x: Variable, param_attr: ParamAttr | bool | None, bias_attr: ParamAttr | bool | None) -> Variable:
-    """Append a gain and a bias per channel; False leaves one out."""
-    if param_attr is not False:
-        gain = helper.parameter(param_attr, x.shape[1:2], x.dtype, default=Constant(1.0))
-        x = helper.one("elementwise_mul", {"X": x, "Y": gain}, {"axis": 1})
-    return helper.add_bias(x, bias_attr, axis=1, end=2)
+def _normalised(
+    helper: LayerHelper, x: Variable, groups: int, epsilon: float, param_attr: ParamAttr | bool | None, bias_attr: ParamAttr | bool | None
+) -> Variable:
+    """Append a group_norm with a gain and a bias per channel; False leaves one out."""
+    gain = None if param_attr is False else helper.parameter(param_attr, x.shape[1:2], x.dtype, default=Constant(1.0))
+    bias = None if bias_attr is False else helper.parameter(bias_attr, x.shape[1:2], x.dtype, is_bias=True)
+    attrs = {"groups": groups, "epsilon": epsilon}
+    out, *_ = helper.op("group_norm", {"X": x, "Scale": gain, "Bias": bias}, attrs, ("Y", "Mean", "Variance"))
+    return out
 
 
 @layer
@@ -105,7 +96,7 @@ def instance_norm(
         Shape and dtype of input.
 
     Raises:
-        PeError: fewer than two axes, or sizes that are not known.
+        PeError: fewer than two axes, or channels that are not known.
 
     Source:
         fluid.layers.instance_norm; Ulyanov, Vedaldi and Lempitsky 2016, eq. 4.
@@ -113,7 +104,7 @@ def instance_norm(
     helper = LayerHelper("instance_norm", name)
     if len(input.shape) < 2 or input.shape[1] < 1:
         raise helper.error(f"instance_norm needs [batch, channels, ...] of known channels, got {input}")
-    return _scaled(helper, _normalised(helper, input, input.shape[1], epsilon), param_attr, bias_attr)
+    return _normalised(helper, input, input.shape[1], epsilon, param_attr, bias_attr)
 
 
 @layer

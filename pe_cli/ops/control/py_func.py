@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -171,3 +171,64 @@ def py_func_grad_cpu(o: Lowering) -> None:
 def _name(function: Any) -> str:
     """Return what a function is called."""
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+# --- results of any shape -----------------------------------------------------------------------------------------------
+
+
+@op(
+    "py_func_free",
+    inputs="X*",
+    outputs="Out*",
+    attrs={
+        "forward": Attr(None, "function of the arrays of X; a Python object, which no file can give"),
+        "shapes": Attr([], "shape that each output is declared with; what the function returns counts"),
+        "dtypes": Attr([], "element type of each output"),
+    },
+    differentiable="",
+    samples=[
+        Sample({"X": [(3, 4)]}, {"forward": lambda x: x[:2], "shapes": [[3, 4]], "dtypes": ["float64"]}, "fewer rows", keep=("X",)),
+    ],
+)
+def py_func_free(x: list[TensorType], *, forward: Any, shapes: list[list[int]], dtypes: list[str]) -> tuple[list[TensorType]]:
+    """Call a Python function in a step, whose results no other op reads: they may have any shape.
+
+    Executors put it for py_func where results are fetched alone; the program is cut there.
+
+    Args:
+        X: any types.
+        forward: as that of py_func.
+
+    Returns:
+        Out: of the declared types, for those who ask the program; a step gives what the function returns, cast to dtypes.
+
+    Raises:
+        PeError: the function raises, or returns another number of values, or of another kind than declared: with what it raised.
+
+    Source:
+        fluid.layers.py_func.
+    """
+    del x, forward
+    return ([TensorType(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)],)
+
+
+@py_func_free.host
+def py_func_free_host(inputs: Mapping[str, Sequence[Any]], attrs: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """One call of the function.
+
+    Raises:
+        PeError: see the op.
+    """
+    function = _checked(attrs["forward"], "forward")
+    try:
+        found = function(*inputs.get("X", ()))
+    except Exception as error:  # whatever a user's function raises
+        raise PeError(f"py_func: {type(error).__name__}: {error}") from error
+    values = list(found) if isinstance(found, (list, tuple)) else [found]
+    if len(values) != len(attrs["dtypes"]):
+        raise PeError(f"{_name(function)} returned {len(values)} values for {len(attrs['dtypes'])} variables", hint="return one for each")
+    arrays = [np.asarray(value) for value in values]
+    for array, dtype in zip(arrays, attrs["dtypes"], strict=True):
+        if not np.can_cast(array.dtype, np.dtype(dtype), "same_kind"):
+            raise PeError(f"py_func: {_name(function)} returned {array.dtype} for {dtype}", hint="declare or return that type")
+    return {"Out": arrays}

@@ -34,6 +34,7 @@ class Lowering:
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
         precision: of products on CUDA: float32, or tf32 or bf16, to which factors are rounded for tensor cores; sums are float32.
+        libraries: of CUDA that calls may be offered to, see `library_calls.offer`.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device.
         order: in which it adds them up.
         calls: what `call` collected.
@@ -51,6 +52,7 @@ class Lowering:
     threads: int = 1
     helped: bool = False
     precision: str = "float32"
+    libraries: frozenset[str] = frozenset()
     more: Sequence[Sequence[Buffer]] = ()
     order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)

@@ -79,9 +79,9 @@ def generate_proposal_labels(
     """Choose from proposals and true boxes those that a detector learns from, with their classes and moves to the true boxes.
 
     A box is on the true one that it overlaps most, if by fg_thresh or more; it is on none if by less than bg_thresh_hi and by bg_thresh_lo
-    or more. Crowds are on nothing. In a cascade's later stage nothing is left out by number; there the first proposals of an image are
-    the true boxes that the stage before had added, as many as there are true boxes, or, where MaxOverlap is given, those that overlap a
-    true one wholly; they are left out, as are boxes without area.
+    or more. Crowds are on nothing. Candidates are the true boxes, then the proposals. In a cascade's later stage nothing is left out by
+    number but boxes without area, and proposals alone are candidates; where MaxOverlap is given, the true boxes are, too, and proposals
+    that overlap one wholly are not: those are the true boxes that the stage before had added.
 
     Args:
         RpnRois: [proposals, 4] float32 or float64, a sequence for each image, in pixels of the network's input.
@@ -144,7 +144,7 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
         if ((classes < 0) | (classes >= most)).any():
             raise PeError(f"generate_proposal_labels: image {i} has classes {classes.tolist()}, class_nums is {most}")
         scale = run.one("ImInfo")[i, 2]
-        rois = _proposals(run, parts["RpnRois"][i] / scale, len(classes), known[i])
+        rois = _proposals(parts["RpnRois"][i] / scale, known[i])
         found.append(_one_image(run, rois, parts["GtBoxes"][i], classes, crowd, scale, rng))
     like = run.one("RpnRois")
     width = 4 * most
@@ -152,12 +152,10 @@ def generate_proposal_labels_host(run: HostRun) -> dict[str, list[object]]:
     return {slot: [per_image([each[k] for each in found], empty[k])] for k, slot in enumerate(OUTPUTS)}
 
 
-def _proposals(run: HostRun, rois: Array, true: int, known: Array | None) -> Array:
-    """Return an image's proposals: in a cascade without those that are true boxes."""
-    if not run.attrs["is_cascade_rcnn"]:
-        return rois
+def _proposals(rois: Array, known: Array | None) -> Array:
+    """Return an image's proposals, without those that are true boxes of the stage before, if that is known."""
     if known is None:
-        return rois[true:]
+        return rois
     left = rois[(rois[:, 2:] - rois[:, :2] + 1 > 0).all(1) & (known < 1)]
     return left if len(left) else np.zeros((1, 4), rois.dtype)
 
@@ -166,11 +164,13 @@ def _one_image(
     run: HostRun, rois: Array, true: Array, classes: Array, crowd: Array, scale: float, rng: np.random.Generator | None
 ) -> tuple[Array, ...]:
     a = run.attrs
-    boxes = np.concatenate([true, rois])
+    alone = a["is_cascade_rcnn"] and not run.values.get("MaxOverlap")
+    boxes = rois if alone else np.concatenate([true, rois])
     overlap = overlaps(boxes, true)
     best = overlap.max(1) if len(true) else np.zeros(len(boxes), boxes.dtype)
     judged = best.copy()
-    judged[: len(true)][crowd != 0] = -1
+    first = min(len(true), len(boxes))
+    judged[:first][crowd[:first] != 0] = -1
     is_on = (judged >= a["fg_thresh"]) & (len(true) > 0)
     is_off = ~is_on & (judged >= a["bg_thresh_lo"]) & (judged < a["bg_thresh_hi"])
     if a["is_cascade_rcnn"]:

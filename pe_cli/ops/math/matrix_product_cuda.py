@@ -6,15 +6,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from pe_cli.kernels.calls import Numbers
-from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, Real, T
+from pe_cli.kernels.calls import Numbers, Tickets
+from pe_cli.kernels.cuda import CudaKernel
+from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
-from pe_cli.ops.math.product_tiles_cuda import Tile, put_one
+from pe_cli.ops.math.product_library import offer_product, product_of
+from pe_cli.ops.math.product_tiles_cuda import Tile
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
 BLOCKS = 132
@@ -24,17 +23,6 @@ TERMS = 64
 SHARES = 32
 
 Pairs = list[list[tuple[int, int]]]
-
-
-@cuda_kernel
-def sum_shares(parts: Ptr, c: Ptr, size: Int, n: Int, shares: Int, alpha: Real, adds: Int, bias: Ptr, end: Int):
-    """C = alpha times the sum of the shares, see `ended`; they are added in order, each [size], of rows of n."""
-    for i in range(size):
-        total = parts[i]
-        for s in range(1, shares):
-            total += parts[s * size + i]
-        extra = bias[np.uint32(i) % np.uint32(n)] if end > 0 else T(0)
-        put_one(c, i, total, extra, T(alpha), adds, end > 1)
 
 
 def multiply_cuda(
@@ -64,21 +52,25 @@ def multiply_cuda(
         pairs, k = [pairs[0][:1]], k * len(pairs[0])
     if not c.size:
         return
+    begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
+    end = 0 if bias is None else 2 if cut else 1
+    what = product_of(m, n, k, left, right, pairs, starts, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
     tile, shares = plan(m, n, k, pairs, c.dtype, o.precision)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
     shares = max(1, -(-k // chunk))
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
     kernel = _kernel(tile, o.precision, c.dtype, left, right)
-    end = 0 if bias is None else 2 if cut else 1
     bias = c if bias is None else bias
-    target, *how = (c, alpha, acc, bias, end) if shares == 1 else (o.scratch(shares * c.size, c.dtype), 1.0, 0, c, 0)
+    tiles = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
+    each = tickets_of(shares)
+    parts = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype) if shares > 1 else c
+    tickets = Tickets(tiles * each) if shares > 1 else Numbers(())
     o.call(
-        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, target, *how,
-        table, len(pairs), chunk, shares,
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc, bias, end,
+        table, len(pairs), chunk, shares, parts, tickets, each,
     )  # fmt: skip
-    if shares > 1:
-        o.call(sum_shares, target, c, c.size, n, shares, alpha, acc, bias, end)
+    offer_product(o, begin, what, pairs, (a, b, c, bias))
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:

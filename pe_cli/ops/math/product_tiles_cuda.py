@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels import cuda_wide
+from pe_cli.kernels import cuda_parts, cuda_wide
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
 from pe_cli.kernels.cuda_wide import (
     global_four,
@@ -34,7 +34,7 @@ LANE_ROWS, LANE_COLUMNS, FOUR = 4, 8, 4
 PAD = 4
 PARAMS = (
     "ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Ptr, lda: Int, b: Ptr, ldb: Int, c: Ptr, alpha: Real, adds: Int, "
-    "bias: Ptr, end: Int, table: PtrI64, groups: Int, chunk: Int, splits: Int"
+    "bias: Ptr, end: Int, table: PtrI64, groups: Int, chunk: Int, splits: Int, parts: Ptr, tickets: PtrI64, tickets_each: Int"
 )
 
 
@@ -122,7 +122,7 @@ def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
         "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of,
         "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
-        "shared_one": cuda_wide.shared_one, **more,
+        "shared_one": cuda_wide.shared_one, **cuda_parts.MEANINGS, **more,
     }  # fmt: skip
     exec(compile(text, f"<{tile.name}>", "exec"), space)  # our own text
     rows, columns = f"(m + {tile.rows - 1}) // {tile.rows}", f"(n + {tile.columns - 1}) // {tile.columns}"
@@ -146,17 +146,20 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
         sums: their names.
         head: lines that set what never changes.
         product: that add a product to the sums, from term low to high of factors that begin at at_a and at_b.
-        end: that write the sums, the rest of C being at index at.
+        end: that write the sums, the rest of C being at index at; of several blocks that share a tile, one does.
     """
+    tops, sides = f"((m + {tile.rows - 1}) // {tile.rows})", f"((n + {tile.columns - 1}) // {tile.columns})"
+    number = f"((group * {sides} + side // {tile.columns}) * {tops} + int(cuda.blockIdx.x))"
     return [
         "me = int(cuda.threadIdx.x)",
+        "told = cuda.shared.array(1, WORD)",
         *head,
         f"top = int(cuda.blockIdx.x) * {tile.rows}",
         "z = int(cuda.blockIdx.z)",
         "while z < groups * splits:",
-        "    group, low = z, 0",
+        "    group, low, split = z, 0, 0",
         "    while group >= groups:",
-        "        group, low = group - groups, low + chunk",
+        "        group, low, split = group - groups, low + chunk, split + 1",
         "    high = min(k, low + chunk)",
         f"    side = int(cuda.blockIdx.y) * {tile.columns}",
         "    while side < n:",
@@ -164,8 +167,10 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
         "        for q in range(table[group], table[group + 1] if high > low else 0):",
         "            at_a, at_b = table[groups + 1 + 2 * q], table[groups + 2 + 2 * q]",
         *indented(product, 3),
-        "        at = z * m * n",
-        *indented(end, 2),
+        *indented(cuda_parts.joined(sums, tile.threads, number, f"(groups * {sides} * {tops})"), 2),
+        "        if done:",
+        "            at = group * m * n",
+        *indented(end, 3),
         f"        side += int(cuda.gridDim.y) * {tile.columns}",
         "    z += int(cuda.gridDim.z)",
     ]

@@ -8,17 +8,20 @@ filters, whose sum is over all pixels, blocks share a sum in parts that sizes al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.kernels.lang import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
 from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_library import offer_convolution
 from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values
 
@@ -163,6 +166,12 @@ class Then:
         """Return base and bias; something in the place of what there is not."""
         return self.base or y, self.bias or y
 
+    def finish(self, o: Lowering, y: Buffer, channels: int) -> Callable[[Buffer], None] | None:
+        """Return what appends this behind a sum that is complete; None where nothing comes behind it."""
+        if not self.bits:
+            return None
+        return lambda total: o.call(add_parts, total, y, *self.buffers(total), y.size, 1, channels, self.bits)
+
 
 NOTHING = Then()
 
@@ -225,16 +234,21 @@ def _append(
         filters = o.scratch(w.size, w.dtype)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1
-    target = y if parts == 1 else o.scratch(parts * y.size, y.dtype)
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)
     table = Numbers(tuple(v for row in classes for v in row))
     o.call(
-        convolve(tile, flat), x, w, target, *then.buffers(target), table, s.n, source.rows, source.columns,
+        convolve(tile, flat), x, w, y, *then.buffers(y), table, s.n, source.rows, source.columns,
         source.channels, per, made.rows, made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group,
-        s.taps[1], *steps, then.bits if parts == 1 else 0, y.size, rows, together,
+        s.taps[1], *steps, then.bits, rows, together, *_shared(o, y, tile, blocks, parts),
     )  # fmt: skip
-    if parts > 1:
-        o.call(add_parts, target, y, *then.buffers(target), y.size, parts, made.channels, then.bits)
+
+
+def _shared(o: Lowering, y: Buffer, tile: Tile, tiles: int, parts: int) -> tuple[Any, Any, int]:
+    """Return the last arguments of kernels whose blocks share sums: memory for parts, tickets, and how many of them a tile has."""
+    if parts == 1:
+        return y, Numbers(()), 0
+    each = tickets_of(parts)
+    return o.scratch(parts * tiles * tile.rows * tile.columns, y.dtype), Tickets(tiles * each), each
 
 
 def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -243,8 +257,9 @@ def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: 
         assert then is NOTHING
         o.call(depthwise_values, x, w, y, *_depthwise(s))
         return
-    whole = (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
+    begin, whole = len(o.calls), (s.outer.rows, s.outer.columns, *s.taps, 0, 0, -s.paddings[0], -s.paddings[1], 0, 0)
     _append(o, x, w, y, s, s.inner, s.outer, [whole], (*s.strides, *s.dilations, 1, 1, 1, 1), False, then)
+    offer_convolution(o, begin, "values", x, w, y, s, then.finish(o, y, s.outer.channels), then.base is not None)
 
 
 def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -253,36 +268,38 @@ def append_images_back(o: Lowering, dy: Buffer, w: Buffer, dx: Buffer, s: Sizes,
         assert then is NOTHING
         o.call(depthwise_back, dy, w, dx, *_depthwise(s))
         return
+    begin = len(o.calls)
     down, skip_y, tap_y = axes_back(s.inner.rows, s.taps[0], s.strides[0], s.paddings[0], s.dilations[0])
     across, skip_x, tap_x = axes_back(s.inner.columns, s.taps[1], s.strides[1], s.paddings[1], s.dilations[1])
     classes = [(a.count, b.count, a.taps, b.taps, a.tap, b.tap, a.at, b.at, a.first, b.first) for a in down for b in across]
     _append(o, dy, w, dx, s, s.outer, s.inner, classes, (1, 1, tap_y, tap_x, skip_y, skip_x, *s.strides), True, then)
+    offer_convolution(o, begin, "images_back", dx, w, dy, s, then.finish(o, dx, s.inner.channels), then.base is not None)
 
 
 def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes) -> None:
     """Append the gradient of the filters."""
-    pixels = s.n * s.outer.rows * s.outer.columns
+    begin, pixels = len(o.calls), s.n * s.outer.rows * s.outer.columns
     steps = -(-pixels // DEPTH)
     if depthwise(s):
         parts = parts_of(32 * _DEEP * -(-s.outer.channels // 32) * math.prod(s.taps), steps)
         target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         o.call(depthwise_filters_back, x, dy, target, *_depthwise(s), parts, dw.size)
+        if parts > 1:
+            o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
     else:
         each, per, terms = s.outer.per, s.inner.per, s.inner.per * math.prod(s.taps)
         flat = not s.inner.fours
         tile = FLAT_BACK if flat else next((t for t in reversed(TILES_BACK) if each <= t.rows), TILES_BACK[0])
         blocks = -(-each // tile.rows) * -(-terms // tile.columns) * s.groups
         parts = parts_of(blocks * tile.threads, steps)
-        target = dw if parts == 1 else o.scratch(parts * dw.size, dw.dtype)
         together = int(s.outer.fours) + 2 * int(s.inner.fours)
         kernel = filters_back(tile, flat)
         o.call(
-            kernel, x, dy, target, s.n, s.inner.rows, s.inner.columns, s.inner.channels, per, s.outer.rows, s.outer.columns,
+            kernel, x, dy, dw, s.n, s.inner.rows, s.inner.columns, s.inner.channels, per, s.outer.rows, s.outer.columns,
             s.outer.channels, each, s.groups, parts, *s.taps, *s.strides, *s.dilations, *s.paddings, *divisor(s.outer.columns),
-            *divisor(s.outer.rows), dw.size, together,
+            *divisor(s.outer.rows), together, *_shared(o, dw, tile, blocks, parts),
         )  # fmt: skip
-    if parts > 1:
-        o.call(add_parts, target, dw, target, target, dw.size, parts, 1, 0)
+        offer_convolution(o, begin, "filters_back", x, dw, dy, s)
 
 
 def depthwise(s: Sizes) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.kernels import cuda_parts
 from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel, load_four, shared_tile, store_four
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
@@ -137,9 +138,22 @@ class Tile:
         across = self.columns // self.wide
         return [
             "left, right = left_tile(), right_tile()",
+            "told = cuda.shared.array(1, WORD)",
             "me = int(cuda.threadIdx.x)",
             f"ty, tx = me // {across}, me % {across}",
             *(f"{' = '.join(f's{i}{j}' for j in range(self.wide))} = T(0)" for i in range(self.high)),
+        ]
+
+    def joined(self) -> list[str]:
+        """Return the statements that leave the sums of all splits in one block, see `cuda_parts.joined`."""
+        sums = [f"s{i}{j}" for i in range(self.high) for j in range(self.wide)]
+        across = "int(cuda.gridDim.x), int(cuda.gridDim.y), int(cuda.blockIdx.x), int(cuda.blockIdx.y)"
+        return [
+            f"columns, rows_of, here, below = {across}",
+            "own = (quotient(int(cuda.blockIdx.z), splits) * rows_of + below) * columns + here",
+            *cuda_parts.joined(sums, self.threads, "own", "(quotient(int(cuda.gridDim.z), splits) * rows_of * columns)"),
+            "if not done:",
+            "    return",
         ]
 
     def multiply(self) -> list[str]:
@@ -173,6 +187,7 @@ class Tile:
 _SPACE: dict[str, Any] = {
     "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four, "put_four": put_four,
     "load_four": load_four, "store_four": store_four, "T": T, "Int": Int, "Ptr": Ptr, "PtrI64": PtrI64, "_U32": _U32, "_I32": _I32,
+    **cuda_parts.MEANINGS,
 }  # fmt: skip
 
 
@@ -200,13 +215,13 @@ def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tupl
 #: x, y: channels last, with `channels` and `outs` from pixel to pixel, of which a group sees `per` and makes `each`.
 #: base, bias, then: see `finished`; table: FACTS numbers of a class: rows and columns of pixels, of taps, the first tap (f4, f5), f6 to f9.
 #: w: element ((f4 + skip_y r) taps_row + f5 + skip_x s) w_tap + o w_out + c w_in + group w_group.
-#: splits: parts of the sum, each written to a y of its own, `size` apart; rows: most pixels of a class.
+#: splits, parts, tickets, tickets_each: of the sum, see `cuda_parts.joined`; rows: most pixels of a class.
 #: together: every four channels of x, and of y, lie at a multiple of 16 bytes: bits 1 and 2.
 CONVOLVE = (
     "x: Ptr, w: Ptr, y: Ptr, base: Ptr, bias: Ptr, table: PtrI64, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, "
     "out_wide: Int, outs: Int, each: Int, groups: Int, classes: Int, splits: Int, w_tap: Int, w_out: Int, w_in: Int, w_group: Int, "
     "taps_row: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, skip_y: Int, skip_x: Int, place_y: Int, place_x: Int, then: Int, "
-    "size: Int, rows: Int, together: Int"
+    "rows: Int, together: Int, parts: Ptr, tickets: PtrI64, tickets_each: Int"
 )
 
 
@@ -296,7 +311,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         else:
             keep += [f"left[(now * {DEPTH} + 4 * part + {q}) * {left} + {row}] = a{i}{q}" for q in range(4)]
     keep += [f"right[(now * {DEPTH} + term) * {right} + {place}] = b{i}" for i, place in enumerate(columns)]
-    body += tile.steps(load, keep)
+    body += [*tile.steps(load, keep), *tile.joined()]
     body += [f"o = side + tx * {tile.wide}", "down, across = table[f], table[f + 1]", "pixels = n * down * across"]
     for i in range(tile.high):
         body += [
@@ -309,7 +324,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             "        i = (line - image * down) * place_y + table[f + 8]",
             "        j = (pixel - line * across) * place_x + table[f + 9]",
             "        to = (image * out_high + i) * out_wide + j",
-            "    to = split * size + to * outs + group * each + o",
+            "    to = to * outs + group * each + o",
             f"    put_four(y, base, bias, to, group * each + o, {', '.join(f's{i}{j}' for j in range(4))}, each - o, then, together & 2)",
         ]
     threads = (
@@ -322,13 +337,14 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
 
 # --- the gradient of filters ------------------------------------------------------------------------------------------
 
-#: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c], in `splits` parts of the
-#: pixels, `size` apart. by_... and shift_...: `divisor` of the columns and rows of dy; together: bit 1, every four channels of dy lie at a
-#: multiple of 16 bytes, bit 2, those of x.
+#: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c].
+#: splits, parts, tickets, tickets_each: of the sum, see `cuda_parts.joined`; by_... and shift_...: `divisor` of the columns and rows of dy;
+#: together: bit 1, every four channels of dy lie at a multiple of 16 bytes, bit 2, those of x.
 FILTERS_BACK = (
     "x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, out_wide: Int, outs: Int, each: Int, "
     "groups: Int, splits: Int, taps_y: Int, taps_x: Int, step_y: Int, step_x: Int, tap_y: Int, tap_x: Int, pad_y: Int, pad_x: Int, "
-    "by_wide: Int, shift_wide: Int, by_high: Int, shift_high: Int, size: Int, together: Int"
+    "by_wide: Int, shift_wide: Int, by_high: Int, shift_high: Int, together: Int, "
+    "parts: Ptr, tickets: PtrI64, tickets_each: Int"
 )
 
 
@@ -403,7 +419,7 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
     else:
         for k, row in enumerate(rows):
             keep.append(f"store_four(right, (now * {DEPTH} + {row}) * {right} + {places[0]}, b{k}0, b{k}1, b{k}2, b{k}3)")
-    body += tile.steps(load, keep)
+    body += [*tile.steps(load, keep), *tile.joined()]
     body += [f"e = side + tx * {tile.wide}", "left_over = terms - e"]
     if flat:
         body += ["first, apart = e, 1"]
@@ -412,7 +428,7 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
     for i in range(tile.high):
         body += [
             f"o = top + ty * {tile.high} + {i}",
-            "to = split * size + (group * each + o) * terms + first",
+            "to = (group * each + o) * terms + first",
             *(f"if o < each and left_over > {j}:\n        dw[to + {j} * apart] = s{i}{j}" for j in range(4)),
         ]
     threads = (

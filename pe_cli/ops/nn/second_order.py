@@ -126,6 +126,28 @@ def _layer_norm(r: Again) -> None:
             r.instead[r.op.outputs[slot][0]] = r.one("reduce_sum", {"X": whole}, {"dim": [0]})
 
 
+@second("group_norm")
+def _group_norm(r: Again) -> None:
+    """Rows of the values of a group, behind the batch and the groups."""
+    x, g = r.input("X"), r.input("Y@GRAD")
+    shape, at = list(r.type_of(x).shape), {"axis": 1}
+    groups, over = r.attrs["groups"], {"dim": [2], "keep_dim": True}
+
+    def rows(of: str) -> str:
+        return r.one("reshape", {"X": of}, {"shape": [0, groups, -1]})
+
+    h, inverse = _moments(r, rows(x), over, r.attrs["epsilon"])
+    if r.has("X@GRAD"):
+        weighted = r.one("elementwise_mul", {"X": g, "Y": r.input("Scale")}, at) if r.op.inputs.get("Scale") else g
+        made = _input_gradient(r, rows(weighted), h, inverse, over)
+        r.instead[r.op.outputs["X@GRAD"][0]] = r.one("reshape", {"X": made}, {"shape": shape})
+    others = {"dim": [i for i in range(len(shape)) if i != 1]}
+    for slot in ("Scale@GRAD", "Bias@GRAD"):
+        if r.has(slot):
+            whole = r.times(g, r.one("reshape", {"X": h}, {"shape": shape})) if slot == "Scale@GRAD" else g
+            r.instead[r.op.outputs[slot][0]] = r.one("reduce_sum", {"X": whole}, others)
+
+
 @second("batch_norm")
 def _batch_norm(r: Again) -> None:
     """Channels over the batch; with fixed moments the input's gradient is g Scale / deviation."""

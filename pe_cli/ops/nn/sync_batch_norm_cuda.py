@@ -1,98 +1,23 @@
-"""The halves of sync_batch_norm on CUDA: a block per channel for one device's sums, a thread per channel to join those of all."""
+"""The halves of sync_batch_norm on CUDA: one device's sums are those of batch_norm; a thread per channel joins those of all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
-from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
 from pe_cli.kernels.moments import join
-from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_moments
 from pe_cli.ops.nn.sync_batch_norm import (
-    channel_gradient_sums,
-    channel_moments,
     sizes_of,
     sync_batch_norm,
     sync_batch_norm_grad,
     sync_batch_norm_grad_sums,
     sync_batch_norm_sums,
 )
-
-#: Threads that add up one channel; a power of 2.
-ADDERS: Any = 256
-WIDE: Any = np.float64
-
-
-@on_cuda(channel_moments, block=(ADDERS,))
-def channel_moments_cuda(x: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int, last: Int):
-    """Two passes: the mean, then the squares about it; sums are added in a tree."""
-    parts = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    count = samples * size
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        mean = 0.0
-        for squares in range(2):
-            total = 0.0
-            for i in range(me, count, ADDERS):
-                d = x[i * channels + c if last else (i // size * channels + c) * size + i % size] - mean
-                total += d * d if squares else d
-            parts[me] = total
-            cuda.syncthreads()
-            half = ADDERS // 2
-            while half > 0:
-                if me < half:
-                    parts[me] += parts[me + half]
-                cuda.syncthreads()
-                half //= 2
-            total = parts[0]
-            cuda.syncthreads()
-            if not squares:
-                mean = total / count if count > 0 else 0.0
-        if me == 0:
-            sums[c] = mean
-            sums[channels + c] = total
-            if c == 0:
-                sums[2 * channels] = count
-
-
-@on_cuda(channel_gradient_sums, block=(ADDERS,))
-def channel_gradient_sums_cuda(
-    x: Ptr, g: Ptr, mean: Ptr, inverse: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, samples: Int, channels: Int, size: Int,
-    last: Int,
-):  # fmt: skip
-    """Sums in a tree."""
-    biases = cuda.shared.array(ADDERS, WIDE)
-    scales = cuda.shared.array(ADDERS, WIDE)
-    me = cuda.threadIdx.x
-    for c in range(cuda.blockIdx.x, channels, cuda.gridDim.x):
-        a = 0.0
-        b = 0.0
-        for i in range(me, samples * size, ADDERS):
-            at = i * channels + c if last else (i // size * channels + c) * size + i % size
-            a += g[at]
-            b += g[at] * (x[at] - mean[c])
-        biases[me] = a
-        scales[me] = b
-        cuda.syncthreads()
-        half = ADDERS // 2
-        while half > 0:
-            if me < half:
-                biases[me] += biases[me + half]
-                scales[me] += scales[me + half]
-            cuda.syncthreads()
-            half //= 2
-        if me == 0:
-            sums[c] = biases[0]
-            sums[channels + c] = scales[0]
-            dbias[c] = T(biases[0])
-            dscale[c] = T(scales[0] * inverse[c])
-            if c == 0:
-                sums[2 * channels] = samples * size
 
 
 @cuda_kernel
@@ -178,4 +103,16 @@ def sync_batch_norm_grad_cuda(o: Lowering) -> None:
         o.call(gradient_first, *each, samples, channels, size, 1)
 
 
-also_on_cuda(sync_batch_norm_sums, sync_batch_norm_grad_sums)
+@sync_batch_norm_sums.lower("cuda")
+def sync_batch_norm_sums_cuda(o: Lowering) -> None:
+    """The sums of batch_norm, as many blocks as fill a card."""
+    x = o.input("X")
+    append_moments(o, x, [o.scratch(1, x.dtype)] * 6, (0.0, 0.0), o.output("Sums"))
+
+
+@sync_batch_norm_grad_sums.lower("cuda")
+def sync_batch_norm_grad_sums_cuda(o: Lowering) -> None:
+    """The sums of batch_norm's gradient, as many blocks as fill a card."""
+    x, of = o.input("X"), (o.input("SavedMean"), o.input("SavedVariance"))
+    dscale, dbias = (o.output(s) if o.has(s) else o.scratch(of[0].size, x.dtype) for s in ("Scale@GRAD", "Bias@GRAD"))
+    append_gradient_sums(o, x, o.input("Y@GRAD"), dscale, dbias, raw=o.output("Sums"), of=of)

@@ -8,6 +8,8 @@ from pe_cli.ops.define.traits import Remote
 
 #: Of a variable that only orders ops.
 CONTROL = TensorType((), "bool")
+#: Where the original sends to by default: what only a communicator sends goes there, and no server is asked.
+NOBODY = "127.0.0.1:6164"
 
 
 @op(
@@ -16,7 +18,7 @@ CONTROL = TensorType((), "bool")
     inputs="X* Rows?",
     outputs="Out",
     attrs={
-        "epmap": Attr([], "for each block, host:port of its server"),
+        "epmap": Attr([NOBODY], "for each block, host:port of its server"),
         "sections": Attr([], "rows of each block, where X is cut when it is sent"),
         "send_varnames": Attr([], "name of each block, where X is cut when it is sent"),
         "trainer_id": Attr(0, "number of the trainer"),

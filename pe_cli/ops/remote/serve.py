@@ -20,7 +20,7 @@ from pe_cli.ops.define.traits import Remote
         "grad_to_block_id": Attr([], "gradient:number of the block that it is for"),
         "sparse_grad_to_param": Attr([], "row-sparse gradient:parameter"),
         "lr_decay_block_id": Attr(-1, "number of the block that makes the learning rate; -1 for none"),
-        "pserver_id": Attr(0, "number of this server"),
+        "pserver_id": Attr(-1, "number of this server; -1 with geo, where it has no effect"),
         "dc_asgd": Attr(False, "gradients are corrected by how far the parameter has moved since the trainer took it"),
         "rpc_get_thread_num": Attr(12, "threads that answer requests for parameters"),
         "rpc_send_thread_num": Attr(12, "threads that take gradients"),

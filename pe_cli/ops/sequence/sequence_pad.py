@@ -14,7 +14,7 @@ from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offset
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
-from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.define.traits import FedSizes, ReportsData
 
 
 def longest(lengths: Indices) -> Indices:
@@ -260,7 +260,8 @@ def mask_rows(x: PtrI64, out: Ptr, count: Int, high: Int):
 
 @op(
     "sequence_mask",
-    inputs="X Longest?",
+    traits=[FedSizes({"Maxlen": "maxlen"})],
+    inputs="X Longest? Maxlen?",
     outputs="Y",
     differentiable="",
     attrs={
@@ -273,7 +274,9 @@ def mask_rows(x: PtrI64, out: Ptr, count: Int, high: Int):
         Sample({"X": fixed([])}, {"maxlen": 3, "out_dtype": "bool"}, "no lengths"),
     ],
 )
-def sequence_mask(x: TensorType, longest: TensorType | None, *, maxlen: int, out_dtype: str) -> TensorType:
+def sequence_mask(
+    x: TensorType, longest: TensorType | None, fed: TensorType | None = None, *, maxlen: int, out_dtype: str
+) -> TensorType:
     """Mark the steps that sequences of given lengths have.
 
     Y[..., t] = 1 where t < X[...], else 0.
@@ -283,6 +286,7 @@ def sequence_mask(x: TensorType, longest: TensorType | None, *, maxlen: int, out
         maxlen: steps of the mask; -1: the largest of X, over all devices, which is then fed or of sequence_pad.
         out_dtype: element type of the mask.
         Longest: its length is the largest of X, int64.
+        Maxlen: [1] integer, instead of the attribute: only known in the step.
 
     Returns:
         Y: [..., maxlen] of out_dtype.
@@ -295,13 +299,14 @@ def sequence_mask(x: TensorType, longest: TensorType | None, *, maxlen: int, out
     """
     if x.dtype != "int64" or maxlen == 0 or maxlen < -1:
         raise PeError(f"sequence_mask needs X of int64 and a maxlen of -1 or at least 1, got {x}, {maxlen}")
-    return TensorType((*x.shape, maxlen if maxlen > 0 else row_count(longest)), check_dtype(out_dtype))
+    steps = -1 if fed is not None else maxlen if maxlen > 0 else row_count(longest)
+    return TensorType((*x.shape, steps), check_dtype(out_dtype))
 
 
 @sequence_mask.sequences("Longest")
 def sequence_mask_lod(s: LodRequest) -> None:
     """Lengths have no sequences."""
-    if s.attrs["maxlen"] < 0:
+    if s.attrs["maxlen"] < 0 and not s.inputs.get("Maxlen"):
         s.give("Longest", s.derive(longest, s.host("X"), common=True))
     s.out("Y", *s.lod("X"))
 

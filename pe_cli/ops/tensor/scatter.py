@@ -220,7 +220,7 @@ def scatter_nd_add(x: TensorType, index: TensorType, updates: TensorType) -> Ten
     fits = len(updates.shape) == len(wanted) and all(
         a == b or -1 in (a, b) for a, b in zip(updates.shape, wanted, strict=True)
     )
-    if not fits or updates.dtype != x.dtype or x.dtype not in FLOATS:
+    if not fits or updates.dtype != x.dtype or x.dtype not in (*FLOATS, *INTEGERS):
         raise PeError(f"scatter_nd_add needs Updates {x.with_shape(*wanted)} for X {x} and Index {index}, got {updates}")
     return x
 
@@ -264,7 +264,7 @@ def scatter(x: TensorType, ids: TensorType, updates: TensorType, *, overwrite: b
     The gradient of X is 0 in rows that are written, and only the update that stays gets one; the original gives X the whole gradient.
 
     Args:
-        X: [rows, ...] float32 or float64.
+        X: [rows, ...] float32, float64, int32 or int64.
         Ids: [count] or [count, 1] int32 or int64, from 0.
         Updates: [count, ...] element type of X.
 
@@ -279,7 +279,7 @@ def scatter(x: TensorType, ids: TensorType, updates: TensorType, *, overwrite: b
     """
     if not x.shape or ids.dtype not in INTEGERS or ids.shape not in (ids.shape[:1], (*ids.shape[:1], 1)):
         raise PeError(f"scatter needs rows X and Ids [count] of integers, got {x} and {ids}")
-    if updates.shape[1:] != x.shape[1:] or updates.dtype != x.dtype or x.dtype not in FLOATS:
+    if updates.shape[1:] != x.shape[1:] or updates.dtype != x.dtype or x.dtype not in (*FLOATS, *INTEGERS):
         raise PeError(f"scatter needs Updates [count, ...] with the rows of X {x}, got {updates}")
     return x
 

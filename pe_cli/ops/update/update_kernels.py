@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
-from pe_cli.kernels.cuda import on_cuda
+import numpy as np
+
+from pe_cli.kernels.calls import Tickets
+from pe_cli.kernels.cuda import CHOSEN, cuda, cuda_kernel
+from pe_cli.kernels.cuda_parts import is_last
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
 from pe_cli.kernels.vecmath import absolute, fma, square_root
+
+WORD: Any = np.int64
 
 
 @helper
@@ -103,9 +111,12 @@ def adam_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-@on_cuda(adam_step)
-def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The same, one thread per element, without the powers."""
+@cuda_kernel
+def adam_values(
+    p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, tickets: PtrI64
+):  # fmt: skip
+    """The same, one thread per element; the last block to be done moves the powers on, when every thread has read them."""
+    told = cuda.shared.array(1, WORD)
     one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(n):
@@ -114,10 +125,9 @@ def adam_values(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU
         m[i] = first
         v[i] = second
         p[i] -= step * first / (square_root(second) + eps)
+    if is_last(tickets, 0, int(cuda.gridDim.x), told, int(cuda.threadIdx.x)) and cuda.threadIdx.x == 0:
+        pow1[0] *= b1
+        pow2[0] *= b2
 
 
-@on_cuda(adam_step)
-def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The powers, when every thread has read them."""
-    pow1[0] *= b1
-    pow2[0] *= b2
+CHOSEN[adam_step] = lambda call: replace(call, kernel=adam_values, args=(*call.args, Tickets(1)))

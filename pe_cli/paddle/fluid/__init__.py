@@ -8,6 +8,7 @@ from pe_cli.paddle.fluid import (
     clip,
     communicator,
     compiler,
+    contrib,
     core,
     data_feeder,
     dygraph,
@@ -81,7 +82,7 @@ from pe_cli.paddle.names import missing, refusing
 __version__ = VERSION
 #: Modules of the original whose names are refused; their paths can be imported.
 _REFUSED = (
-    "contrib", "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.layers", "contrib.utils",
+    "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.utils",
     "incubate.fleet.collective", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
     "default_scope_funcs", "imperative",
 )  # fmt: skip
@@ -91,7 +92,7 @@ __all__ = [
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
     "Executor", "InMemoryDataset", "LoDTensor", "LoDTensorArray", "ParallelExecutor", "ParamAttr", "Program",
     "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "average", "backward", "clip",
-    "communicator", "compiler", "core",
+    "communicator", "compiler", "contrib", "core",
     "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
     "data_feeder", "default_main_program", "default_startup_program", "device_guard", "dygraph", "embedding", "executor",
     "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "incubate", "initializer", "install_check", "io",

@@ -9,7 +9,7 @@ from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import known_or_fed
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
 
@@ -160,8 +160,14 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
         ends.append(end)
     if not axes:
         return x
-    starts, ends = sizes_of("slice", "starts", starts), sizes_of("slice", "ends", ends)
-    out = find("slice").fn(x, axes, starts, ends) if set(steps) == {1} else find("strided_slice").fn(x, axes, starts, ends, steps)
+    plain = set(steps) == {1}
+    (starts, first), (ends, last) = known_or_fed("slice", "starts", starts), known_or_fed("slice", "ends", ends)
+    if first is None and last is None:
+        out = find("slice").fn(x, axes, starts, ends) if plain else find("strided_slice").fn(x, axes, starts, ends, steps)
+    else:
+        attrs = {"axes": axes, "starts": list(starts or []), "ends": list(ends or []), **({} if plain else {"strides": steps})}
+        op = "slice" if plain else "strided_slice"
+        out = LayerHelper(op).one(op, {"Input": x, "Starts": first, "Ends": last}, attrs)
     if len(dropped) == len(x.shape):
         dropped = dropped[1:]
     return LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped}) if dropped else out

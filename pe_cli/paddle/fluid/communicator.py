@@ -83,7 +83,7 @@ class Communicator:
                 raise FluidValueError(f"Communicator in mode GEO needs {' and '.join(missing)}", hint="see GeoSgdTranspiler.vars_info")
 
     def start(self) -> None:
-        """Begin; parameters are those of the scope, which the trainer's startup program has taken from servers.
+        """Begin; parameters are those of the scope, which the trainer's startup program has taken from servers, tables those of servers.
 
         Raises:
             EnforceNotMet: parameters have no values yet, or a server is lost; a RuntimeError.
@@ -108,7 +108,9 @@ class Communicator:
         endpoints = sorted({e for p in shared for e in p.servers})
         with raised_as(EnforceNotMet):
             servers = links.link(endpoints, trainer, most, self, deadline())
-            return Learned(shared, int(self._trainers or 1), int(self._every or 1), global_scope().root(), servers)
+            learned = Learned(shared, int(self._trainers or 1), int(self._every or 1), global_scope().root(), servers)
+            learned.adopt()
+        return learned
 
     def _sending(self) -> Outbox:
         cut = parts(self._program)

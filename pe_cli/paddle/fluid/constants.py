@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import Random
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.program.ir import Variable
@@ -43,6 +44,24 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     (values,) = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name]).values
     found: np.ndarray[Any, Any] = values[v.name]
     return found
+
+
+def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
+    """Return sizes where the program alone says them, else the variable that a step reads them from.
+
+    Args:
+        layer: for errors.
+        argument: for errors.
+        value: as that of `sizes_of`.
+        single: one number is wanted.
+    """
+    try:
+        return sizes_of(layer, argument, value, single=single), None
+    except NotThereYet:
+        if isinstance(value, Variable):
+            return None, value
+        parts = [v if isinstance(v, Variable) else find("fill_constant").fn([1], "int64", float(v)) for v in value]
+        return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
 
 
 def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:

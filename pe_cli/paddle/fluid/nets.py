@@ -122,7 +122,7 @@ def scaled_dot_product_attention(
         raise FluidValueError(f"{num_heads} heads do not divide the widths {keys.shape[-1]} and {values.shape[-1]}")
     if num_heads > 1:
         queries, keys, values = (
-            layers.fc(v, v.shape[-1], num_flatten_dims=2, bias_attr=False) for v in (queries, keys, values)
+            layers.fc(v, v.shape[-1], num_flatten_dims=2) for v in (queries, keys, values)
         )
     if not dropout_rate:
         return layers.attention(queries, keys, values, num_heads=num_heads)

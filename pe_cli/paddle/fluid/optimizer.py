@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.traits import Table
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.errors import FluidTypeError
@@ -58,7 +60,7 @@ class _Adapter(Optimizer):
     def attrs(self) -> Mapping[str, Any]:
         """Return the update op's attributes; Adam corrects row-sparse steps, and Ftrl takes l1 for l2, where the original does."""
         attrs = {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
-        return {**attrs, "l2": attrs["l1"]} if self.op == "ftrl" and attrs["lr_power"] != -0.5 else attrs
+        return {**attrs, "l2": attrs["l1"]} if self.op == "ftrl" else attrs
 
     def _update(self, parameter: Any, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
         if not self._betas:
@@ -100,7 +102,7 @@ class _Adapter(Optimizer):
             self.grad_clip = grad_clip
         startup = startup_program or default_startup_program()
         with program_guard(loss.block.program, startup):
-            pairs = super().backward(loss, parameter_list or self._parameters, no_grad_set)
+            pairs = self.backward(loss, None, parameter_list, no_grad_set)
             return self.apply_gradients(pairs, startup), pairs
 
     def backward(  # type: ignore[override]  # the core takes parameters where the original takes the startup program
@@ -111,7 +113,11 @@ class _Adapter(Optimizer):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Pairs:
-        """Append gradient ops and return (parameter, gradient) pairs."""
+        """Append gradient ops and return (parameter, gradient) pairs; an optimizer with no update for rows alone gets whole gradients."""
+        if "Rows" not in {slot.name for slot in find(self.op).inputs}:
+            for op in loss.block.ops:
+                if op.definition.has(Table) and op.attrs.get("is_sparse"):
+                    op.attrs["is_sparse"] = False
         return super().backward(loss, parameter_list or self._parameters, no_grad_set)
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:

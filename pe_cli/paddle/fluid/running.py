@@ -20,6 +20,7 @@ from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
 from pe_cli.paddle.fluid.flags import get_flags
+from pe_cli.paddle.fluid.free_results import freed
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
@@ -153,7 +154,8 @@ def _cut(program: Program) -> CutProgram | None:
     """Return the parts of a program, None for one that runs as a whole."""
     version = getattr(program, "version", len(program.global_block().ops))
     if program not in _CUT or _CUT[program][0] != version:
-        _CUT[program] = version, CutProgram(program.clone()) if is_cut(program) else None
+        free = freed(program) or program
+        _CUT[program] = version, CutProgram(free.clone()) if is_cut(free) else None
     return _CUT[program][1]
 
 

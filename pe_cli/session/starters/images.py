@@ -16,9 +16,10 @@ from pe_cli.data.pictures.decode import COLORS, Recipe
 from pe_cli.data.pictures.sources import Files
 from pe_cli.data.split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
+from pe_cli.session.starters.looked import FEWEST
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, plan, shares
-from pe_cli.session.starters.table import CLASSIFIER, FEWEST
+from pe_cli.session.starters.table_model import CLASSIFIER
 
 #: Heights and widths that pictures are made, the largest that is not above the usual one.
 SIZES = (16, 24, 32, 48, 64, 96, 128)

@@ -165,12 +165,6 @@ def test_a_label_out_of_range_is_the_same_error_as_on_the_cpu(tmp_path):
     assert "12" in messages[1]
 
 
-def test_a_second_device_is_refused():
-    with pytest.raises(PeError, match="cuda:1: more than one CUDA device") as caught:
-        DEVICE.allocate(1, 64)
-    assert caught.value.code == ExitCode.DEVICE
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "uint8", "bool"])
 def test_memory_gives_back_what_was_written(dtype: str):
     memory = DEVICE.allocate(0, 256)

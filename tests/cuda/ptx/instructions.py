@@ -89,9 +89,14 @@ HANDLERS.update(
 )
 
 
-@handles("membar", "fence", "prefetch")
+@handles("prefetch")
 def nothing(e: Emitter, s: Statement) -> None:
     pass
+
+
+@handles("membar", "fence")
+def fence(e: Emitter, s: Statement) -> None:
+    e.look("0", 0, at.FENCE)
 
 
 @handles("call")

@@ -18,10 +18,12 @@ ASIDE = 21
 TID, CTAID, NTID, NCTAID = 22, 25, 28, 31
 #: Words of a frame.
 FRAME_WORDS = 34
+#: Address of two words for each block, see `machine.check`; the thread that has fenced last, and the one whose atomic came behind that.
+MET, FENCED, TOLD = 35, 36, 37
 WORDS = 40
 
 #: What an access is.
-READ, WRITE, ATOMIC = 0, 1, 2
+READ, WRITE, ATOMIC, FENCE = 0, 1, 2, 3
 #: What a region is, and its words: begin, end, address of its shadow (0: none), bits of a shadowed piece, kind.
 GLOBAL, BLOCK_SHARED, PRIVATE = 0, 1, 2
 BEGIN, END, SHADOW, SHIFT, SPACE = range(5)

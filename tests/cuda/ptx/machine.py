@@ -39,9 +39,12 @@ from tests.cuda.ptx.layout import (
     FAILED_SIZE,
     FAILED_THREAD,
     FAILURE,
+    FENCE,
+    FENCED,
     FOR_WARP,
     LANES,
     MASK,
+    MET,
     MISALIGNED,
     NCTAID,
     NTID,
@@ -53,6 +56,7 @@ from tests.cuda.ptx.layout import (
     SPACE,
     STUCK,
     TID,
+    TOLD,
     TURN,
     UNWRITTEN,
     WRITE,
@@ -85,15 +89,29 @@ def check(  # noqa: C901 - kernels are compiled as one
     address: Int, size: Int, access: Int, line: Int, thread: Int, block: Int, epoch: Int, regions: PtrI64, count: Int, context: PtrI64,
     lines: PtrU8,
 ):  # fmt: skip
-    """Look at an access; one outside goes to a place aside. A tag is a block, a number of barriers and a thread, each from 1."""
+    """Look at an access; one outside goes to a place aside. A tag is a block, a number of barriers and a thread, each from 1.
+
+    What a block wrote another may read or write if a thread of the first, behind a barrier behind that, fenced and then made an atomic
+    access, and one of the other made an atomic access and then fenced, before a barrier before this. MET has two words for each block:
+    the barriers that it had seen, from 1, when it last told so, and when it last heard so; 0 for never.
+    """
     failure, other = OUTSIDE, 0
     lines[line] = 1
     tag = (block + 1) << (THREAD_BITS + EPOCH_BITS) | (epoch << THREAD_BITS) | (thread + 1)
+    met = pointer_i64(context[MET])
+    if access == FENCE:
+        context[FENCED] = tag
+        if context[TOLD] == tag:
+            met[2 * block + 1] = epoch + 1
+        return
     for r in range(count):
         begin = regions[REGION * r + BEGIN]
         if address < begin or address + size > regions[REGION * r + END]:
             continue
         failure = MISALIGNED if address % size != 0 else 0
+        if access == ATOMIC and regions[REGION * r + SPACE] != BLOCK_SHARED and context[FENCED] == tag:
+            context[TOLD] = tag
+            met[2 * block] = epoch + 1
         if regions[REGION * r + SHADOW] == 0 or access == ATOMIC:
             break
         shadow, shift = pointer_i64(regions[REGION * r + SHADOW]), regions[REGION * r + SHIFT]
@@ -106,8 +124,12 @@ def check(  # noqa: C901 - kernels are compiled as one
                     failure = UNWRITTEN
                 if was == 0 or (shared and not same) or (which == 1 and access != WRITE):
                     continue
-                now = same and (was >> THREAD_BITS) & ((1 << EPOCH_BITS) - 1) == epoch
-                if not same or (now and was != tag):
+                seen = (was >> THREAD_BITS) & ((1 << EPOCH_BITS) - 1)
+                by = (was >> (THREAD_BITS + EPOCH_BITS)) - 1
+                handed = False
+                if not same and by + 1 != MANY_BLOCKS:
+                    handed = met[2 * by] > seen + 1 and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
+                if (not same and not handed) or (same and seen == epoch and was != tag):
                     failure, other = RACE, was
             was = shadow[2 * piece + 1]
             if access == WRITE:
@@ -299,10 +321,10 @@ class Program:
         base = shared.ctypes.data
         rows.append((base, base + self._module.shared_bytes, inner.ctypes.data, self._shift, BLOCK_SHARED))
         regions = np.array(rows, np.int64)
-        aside, places = np.zeros(64, np.uint8), np.zeros(threads, np.int64)
+        aside, places, met = np.zeros(64, np.uint8), np.zeros(threads, np.int64), np.zeros(2 * blocks, np.int64)
         context = np.zeros(at.WORDS, np.int64)
         context[at.REGIONS], context[at.COUNT], context[CONTEXT] = regions.ctypes.data, len(rows), context.ctypes.data
-        context[at.LINES] = self.touched.ctypes.data
+        context[at.LINES], context[MET] = self.touched.ctypes.data, met.ctypes.data
         context[at.CHECK], context[at.SHARED], context[at.PARAMS] = _functions()[0], base, words.ctypes.data
         context[ASIDE], context[at.FRAME_WORDS] = aside.ctypes.data, self.frame_words
         context[NTID : NTID + 3], context[NCTAID : NCTAID + 3] = block, grid

@@ -53,12 +53,16 @@ def allowed() -> dict[str, tuple[int, frozenset[str]]]:
 
 
 def _of_one(built: Built) -> tuple[int, frozenset[str]]:
-    """Return what a kernel without a row may have; one of several launches what one of them may, and room to find its arguments.
+    """Return what a kernel without a row may have; one of several launches what they may, and room to find its arguments
+    and to look for reports.
 
     Which launches come together depends on where a plan puts their values, so not all of them can be in the table.
     """
-    count, fine = allowed().get(row_of(built).replace("[] ", " "), (SMALL, frozenset()))
-    return count + SMALL * ("[] " in row_of(built)), fine
+    names, *types = row_of(built).split(" ")
+    single = [" ".join([name.removesuffix("[]").removesuffix("?"), *types]) for name in names.split("+")]
+    found = [allowed().get(row, (SMALL, frozenset())) for row in single]
+    room = SMALL * (len(single) - 1 + names.endswith("[]") + names.count("?"))
+    return sum(count for count, _ in found) + room, frozenset().union(*(fine for _, fine in found))
 
 
 def complaints(built: Built, text: str, usage: Usage) -> list[str]:

@@ -158,11 +158,15 @@ class Emitter:
         if space == "local":
             depot = self.value("ptrtoint ptr %depot to i64")
             return self.value(f"inttoptr i64 {self.value(f'add i64 {address}, {depot}')} to ptr")
+        self.look(address, nbytes, access)
+        return self.value(f"load ptr, ptr {self.word(at.ADDRESS)}")
+
+    def look(self, address: str, nbytes: int, access: int) -> None:
+        """Call what looks at accesses; arguments as for `place_of`, or those of a fence."""
         for word, what in ((at.ADDRESS, address), (at.SIZE, nbytes), (at.KIND, access), (at.LINE, self.line)):
             self.emit(f"store i64 {what}, ptr {self.word(word)}")
         check = self.value(f"load ptr, ptr {self.word(at.CHECK)}")
         self.emit(f"call void {check}(ptr %context)")
-        return self.value(f"load ptr, ptr {self.word(at.ADDRESS)}")
 
     def _parameter(self, base: str, offset: int) -> str:
         if base in self.function.slots:

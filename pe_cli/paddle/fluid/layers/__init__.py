@@ -116,6 +116,7 @@ _WIDER = {
     "strided_slice",
     "one_hot",
     "concat",
+    "sequence_mask",
     "split",
     "uniform_random",
     "randn",

@@ -76,7 +76,6 @@ IDLE = {
 #: Arguments that only some values of are there: name -> those.
 ONLY = {
     "actual_shape": (None,),
-    "is_sparse": (False,),
     "input_image_size": (None,),
     "out_stride": (1,),
     "device": (None, "cpu", "gpu"),

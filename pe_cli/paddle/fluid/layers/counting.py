@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.paddle.fluid.constants import known_or_fed
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.fed_sizes import expand, known_or_fed
+from pe_cli.paddle.fluid.layers.fed_sizes import expand
 from pe_cli.program.ir import Variable
 
 

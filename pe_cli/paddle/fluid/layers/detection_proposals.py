@@ -10,6 +10,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.wider import gather
 from pe_cli.program.ir import Variable
 
 
@@ -99,7 +100,7 @@ def collect_fpn_proposals(
 def _picked(found: Sequence[Variable], bbox_pred: Variable, cls_logits: Variable, classes: int) -> tuple[Variable, Variable]:
     """Return the scores and moves of the anchors that were chosen."""
     scores, moves = call("reshape", cls_logits, [-1, classes]), call("reshape", bbox_pred, [-1, 4])
-    return call("gather", scores, found[1]), call("gather", moves, found[0])
+    return gather(scores, found[1]), gather(moves, found[0])
 
 
 _ASSIGNED = ("LocationIndex", "ScoreIndex", "TargetLabel", "TargetBBox", "BBoxInsideWeight")

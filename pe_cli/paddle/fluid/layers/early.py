@@ -8,10 +8,10 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed, uniform_random, where
+from pe_cli.paddle.fluid.layers.fed_sizes import uniform_random, where
 from pe_cli.paddle.fluid.layers.ops import equal, less_equal, logical_and, logical_or
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable

@@ -12,24 +12,13 @@ from typing import Any
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.nn.windows import rows_of_windows
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
 
 #: An end beyond every axis.
 LAST = 2**31 - 1
-
-
-def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:
-    """Return sizes where the program alone says them, else the variable that a step reads them from."""
-    try:
-        return sizes_of(layer, argument, value, single=single), None
-    except NotThereYet:
-        if isinstance(value, Variable):
-            return None, value
-        parts = [v if isinstance(v, Variable) else call("fill_constant", [1], "int64", float(v)) for v in value]
-        return None, call("concat", [call("cast", p, "int64") for p in parts], 0)
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
@@ -117,6 +106,17 @@ def strided_slice(input: Variable, axes: Any, starts: Any, ends: Any, strides: A
         return LayerHelper("strided_slice").one("strided_slice", inputs, attrs)
 
 
+def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Any:
+    """Mark the steps that sequences of given lengths have; maxlen is a number or an integer variable, by default the largest length."""
+    ensure_defaults()
+    steps, fed = (None, None) if maxlen is None else known_or_fed("sequence_mask", "maxlen", maxlen, single=True)
+    if fed is None:
+        return call("sequence_mask", x, steps, as_dtype(dtype), name)
+    lengths = x if x.dtype == "int64" else call("cast", x, "int64")
+    with raised_as(FluidValueError):
+        return LayerHelper("sequence_mask", name).one("sequence_mask", {"X": lengths, "Maxlen": fed}, {"out_dtype": as_dtype(dtype)}, "Y")
+
+
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Any:
     """Turn class numbers into rows with a single one; depth is a number or an integer variable."""
     ensure_defaults()
@@ -131,9 +131,9 @@ def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> An
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Any:
     """Insert axes of size 1; axes is numbers, integer variables, or one variable [new axes]."""
     ensure_defaults()
-    places, fed = known_or_fed("unsqueeze", "axes", axes)
+    places, fed = known_or_fed("unsqueeze", "axes", [axes] if isinstance(axes, int) else axes)
     if fed is None:
-        return call("unsqueeze", input, places, name)
+        return call("unsqueeze", input, list(places), name)
     length_of("unsqueeze", fed)
     with raised_as(FluidValueError):
         return LayerHelper("unsqueeze", name).one("unsqueeze", {"X": input, "Axes": fed}, {})
@@ -228,8 +228,9 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
 
 
 def where(condition: Variable) -> Variable:
-    """Find the places where a condition holds: int64 [places, axes]."""
+    """Find the places where a condition holds, or where numbers are not 0: int64 [places, axes]."""
     ensure_defaults()
+    condition = condition if condition.dtype == "bool" else call("cast", condition, "bool")
     return LayerHelper("where").one("where_index", {"Condition": condition})
 
 
@@ -325,6 +326,6 @@ class IfElse:
 
 
 __all__ = [
-    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "slice_", "split",
-    "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
+    "IfElse", "affine_grid", "concat", "crop", "crop_tensor", "expand", "gaussian_random", "im2sequence", "one_hot", "sequence_mask",
+    "slice_", "split", "strided_slice", "topk", "uniform_random", "unique", "unique_with_counts", "unsqueeze", "where",
 ]  # fmt: skip

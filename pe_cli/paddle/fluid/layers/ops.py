@@ -79,6 +79,5 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 __all__ = [
     "elementwise_equal", "equal", "greater_equal", "greater_than",
-    "increment", "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
-
+    "increment", "less_equal", "less_than", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ def py_func(
         func: is given a LoDTensor for each x; returns an array, or several, for out; nothing where out is None.
         x: a variable, or several, or None.
         out: a variable, or several, made with `create_var` and the shape and dtype that func returns; a size of -1 is that of the same
-            axis of the first x that has -1 there. None where func returns nothing.
+            axis of the first x that has -1 there. What no layer reads may have any shape. None where func returns nothing.
         backward_func: is given x, out and the gradients of out (None where there is none); returns the gradients of x (None for 0).
             Without it no gradient flows through.
         skip_vars_in_backward_input: variables of x and out that backward_func is not given.

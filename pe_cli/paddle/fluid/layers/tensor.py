@@ -10,7 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -18,7 +18,7 @@ from pe_cli.paddle.fluid.framework import (
     default_startup_program,
     ensure_defaults,
 )
-from pe_cli.paddle.fluid.layers.fed_sizes import expand, gaussian_random, known_or_fed, length_of
+from pe_cli.paddle.fluid.layers.fed_sizes import expand, gaussian_random, length_of
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Role, Variable
 from pe_cli.program.param_attr import ParamAttr

@@ -15,11 +15,10 @@ from pe_cli.layers.nn.bilinear import rates_of
 from pe_cli.optim import schedule
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.arithmetic import power, towards_zero
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import ORDER, adapt
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.fed_sizes import known_or_fed
 from pe_cli.paddle.fluid.layers.ops import greater_equal
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable

@@ -120,7 +120,7 @@ class DistributeTranspiler:
         if not sync:
             count_steps(self.startup_program, self._updates, self._job)
             self.origin_startup_program = self.startup_program.clone()
-        edit_startup(self.startup_program, self._cut, self._job)
+        edit_startup(self.startup_program, self._cut, self._job, self._cut.remote)
         self._map()
 
     def _deal(self) -> None:

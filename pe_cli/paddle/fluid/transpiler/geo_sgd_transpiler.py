@@ -8,7 +8,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, control, declare
 from pe_cli.graph.servers.geo import geo_server
 from pe_cli.graph.servers.server import Kept
-from pe_cli.graph.servers.trainer import Job, cut, deal, edit_startup
+from pe_cli.graph.servers.trainer import Job, cut, deal, edit_startup, remote_tables
 from pe_cli.graph.servers.updates import Updates
 from pe_cli.ops.define.traits import Table
 from pe_cli.paddle.errors import FluidValueError, raised_as
@@ -27,7 +27,8 @@ class GeoSgdTranspiler(DistributeTranspiler):
     Attributes:
         param_opt_ep_mapping: host:port -> {"params": variables}, of each server.
         vars_info: parameter -> its blocks, their rows and servers, and whether its gradient is row-sparse.
-        trainer_startup_program: the startup program, which takes first values from servers.
+        trainer_startup_program: the startup program, which takes first values from servers; those of row-sparse tables are taken when a
+            `Communicator` starts.
     """
 
     def __init__(self, config: DistributeTranspilerConfig | None = None) -> None:
@@ -97,7 +98,7 @@ class GeoSgdTranspiler(DistributeTranspiler):
 
     def _edit_startup(self) -> ir.Program:
         startup = self.startup_program
-        edit_startup(startup, self._cut, self._job, remote=False)
+        edit_startup(startup, self._cut, self._job, remote_tables(self.origin_program, self._updates))
         block = startup.global_block()
         for name in self._cut.pieces:
             declare(block, f"{name}.delta", self._updates.parameters[name].type)

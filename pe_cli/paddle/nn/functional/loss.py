@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.loss.paths import path_costs
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.reduction import check_reduction, reduced
@@ -277,19 +278,16 @@ def hsigmoid_loss(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         bias: [num_classes - 1, 1], or None.
         path_table: [batch, depth] int64: nodes from the root on, -1 after the end.
         path_code: [batch, depth] int64: the answers.
-        is_sparse: only False.
+        is_sparse: where paths are given, the gradient of weight has only the rows of nodes on them.
         name: prefix of the names of the results.
 
     Raises:
-        FluidValueError: is_sparse, or only one of path_table and path_code.
+        FluidValueError: only one of path_table and path_code.
     """
-    if is_sparse:
-        raise FluidValueError("hsigmoid_loss: is_sparse is not available", hint="leave it out")
     if (path_table is None) != (path_code is None):
         raise FluidValueError("hsigmoid_loss needs both path_table and path_code, or neither")
-    inputs = {"X": input, "W": weight, "Label": label, "PathTable": path_table, "PathCode": path_code, "Bias": bias}
-    attrs = {"num_classes": max(2, num_classes)}
-    return LayerHelper("hsigmoid_loss", name).op("hierarchical_sigmoid", inputs, attrs, ("Out", "PreOut"))[0]
+    helper = LayerHelper("hsigmoid_loss", name)
+    return path_costs(helper, input, label, weight, bias, num_classes, (path_table, path_code), is_sparse=is_sparse)
 
 
 __all__ = [

@@ -1,0 +1,78 @@
+"""What a device asks of a library: algorithms for what is wanted, and one of them ready to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.devices.cuda_driver import Extent
+
+
+class NotTaken(Exception):
+    """A library does not do what it was asked for; says why."""
+
+
+class LibraryFailed(PeError):
+    """A library's call failed that it had agreed to."""
+
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__(
+            f"the CUDA device failed: {name}: status {status}", hint="executor.libraries: none does without libraries", code=ExitCode.DEVICE
+        )
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A call of a library.
+
+    Args:
+        run: enqueues it on the device's stream; may be captured.
+        workspace: bytes of the workspace that it uses.
+    """
+
+    run: Callable[[], None]
+    workspace: int
+
+
+class Library(Protocol):
+    """A library on one device, which enqueues on the device's stream.
+
+    Attributes:
+        name: of the library.
+        version: that algorithms belong to.
+    """
+
+    name: str
+    version: str
+
+    def algorithms(self, what: Any, places: Sequence[Extent]) -> list[bytes]:
+        """Return algorithms that give the same bits in every run, the one that the library thinks fastest first.
+
+        Args:
+            what: of `kernels.library_calls`.
+            places: of its arguments, the workspace last.
+        """
+
+    def ready(self, what: Any, algorithm: bytes, places: Sequence[Extent]) -> Ready:
+        """Return a call by an algorithm of this version on such a device.
+
+        Raises:
+            NotTaken: the library says no.
+        """
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """The libraries of a device.
+
+    Args:
+        card: names the device and its driver, for what is kept of measurements.
+        each: by their names.
+        seconds: runs something that enqueues, and returns how long the device took for it.
+    """
+
+    card: str
+    each: dict[str, Library]
+    seconds: Callable[[Callable[[], None]], float]

@@ -1,0 +1,103 @@
+"""Regions written out: their calls one after the other, of every round that there may be and of both branches.
+
+So they run on devices whose kernels make no calls. Where only the step knows which rounds or which branch there are, flags in the device's
+memory say so afterwards: states are put back, results overwritten and reports forgotten, and the host is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pe_cli.core.types import TensorType
+from pe_cli.kernels import written_out as kernels
+from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table
+from pe_cli.ops.define.moves import copy, fill
+
+
+class WrittenOut:
+    """The calls of an op with regions.
+
+    Args:
+        reports: the most calls that may report an error.
+        room: gives memory that the op has while it runs.
+        flags: which rounds or which branch count, once a call has written it; None where all do.
+
+    Attributes:
+        calls: so far.
+    """
+
+    def __init__(self, reports: int, room: Callable[[TensorType], Buffer], flags: Buffer | None = None) -> None:
+        self.flags = flags
+        self._room = room
+        self._reporters: list[int] = []
+        self._reports = room(TensorType((kernels.WORDS * reports,), "int64")) if reports else None
+        self.calls: list[Call] = []
+        if self._reports is not None:
+            self.calls.append(Call(fill, (self._reports, self._reports.size, 0.0), "int64", "float32"))
+
+    def call(self, kernel: Any, *args: Any, dtype: str = "float32") -> None:
+        """Append a call."""
+        self.calls.append(Call(kernel, args, dtype, "float32"))
+
+    def counters(self, nested: Sequence[Nested], rounds: int) -> Callable[[int], Any]:
+        """Return what stands for the number of the step in each round."""
+        if not any(arg is STEP for of in nested for call in of.calls for arg in call.args):
+            return lambda at: STEP
+        numbers = self._room(TensorType((rounds,), "int64"))
+        self.call(kernels.count_rounds, STEP, numbers, rounds)
+        return lambda at: Offset(numbers, at)
+
+    def add(self, nested: Nested, at: int = -1, step: Any = STEP, flag: int = -1, wanted: int = 1) -> None:
+        """Append the calls of a round, or of a branch.
+
+        Args:
+            nested: the calls.
+            at: the round, -1 of a branch.
+            step: what stands for the number of the step.
+            flag: the flag that says whether they count; -1: they do.
+            wanted: 0 where they count if the flag is not set.
+        """
+        for call, label in zip(nested.calls, nested.labels, strict=True):
+            args = [step if arg is STEP else in_round(arg, nested.depth, at) for arg in call.args]
+            if STATUS in args:
+                assert self._reports is not None
+                report = Offset(self._reports, kernels.WORDS * (len(self._reporters) // kernels.REPORTER))
+                args = [report if arg is STATUS else arg for arg in args]
+                self._reporters += label, at + 1, flag, wanted
+            self.calls.append(replace(call, args=tuple(args)))
+
+    def keep(self, places: Sequence[tuple[Place, TensorType]], saved: Sequence[Buffer]) -> None:
+        """Copy values, such as the states before a round."""
+        for (place, kind), other in zip(places, saved, strict=True):
+            self.call(copy, place, other, kind.size, dtype=kind.dtype)
+
+    def put_back(self, places: Sequence[tuple[Place, TensorType]], saved: Sequence[Buffer | Place], flag: int) -> None:
+        """Copy values back unless the flag is set."""
+        for (place, kind), other in zip(places, saved, strict=True):
+            self.call(kernels.put_back, self.flags, flag, other, place, kind.size, dtype=kind.dtype)
+
+    def blank(self, rows: Sequence[tuple[Place, TensorType]], depth: int, at: int) -> None:
+        """Write zeros to rows of a round unless its flag is set."""
+        for row, kind in rows:
+            self.call(kernels.blank, self.flags, at, in_round(row, depth, at), kind.size, dtype=kind.dtype)
+
+    def hand_on(self) -> None:
+        """Report the first error of all."""
+        if self._reporters:
+            flags = self.flags or self._room(TensorType((1,), "bool"))
+            count = len(self._reporters) // kernels.REPORTER
+            self.call(kernels.hand_on, self._reports, Numbers(tuple(self._reporters)), flags, count, STATUS)
+
+
+def reporters(*nested: Nested) -> int:
+    """Return how many calls of regions may report an error."""
+    return sum(STATUS in call.args for of in nested for call in of.calls)
+
+
+def in_round(arg: Any, depth: int, at: int) -> Any:
+    """Return an argument of a nested call as it is in a round of the loop that so many others are around."""
+    if isinstance(arg, Place) and len(arg.strides) > depth:
+        return Place(arg.buffer, arg.nbytes + at * arg.strides[depth], arg.strides[:depth])
+    return Table(tuple(in_round(b, depth, at) for b in arg.buffers)) if isinstance(arg, Table) else arg

@@ -1,0 +1,63 @@
+"""Kernels of CUDA that do several small launches one behind the other in one block: what each of them is given lies in a table.
+
+The table is int64 words, the arguments of one launch behind those of the launch before: addresses, whole numbers, the bits of floating
+ones. Every launch sees what those before it have written, as threads of a block wait for one another.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import types
+from typing import Any
+
+from pe_cli.kernels import cuda as language
+from pe_cli.kernels.cuda import Built, CudaKernel
+from pe_cli.kernels.cuda_table import Here, asks_elsewhere, meanings, taken, tree_of
+
+#: Threads of the block.
+THREADS = 256
+#: The first block of one; a text that asks for its place in the grid is told this.
+ALONE = (
+    "_table_block = _u32(0)\n"
+    + "\n".join(f"_table_blockIdx_{axis} = _i32(0)\n_table_gridDim_{axis} = _i32(1)" for axis in "xyz")
+)  # fmt: skip
+
+
+@functools.cache
+def fits(built: Built) -> bool:
+    """Return whether a kernel may be one of a chain: dealt, for one thread, or for blocks of THREADS, and no helper asks for its place."""
+    return built.block in ((), (THREADS,)) and not asks_elsewhere(built)
+
+
+@functools.cache
+def of_chain(parts: tuple[Built, ...]) -> Built:
+    """Return the kernel that does one launch of each of these; all have one element type T, and `fits` says yes."""
+    lines, at = [], 0
+    space: dict[str, Any] = {"__builtins__": __builtins__, "__name__": __name__, "_cuda": language.cuda, **_meanings(parts)}
+    helpers: set[types.FunctionType] = set()
+    for number, built in enumerate(parts):
+        member = space[f"_member_{number}"] = _member(built, number)
+        helpers |= {member, *built.helpers}
+        words = [taken(built, kind, f"_table[{at + k}]") for k, kind in enumerate(built.kernel.params)]
+        lines += [f"_member_{number}({', '.join(words)})", "_cuda.syncthreads()"]
+        at += len(words)
+    exec("def chain(_table):\n    " + "\n    ".join(lines[:-1]), space)  # our own text: names of ours only
+    fn, first = space.pop("chain"), parts[0]
+    of = CudaKernel(fn, ("PtrI64",), "+".join(built.kernel.name for built in parts), block=(THREADS,))
+    return Built(fn, frozenset(helpers), of, first.dtype, first.second, (), False)
+
+
+def _meanings(parts: tuple[Built, ...]) -> dict[str, Any]:
+    return meanings(frozenset(b.element(k) for b in parts for k in b.kernel.params))
+
+
+def _member(built: Built, number: int) -> types.FunctionType:
+    """Return a kernel as a function for the only block that there is."""
+    tree, space = language.prepared(built.kernel, built.dtype, built.second)
+    tree.body = [*ast.parse(ALONE).body, *(Here().visit(statement) for statement in tree_of(built, tree))]
+    tree.name = f"_member_{number}"
+    space |= _meanings((built,))
+    exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), built.kernel.name, "exec"), space)
+    found: types.FunctionType = space.pop(tree.name)
+    return found

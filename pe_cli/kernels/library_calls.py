@@ -1,0 +1,201 @@
+"""What a library of NVIDIA's may compute in the place of our kernels, said without any library: the same numbers in the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pe_cli.kernels.calls import Buffer, Call, buffers_of
+
+#: Libraries by the names that CUDA's own loader knows them by.
+CUBLAS, CUDNN, NCCL = "cublasLt", "cudnn", "nccl"
+
+
+@dataclass(frozen=True)
+class Product:
+    """C = then(alpha A @ B) for a batch of matrices; all are stored row by row. Arguments: A, B, C, bias, workspace.
+
+    Args:
+        m, n, k: rows of A and C, columns of B and C, terms of a sum.
+        a_transposed, b_transposed: whether the factor is the transpose of what is stored.
+        a_row, b_row: elements from a stored row to the next; rows of C are n apart.
+        batch: number of matrices of C.
+        a_step, b_step, c_step: elements from a matrix to the next; 0 where all share one.
+        dtype: of everything.
+        precision: to which factors are rounded: float32 for not at all, tf32 or bf16.
+        alpha: factor.
+        adds: whether the product is added to what C holds; alpha is 1 then, and there is no bias.
+        bias: whether a number per column is added.
+        relu: whether what is negative then becomes 0.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_transposed: bool
+    b_transposed: bool
+    a_row: int
+    b_row: int
+    batch: int
+    a_step: int
+    b_step: int
+    c_step: int
+    dtype: str
+    precision: str
+    alpha: float = 1.0
+    adds: bool = False
+    bias: bool = False
+    relu: bool = False
+
+    library = CUBLAS
+
+    @property
+    def title(self) -> str:
+        """For plans and profiles."""
+        return f"product_{self.batch}x{self.m}x{self.n}x{self.k}" if self.batch > 1 else f"product_{self.m}x{self.n}x{self.k}"
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of channels-last images, or one of its gradients. Arguments: images, filters, outputs, workspace.
+
+    Filters are [channels out, taps down, taps right, channels of a group]. A direction writes what it is named by and reads the two others.
+
+    Args:
+        direction: values, images_back, filters_back.
+        n: images.
+        image, out: rows, columns and channels of what is convolved and of what is made.
+        taps, strides, before, after, dilations: down and to the right; padding above and to the left, below and to the right.
+        groups: of channels.
+        dtype: of everything.
+        precision: see `Product`.
+    """
+
+    direction: str
+    n: int
+    image: tuple[int, int, int]
+    out: tuple[int, int, int]
+    taps: tuple[int, int]
+    strides: tuple[int, int]
+    before: tuple[int, int]
+    after: tuple[int, int]
+    dilations: tuple[int, int]
+    groups: int
+    dtype: str
+    precision: str
+
+    library = CUDNN
+
+    @property
+    def title(self) -> str:
+        """For plans and profiles."""
+        (h, w, c), (*_, oc) = self.image, self.out
+        return f"convolution_{self.direction}_{self.n}x{h}x{w}x{c}_to_{oc}"
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryKernel:
+    """A call that a library may make, and what is done where none does. A device decides which, see `settled` of its libraries.
+
+    Args:
+        what: the library is asked for.
+        params: annotation names of the arguments.
+        written: numbers of the library's arguments that are written, the last of them the workspace, which is its last argument.
+        result: what the calls compute.
+        own: our calls.
+        before, after: calls of ours around the library's.
+    """
+
+    what: Product | Convolution
+    params: tuple[str, ...]
+    written: frozenset[int]
+    result: Buffer
+    own: tuple[Call, ...]
+    before: tuple[Call, ...] = ()
+    after: tuple[Call, ...] = ()
+
+    @property
+    def arguments(self) -> int:
+        """How many arguments are the library's; the others are buffers of our calls."""
+        return 1 + max(self.written)
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles, which do not know what was chosen."""
+        return f"{self.what.library}:{self.what.title}_or_ours"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class SumKernel:
+    """A sum over all devices by NCCL, in place. Arguments: the elements on every device.
+
+    Args:
+        params: annotation names of the arguments.
+        root: number of the device that gets the sums; None for all.
+        own: a call of ours for the same.
+    """
+
+    params: tuple[str, ...]
+    root: int | None
+    own: Call
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles."""
+        return f"{NCCL}:{'all_reduce' if self.root is None else 'reduce'}"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossKernel:
+    """What processes do together by NCCL, on a device of each, in place. Argument: the elements, of all processes for `all_gather`.
+
+    Args:
+        what: all_reduce, or all_gather, before which the elements of this process are at their place.
+        peers: the processes.
+        own: a call of ours with as many arguments.
+    """
+
+    what: str
+    peers: Any
+    own: Call
+    params: tuple[str, ...] = ("Ptr",)
+
+    @property
+    def name(self) -> str:
+        """For plans and profiles."""
+        return f"{NCCL}:{self.what}_processes"
+
+    def __repr__(self) -> str:
+        return f"<call of {self.name}>"
+
+
+def offer(
+    calls: list[Call], begin: int, what: Product | Convolution, args: Sequence[Any], written: Sequence[int],
+    result: Buffer, *, before: Sequence[Call] = (), after: Sequence[Call] = (),
+) -> None:  # fmt: skip
+    """Let a library take the place of the calls from one on, where a device finds it faster.
+
+    Args:
+        calls: of a lowering; those from begin on become one, which names all their buffers.
+        begin: number of the first.
+        what: of a library.
+        args: of the library's call, the workspace last.
+        written: numbers of those that are written.
+        result: what all this is for.
+        before, after: see `LibraryKernel`.
+    """
+    own = tuple(calls[begin:])
+    named = [*args, *(b for b in _buffers((*own, *before, *after)) if not any(b in buffers_of(arg) for arg in args))]
+    kernel = LibraryKernel(what, ("Ptr",) * len(named), frozenset(written), result, own, tuple(before), tuple(after))
+    calls[begin:] = [replace(own[-1], kernel=kernel, args=tuple(named), dtype=what.dtype, second=what.dtype)]
+
+
+def _buffers(calls: Sequence[Call]) -> list[Buffer]:
+    return list(dict.fromkeys(b for call in calls for arg in call.args for b in buffers_of(arg)))

@@ -1,0 +1,32 @@
+"""fluid.contrib: what was on trial in the original, as far as it makes sense here."""
+
+from __future__ import annotations
+
+from pe_cli.paddle.fluid.contrib import extend_optimizer, layers, memory_usage_calc, model_stat, op_frequence, reader
+from pe_cli.paddle.fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
+from pe_cli.paddle.fluid.contrib.layers import (
+    BasicGRUUnit,
+    BasicLSTMUnit,
+    basic_gru,
+    basic_lstm,
+    ctr_metric_bundle,
+    fused_elemwise_activation,
+    fused_embedding_seq_pool,
+    multiclass_nms2,
+    partial_concat,
+    partial_sum,
+    shuffle_batch,
+    tdm_child,
+)
+from pe_cli.paddle.fluid.contrib.memory_usage_calc import memory_usage
+from pe_cli.paddle.fluid.contrib.op_frequence import op_freq_statistic
+from pe_cli.paddle.fluid.contrib.reader import distributed_batch_reader
+from pe_cli.paddle.names import missing
+
+__all__ = [
+    "BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm", "ctr_metric_bundle", "distributed_batch_reader", "extend_optimizer",
+    "extend_with_decoupled_weight_decay", "fused_elemwise_activation", "fused_embedding_seq_pool", "layers",
+    "memory_usage", "memory_usage_calc", "model_stat", "multiclass_nms2", "op_freq_statistic", "op_frequence", "partial_concat",
+    "partial_sum", "reader", "shuffle_batch", "tdm_child",
+]  # fmt: skip
+__getattr__ = missing("fluid.contrib", lambda: globals())

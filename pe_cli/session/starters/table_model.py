@@ -1,0 +1,149 @@
+"""The model of a table's starter: embeddings of categories and texts beside scaled numbers, into two hidden layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pe_cli.core.flow import flow, quoted
+from pe_cli.session.starters.files import Lines, Wish, aligned, text
+from pe_cli.session.starters.guess import Guess
+from pe_cli.session.starters.looked import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
+from pe_cli.session.starters.names import safe, said
+from pe_cli.session.starters.plan import Plan, embedding_width
+
+#: Rows of an embedding of texts, at most; and its width.
+VOCABULARY, TEXT_WIDTH = 10_000, 32
+
+
+def model_of(looked: Looked, wish: Wish) -> str:
+    """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
+    found = plan_of(looked)
+    classes = looked.target.type == "category"
+    feeds: Lines = []
+    layers: Lines = []
+    outputs: list[str] = []
+    if numbers_of(looked):
+        total = sum(width_of(looked, one) for one in numbers_of(looked))
+        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(looked)}, as feeds of the config says"))
+        outputs.append("x")
+    for name, feed in branches_of(looked).items():
+        one = next(g for g in looked.guesses if g.name == name)
+        outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
+    if classes:
+        feeds.append(("label:", "{shape: [1], dtype: int64}", f"index of the class of '{said(looked.target.name)}'"))
+    else:
+        feeds.append(("value:", "{shape: [1]}", f"'{said(looked.target.name)}', scaled to mean 0 and deviation 1"))
+    if len(outputs) > 1:
+        layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
+    first = "all" if len(outputs) > 1 else outputs[0]
+    layers += _hidden(first, found) + (_classes(looked) if classes else _number(looked))
+    lines = [
+        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` tells one of them.",
+        "# Sizes come from the data, which pe init looked at: change them with the columns.",
+        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        "",
+        "# Inputs, each with the shape of one sample.",
+        "feeds:",
+        *aligned(feeds, "  "),
+        "",
+        "# Layers in order: the key names the output; a layer that names no input takes the output of the layer before it.",
+        *(
+            ["# An embedding of n indices is 1.6 * n ** 0.56 wide, at most 50."]
+            if looked.used("category", "bag")
+            else []
+        ),
+        "layers:",
+        *aligned(layers, "  "),
+        "",
+        "# What is measured and predicted; single numbers become metrics.",
+        f"fetches: {flow(['loss', 'acc', 'prob'] if classes else ['loss', 'error', 'estimate'])}",
+    ]
+    return text(lines)
+
+
+def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = looked.indices(one.name)
+    width = embedding_width(count)
+    feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(one.name)}'"))
+    said_of = f"{count - 2} class{'es' * (count != 3)} of the training rows, unknown and missing"
+    layers.append((f"{feed}_row:", flow({"type": "embedding", "input": feed, "size": [count, width]}), said_of))
+    return f"{feed}_row"
+
+
+def _bag(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = looked.indices(one.name)
+    feeds.append(
+        (f"{feed}:", flow({"shape": [count]}), f"1 for every item that '{said(one.name)}' has; {count} indices")
+    )
+    declared = {"type": "fc", "input": feed, "size": embedding_width(count), "bias_attr": False}
+    layers.append((f"{feed}_sum:", flow(declared), "the sum of the items' rows of an embedding"))
+    return f"{feed}_sum"
+
+
+def _text_branch(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = looked.tokens(one.name)
+    kind = one.options.get("tokens", "words")
+    feeds.append((f"{feed}:", "{shape: [1], dtype: int64, lod_level: 1}", f"ids of the {kind} of '{said(one.name)}'"))
+    table = {"type": "embedding", "input": feed, "size": [count, TEXT_WIDTH]}
+    layers += [
+        (
+            f"{feed}_words:",
+            flow(table),
+            f"{count} ids: those of the training texts, 0 for padding and 1 for unknown ones",
+        ),
+        (
+            f"{feed}_conv:",
+            "{type: sequence_conv, num_filters: 64, filter_size: 3, act: relu}",
+            "three neighbours at a time",
+        ),
+        (f"{feed}_text:", "{type: sequence_pool, pool_type: max}", "the strongest of each of 64 patterns"),
+    ]
+    return f"{feed}_text"
+
+
+_BRANCHES = {"category": _category, "bag": _bag, "text": _text_branch}
+
+
+def _hidden(first: str, found: Plan) -> Lines:
+    drop = flow({"type": "dropout", "dropout_prob": found.dropout})
+    return [
+        ("hidden1:", flow({"type": "fc", "input": first, "size": found.hidden, "act": "relu"}), ""),
+        ("drop1:", drop, "in training only"),
+        ("hidden2:", flow({"type": "fc", "size": found.hidden, "act": "relu"}), ""),
+        ("drop2:", drop, ""),
+    ]
+
+
+def _classes(looked: Looked) -> Lines:
+    count = looked.indices(looked.target.name)
+    return [
+        ("logits:", flow({"type": "fc", "size": count}), f"{count} classes of '{said(looked.target.name)}'"),
+        *CLASSIFIER,
+    ]
+
+
+#: What follows the logits of a classifier.
+CLASSIFIER = [
+    ("xent:", "{type: softmax_with_cross_entropy, logits: logits, label: label}", ""),
+    ("loss:", "{type: mean, x: xent}", ""),
+    ("prob:", "{type: softmax, input: logits}", "probability of every class"),
+    ("acc:", "{type: accuracy, input: prob, label: label}", "share of the rows whose most probable class is right"),
+]
+
+
+def _number(looked: Looked) -> Lines:
+    deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
+    name = said(looked.target.name)
+    return [
+        ("estimate:", "{type: fc, size: 1}", f"pe predict gives it in the unit of '{name}'"),
+        ("square:", "{type: square_error_cost, input: estimate, label: value}", ""),
+        ("loss:", "{type: mean, x: square}", ""),
+        ("gap:", "{type: elementwise_sub, x: estimate, y: value}", ""),
+        ("distance:", "{type: abs, x: gap}", ""),
+        ("mean_distance:", "{type: mean, x: distance}", ""),
+        (
+            "error:",
+            flow({"type": "scale", "x": "mean_distance", "scale": float(f"{deviation:.9g}")}),
+            f"mean absolute error in the unit of '{name}': times its deviation in the training rows",
+        ),
+    ]

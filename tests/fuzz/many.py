@@ -1,0 +1,175 @@
+"""Very many inputs of every kind: `python -m tests.fuzz.many SEED COUNT [KIND ...]`, COUNT of each kind.
+
+The inputs are those of `damage.py`, made by Python's own random numbers instead of hypothesis, which takes five times as long as what
+reads them, and their memory is that of the process (`bounds.ROUGHLY`): 115 configs a second, not 23. Input i of a kind depends on the seed, the kind and i alone. They are tried in processes of a thousand: one that dies is told
+with the input at which it was. What fails is made as small as it fails, and written to a folder, named by its kind: put it into
+`corpus/KIND/` with a name that says what it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.fuzz import bounds, damage, programs
+from tests.fuzz.damage import words
+from tests.fuzz.targets import TARGETS, project
+from tests.fuzz.wholes import KERNEL, binaries, texts
+
+BATCH = 1000
+#: How often what failed is tried again with less.
+TRIES = 400
+
+
+def made(draw: random.Random, kind: str, wholes: Sequence[bytes], as_text: bool) -> bytes:
+    """Return one of some inputs after one to four edits, of its words where it is text, and of its bytes."""
+    data = draw.choice(wholes)
+    if kind == "program" and draw.random() < 0.4:
+        return programs.changed(data.decode(), draw).encode("utf-8", "surrogatepass")
+    if as_text and draw.random() < 0.6:
+        return rewritten(draw, data.decode()).encode("utf-8", "surrogatepass")
+    return damaged(draw, data)
+
+
+def damaged(draw: random.Random, whole: bytes) -> bytes:
+    data = bytearray(whole)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randint(0, len(data))
+        at = draw.choice([at, min(at, 128), max(0, len(data) - at)])
+        size = draw.randint(1, 16)
+        new = draw.choice([*damage.BYTES, draw.randbytes(draw.randint(0, 8))])
+        how = draw.choice(["bit", "byte", "cut", "drop", "repeat", "insert", "overwrite", "number"])
+        if how == "bit" and at < len(data):
+            data[at] ^= 1 << draw.randrange(8)
+        elif how == "byte" and at < len(data):
+            data[at] = draw.randrange(256)
+        elif how == "cut":
+            del data[at:]
+        elif how == "drop":
+            del data[at : at + size]
+        elif how == "repeat":
+            data[at:at] = data[at : at + size] * draw.choice([1, 2, 300])
+        elif how == "insert":
+            data[at:at] = new
+        elif how == "number":
+            width = draw.choice([1, 2, 4, 8])
+            data[at : at + width] = draw.getrandbits(draw.randint(1, 8 * width)).to_bytes(width, draw.choice(["little", "big"]))
+        else:
+            data[at : at + len(new)] = new
+    return bytes(data)
+
+
+def rewritten(draw: random.Random, text: str) -> str:
+    for _ in range(draw.randint(1, 4)):
+        places = words(text)
+        begin, end = draw.choice(places) if places else (0, 0)
+        first, last = draw.choice(places) if places else (0, 0)
+        letters = "".join(chr(draw.choice([draw.randrange(32, 127), draw.randrange(1 << 11), draw.randrange(1 << 16)])) for _ in range(draw.randrange(6)))
+        number = str(draw.choice([draw.randint(-(2**70), 2**70), draw.uniform(-1, 1) * 10.0 ** draw.randint(-320, 308), draw.randint(-3, 300)]))
+        new = draw.choice([draw.choice(damage.NUMBERS), draw.choice(damage.WORDS), text[first:last], number, letters])
+        how = draw.choice(["replace", "replace", "insert", "drop", "double line", "drop line"])
+        if how in ("double line", "drop line"):
+            lines = text.split("\n")
+            row = text.count("\n", 0, begin)
+            lines[row : row + 1] = [lines[row]] * 2 if how == "double line" else []
+            text = "\n".join(lines)
+        else:
+            text = text[:begin] + ("" if how == "drop" else new) + text[begin if how == "insert" else end :]
+    return text
+
+
+def failure(kind: str, data: bytes, folder: Path) -> str:
+    """Return how an input fails, the empty text where it does not: the error and where it was raised."""
+    try:
+        if kind != "kernel" or data != KERNEL:
+            TARGETS[kind](data, folder)
+    except Exception as error:  # noqa: BLE001 (it is what is looked for)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error!s:.300}"
+    return ""
+
+
+def smaller(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
+    """Return as little of an input as still fails."""
+    size, tries = len(data) // 2, 0
+    while size and tries < TRIES:
+        at = 0
+        while at < len(data) and tries < TRIES:
+            tries += 1
+            less = data[:at] + data[at + size :]
+            if fails(less):
+                data = less
+            else:
+                at += size
+        size //= 2
+    return data
+
+
+def batch(seed: str, kind: str, first: int, count: int, folder: Path, found: Path, at: mmap.mmap) -> int:
+    """Try some inputs of a kind in this process; return how many fail."""
+    inputs, wanted = {**binaries(), **texts()}[kind], 0
+    as_text = not isinstance(inputs[0], bytes)
+    wholes = [whole.encode() if isinstance(whole, str) else whole for whole in inputs]
+    for i in range(first, first + count):
+        at[:8] = i.to_bytes(8, "little")
+        data = made(random.Random(f"{seed}:{kind}:{i}"), kind, wholes, as_text)
+        why = failure(kind, data, folder)
+        if why:
+            wanted += 1
+            signature = why.split(":")[0]
+            less = smaller(data, lambda some, like=signature: failure(kind, some, folder).startswith(like))
+            sys.stdout.write(f"{kind} {seed}:{i}: {why}\n")
+            (found / f"{kind}-{seed}-{i}").write_bytes(less)
+    return wanted
+
+
+def main() -> int:
+    """Try them; return 1 where one fails."""
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("seed")
+    reader.add_argument("count", type=int)
+    reader.add_argument("kinds", nargs="*", default=[*binaries(), *texts()])
+    reader.add_argument("--found", type=Path, default=Path(tempfile.gettempdir(), "pe-fuzz-found"))
+    given = reader.parse_args()
+    given.found.mkdir(exist_ok=True)
+    warnings.simplefilter("ignore")
+    bounds.ROUGHLY = True
+    at, failed = mmap.mmap(-1, 8), 0
+    with tempfile.TemporaryDirectory() as root:
+        for kind in given.kinds:
+            folder = Path(root, kind).resolve()
+            folder.mkdir()
+            project(folder)
+            whole = {**binaries(), **texts()}[kind][0]
+            failure(kind, whole.encode() if isinstance(whole, str) else whole, folder)  # what is imported on first use is imported now
+            begin = time.monotonic()
+            for first in range(0, given.count, BATCH):
+                sys.stdout.flush()
+                child = os.fork()
+                if child == 0:
+                    code = 1
+                    try:
+                        code = int(batch(given.seed, kind, first, min(BATCH, given.count - first), folder, given.found, at) > 0)
+                        sys.stdout.flush()
+                    finally:
+                        os._exit(code)
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                failed += code != 0
+                if code < 0:
+                    sys.stdout.write(f"{kind} {given.seed}:{int.from_bytes(at[:8], 'little')}: the process died of signal {-code}\n")
+            sys.stdout.write(f"{kind}: {given.count} inputs, {given.count / (time.monotonic() - begin):.0f} a second\n")
+            sys.stdout.flush()
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
