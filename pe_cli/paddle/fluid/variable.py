@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.types import DTYPES
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
@@ -19,7 +20,7 @@ from pe_cli.program.text import print_op
 
 def as_dtype(given: Any) -> str:
     """Return the core's name of an element type: a text, a NumPy type, or a member of `core.VarDesc.VarType`."""
-    if isinstance(given, str) and given in ("float32", "float64", "int64", "int32", "uint8", "bool"):
+    if isinstance(given, str) and given in DTYPES:
         return str(given)
     try:
         return str(np.dtype(given).name)
