@@ -171,7 +171,7 @@ def ceilings(how: Settings, left: float) -> Any:
         driver.wait()
         return (time.perf_counter() - begin) / times
 
-    product = (0, 0, k, k, k, places[0], k, places[1], k, places[2], 1.0, 0, places[2], 0, table, 1, k, 1)
+    product = (0, 0, k, k, k, places[0], k, places[1], k, places[2], 1.0, 0, places[2], 0, table, 1, k, 1, places[2], table, 0)
     times = 1 if how.rehearse else 20
     begin = time.perf_counter()
     driver.send(places[0].address, host)
