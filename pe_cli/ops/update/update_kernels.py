@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.calls import Tickets
+from pe_cli.kernels.calls import Call, Tickets
 from pe_cli.kernels.cuda import CHOSEN, cuda, cuda_kernel
 from pe_cli.kernels.cuda_parts import is_last
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
@@ -130,4 +130,17 @@ def adam_values(
         pow2[0] *= b2
 
 
-CHOSEN[adam_step] = lambda call: replace(call, kernel=adam_values, args=(*call.args, Tickets(1)))
+@cuda_kernel
+def adam_powers(p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
+    """The powers alone, of a parameter without elements."""
+    for _ in range(1):
+        pow1[0] *= b1
+        pow2[0] *= b2
+
+
+def _on_card(call: Call) -> Call:
+    size = adam_step.params.index("Int")
+    return replace(call, kernel=adam_values, args=(*call.args, Tickets(1))) if call.args[size] else replace(call, kernel=adam_powers)
+
+
+CHOSEN[adam_step] = _on_card

@@ -17,6 +17,7 @@ from typing import Any
 
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Usage, cubin, ptx
+from pe_cli.ops.fused import fusion_kernel
 
 CAPABILITY = (9, 0)
 TABLE = Path(__file__).with_name("kernels.tsv")
@@ -24,6 +25,8 @@ TABLE = Path(__file__).with_name("kernels.tsv")
 SLACK = 1.25
 #: Instructions that every kernel may have without being in the table.
 SMALL = 128
+#: What a kernel that is not in the table may have.
+NOTHING: tuple[int, frozenset[str]] = (SMALL, frozenset())
 _DOUBLE = re.compile(r"\b(?:add|sub|mul|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp\.\w+)\.[\w.]*f64\b|\bcvt\.[\w.]*f64\.[us]\d+\b")
 _DIVISION = re.compile(r"\b(?:div|rem)\.[su]64\b")
 
@@ -59,10 +62,18 @@ def _of_one(built: Built) -> tuple[int, frozenset[str]]:
     Which launches come together depends on where a plan puts their values, so not all of them can be in the table.
     """
     names, *types = row_of(built).split(" ")
-    single = [" ".join([name.removesuffix("[]").removesuffix("?"), *types]) for name in names.split("+")]
-    found = [allowed().get(row, (SMALL, frozenset())) for row in single]
+    single = [name.removesuffix("[]").removesuffix("?") for name in names.split("+")]
+    found = [_of_any(name) if len(single) > 1 or "(" in name else allowed().get(" ".join([name, *types]), NOTHING) for name in single]
     room = SMALL * (len(single) - 1 + names.endswith("[]") + names.count("?"))
     return sum(count for count, _ in found) + room, frozenset().union(*(fine for _, fine in found))
+
+
+def _of_any(name: str) -> tuple[int, frozenset[str]]:
+    """Return what a kernel may have for some element types: one of several launches has types of its own."""
+    if name.startswith(f"{fusion_kernel.__name__}:"):  # of as many functions as passes join
+        return SMALL * (1 + name.count("(")), frozenset()
+    rows = [row for key, row in allowed().items() if key.startswith(f"{name} ")] or [NOTHING]
+    return max(count for count, _ in rows), frozenset().union(*(fine for _, fine in rows))
 
 
 def complaints(built: Built, text: str, usage: Usage) -> list[str]:
