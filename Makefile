@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 CONFIG ?= configs/digits.yaml
 # PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
-PYTEST ?= -n auto
+# What stands together shares fixtures and kernels: each process has a stretch of the tests, and takes of another's when it is through.
+PYTEST ?= -n auto --dist worksteal
 TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
@@ -36,7 +37,7 @@ train: $(VENV)/.run ## install pe and train the model of CONFIG
 test: $(VENV)/.$(EXTRA) check ## check, then run all tests (TORCH=1: compare with PyTorch and scikit-learn too)
 	$(BIN)/python -m pytest $(PYTEST)
 
-check: $(VENV)/.test ## lint, types and the layers of the packages
+check: $(VENV)/.$(EXTRA) ## lint, types and the layers of the packages
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
@@ -98,6 +99,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+# Of what is installed here, a fifth is ever imported, and Python compiles that then.
 $(VENV)/.test $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@

@@ -2,6 +2,7 @@
 
     python benchmarks/distributed.py --write          as root: measures, keeps benchmarks/distributed.json, writes docs/scaling.md
     python benchmarks/distributed.py --kept --write   without root: predicts anew from the figures that are kept
+    python benchmarks/distributed.py --overlap 1000   as root, in some minutes: how much hides at 1,000 Mbit/s, on a machine that is idle
 
 Hosts are network namespaces with a limit on what each sends (`distributed_hosts.py`). Bytes and packets are those that their interfaces
 have counted, messages those that were given to MPI. Computing is timed in seconds of the processor, in one process alone, so that others
@@ -32,6 +33,8 @@ KEPT = HERE / "distributed.json"
 #: The model that is trained: fully connected layers of one width, and 10 classes; samples of each process where the network is the
 #: limit, and where a step computes about as long as it sends.
 LAYERS, WIDTH, FEW, MANY = 16, 384, 16, 4096
+#: Layers and width of the model whose overlap is measured at a rate that is given, and samples of each process at first.
+FAST_LAYERS, FAST_WIDTH, PROBE = 8, 1536, 128
 #: Bytes of sums alone, and of the one that shows what software takes for a byte.
 SIZES, LARGE = (1 << 10, 1 << 20, 4 << 20), 32 << 20
 #: How many times as long as computing sums take, where it is measured how much of them hides.
@@ -59,19 +62,21 @@ class Bench:
         hosts: that are up.
         folder: for configs.
         repeats: steps or sums that are timed.
+        layers: of the model.
+        width: of each layer.
     """
 
-    def __init__(self, hosts: Hosts, folder: Path, repeats: int) -> None:
-        self._hosts, self._folder, self._repeats = hosts, folder, repeats
-        lines = [f"  h{i}: {{type: fc, input: {f'h{i - 1}' if i else 'x'}, size: {WIDTH}, act: relu}}\n" for i in range(LAYERS)]
-        lines.append(f"  out: {{type: fc, input: h{LAYERS - 1}, size: 10}}\n")
+    def __init__(self, hosts: Hosts, folder: Path, repeats: int, layers: int = LAYERS, width: int = WIDTH) -> None:
+        self._hosts, self._folder, self._repeats, self._layers, self._width = hosts, folder, repeats, layers, width
+        lines = [f"  h{i}: {{type: fc, input: {f'h{i - 1}' if i else 'x'}, size: {width}, act: relu}}\n" for i in range(layers)]
+        lines.append(f"  out: {{type: fc, input: h{layers - 1}, size: 10}}\n")
         lines.append("  each: {type: softmax_with_cross_entropy, logits: out, label: y}\n  loss: {type: mean, x: each}\n")
-        (folder / "wide.yaml").write_text(MODEL.format(width=WIDTH, layers="".join(lines)))
+        (folder / "wide.yaml").write_text(MODEL.format(width=width, layers="".join(lines)))
 
     def steps(self, size: int, batch: int, *, beside: int = 1) -> dict[str, Any]:
         """Return steps of pe over so many processes with so many samples each; or of one, with others `beside` it that train alone."""
         config = self._folder / f"config{size * batch}.yaml"
-        config.write_text(CONFIG.format(samples=size * batch, width=WIDTH))
+        config.write_text(CONFIG.format(samples=size * batch, width=self._width))
         return self._ours(size, "--config", str(config), beside=beside)
 
     def sums(self, size: int, nbytes: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -89,7 +94,7 @@ class Bench:
 
     def ddp(self, size: int, batch: int, bucket_mb: float, *, beside: int = 1) -> dict[str, Any]:
         """Return steps of PyTorch DDP over gloo; see `steps`."""
-        common = ["--size", str(size), "--master", self._hosts.addresses[0], "--layers", str(LAYERS), "--width", str(WIDTH)]
+        common = ["--size", str(size), "--master", self._hosts.addresses[0], "--layers", str(self._layers), "--width", str(self._width)]
         common += ["--batch", str(batch), "--bucket-mb", str(bucket_mb), "--repeats", str(self._repeats)]
         script = [sys.executable, str(HERE / "distributed_peer.py"), *common]
         ranks = range(size) if size > 1 else [0] * beside
@@ -179,9 +184,26 @@ def overlap(bench: Bench, hosts: Hosts) -> list[dict[str, Any]]:
     return found
 
 
-def parameters() -> int:
+def overlap_at(rate: float, repeats: int) -> list[dict[str, Any]]:
+    """Measure steps of two processes at a rate, with batches that take half as long as the sums, as long, and twice as long."""
+    nbytes = 4 * parameters(FAST_LAYERS, FAST_WIDTH)
+    with distributed_hosts.hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
+        bench = Bench(hosts, Path(folder), repeats, FAST_LAYERS, FAST_WIDTH)
+        hosts.limit(rate)
+        say(f"{nbytes * 1e-6:.0f} MB of gradients at {rate:g} Mbit/s, {PROBE} samples")
+        probe, count = median(bench.steps(1, PROBE, beside=2)), bench.steps(2, PROBE)["buckets"]
+        found: list[dict[str, Any]] = []
+        for ratio in RATIOS:
+            sums = count * median(next(iter(bench.sums(2, [nbytes // count // 4 * 4]).values())))
+            batch = max(16, round(PROBE * ratio * sums / probe / 16) * 16)
+            say(f"{batch} samples")
+            found.append({"rate": rate, "sums": sums, "pe alone": bench.steps(1, batch, beside=2), "pe": bench.steps(2, batch)})
+    return found
+
+
+def parameters(layers: int = LAYERS, width: int = WIDTH) -> int:
     """Return the numbers that are trained."""
-    return LAYERS * (WIDTH * WIDTH + WIDTH) + 10 * WIDTH + 10
+    return layers * (width * width + width) + 10 * width + 10
 
 
 def median(found: dict[str, Any]) -> float:
@@ -215,6 +237,7 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=8, help="hosts that it is checked on")
     parser.add_argument("--rate", type=float, default=50.0, help="Mbit/s that each host may send")
     parser.add_argument("--repeats", type=int, default=4, help="steps or sums that are timed")
+    parser.add_argument("--overlap", type=float, metavar="RATE", help="measure the overlap at so many Mbit/s, and nothing else")
     parser.add_argument("--kept", action="store_true", help="measure nothing: take the figures of benchmarks/distributed.json")
     parser.add_argument("--json", action="store_true", help="print figures, fit and predictions as JSON instead of tables")
     parser.add_argument("--write", action="store_true", help="write docs/scaling.md and its picture, and keep what was measured")
@@ -224,6 +247,12 @@ def main() -> None:
     reason = distributed_hosts.can()
     if reason and not args.kept:
         sys.exit(f"distributed.py: nothing can be measured: {reason}\nhint: --kept predicts from the figures in {KEPT}, without root")
+    if args.overlap is not None:
+        if args.overlap <= 0 or args.kept or args.write:
+            parser.error("--overlap is more than 0, and goes with neither --kept nor --write")
+        found = {"overlap": rounded(overlap_at(args.overlap, args.repeats))}
+        print(json.dumps(found, indent=1) if args.json else distributed_page.overlap(found))
+        return
     found = json.loads(KEPT.read_text(encoding="utf-8")) if args.kept else measure(args)
     judged = distributed_page.judge(found)
     if args.write:

@@ -29,7 +29,9 @@ from pe_cli.kernels.lang import KERNELS
 #: Bytes of the shadow: eight addresses of 47 bits have one.
 SHADOW = 1 << 44
 _PRIVATE, _ANONYMOUS, _NORESERVE, _READ_WRITE = 2, 0x20, 0x4000, 3
-_ATOMIC = re.compile(r"^(.* (?:load atomic i64|store atomic i64 [^,]+|atomicrmw \w+|cmpxchg)(?:, ptr| ptr) ?)(%[\w.\-]+|%\"[^\"]+\")(, .*| .*)$")
+_ATOMIC = re.compile(
+    r"^(.* (?:load atomic i64|store atomic i64 [^,]+|atomicrmw \w+|cmpxchg)(?:, ptr| ptr) ?)(%[\w.\-]+|%\"[^\"]+\")(, .*| .*)$"
+)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]

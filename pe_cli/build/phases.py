@@ -220,9 +220,6 @@ class Phases:
             self.mistakes.say(f"train.accumulate {why}", section.at_of("accumulate"), "leave accumulate out")
         if section.recompute is not None:
             self.mistakes.say(f"train.recompute {why}", section.at_of("recompute"), "leave recompute out")
-        if run.build_strategy.reduce_strategy == "Reduce":
-            place = run.at_of("build_strategy", "reduce_strategy")
-            self.mistakes.say(f"reduce_strategy Reduce {why}", place, "use AllReduce")
 
     def _check_trained(self, phases: Sequence[Phase]) -> None:
         """Refuse patterns that name what a loss does not depend on, and parameters that nothing trains though nobody froze them."""

@@ -228,14 +228,14 @@ def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
     from pe_cli.execute.executor import threads_of
     from pe_cli.graph.compile import Purpose, compile_program
 
-    strategy, checked, processes, execution = BuildStrategy(), False, 1, ExecutionStrategy()
+    strategy, checked, processes, execution, precision = BuildStrategy(), False, 1, ExecutionStrategy(), "float32"
     if source.run is not None:
         strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
-        execution = source.run.exec_strategy
+        execution, precision = source.run.exec_strategy, source.run.executor.precision
         # how many there will be changes nothing in the graph of each
         processes = 2 if source.run.executor.processes == "mpi" and not source.run.has_servers else 1
     threads = threads_of(resources.execution(execution), resources.places)
-    purpose = Purpose(resources.places, strategy, processes, checked, threads=threads)
+    purpose = Purpose(resources.places, strategy, processes, checked, threads=threads, precision=precision)
     program = source.program(evaluation)
     return compile_program(program, purpose, source.fetches(program))
 

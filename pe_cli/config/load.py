@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -138,6 +138,14 @@ def _refilled(composed: Composed, overrides: Sequence[Override], mistakes: Mista
         return None
 
 
+def _precision_mistakes(executor: ExecutorSection) -> Iterator[tuple[str, str]]:
+    """Yield (message, remedy) for a precision that this kind of executor cannot act on."""
+    if executor.precision == "tf32" and executor.place == "cpu":
+        yield "precision: tf32 is for the tensor cores of place: cuda; products on the CPU are of float32", "place: cuda, or bf16"
+    if executor.precision == "bf16" and executor.type == "async":
+        yield "precision: bf16 is not for type: async, whose threads train parameters in float32", "leave precision out, or type: parallel"
+
+
 @dataclass
 class _Run:
     """One reading of a run file, section by section, so that a mistake in one hides none in another."""
@@ -164,9 +172,8 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
-        if executor.precision != "float32" and executor.place == "cpu":
-            said = f"precision: {executor.precision} is for the tensor cores of place: cuda; products on the CPU are of float32"
-            self.mistakes.say(said, executor.at_of("precision"), "place: cuda, or leave precision out")
+        for text, hint in _precision_mistakes(executor):
+            self.mistakes.say(text, executor.at_of("precision"), hint)
         for text, at, hint in phase_mistakes(train, executor, execution, self.tree):
             self.mistakes.say(text, at, hint)
         distributed = self.distributed()

@@ -31,6 +31,7 @@ def process_mistakes(
                 (build.reduce_strategy == "Reduce", "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "AllReduce"),
                 (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
                 (build.fp16_allreduce, "fp16_allreduce", build.at_of("fp16_allreduce"), "fp16_allreduce: false"),
+                (executor.precision == "bf16", "precision: bf16", executor.at_of("precision"), "precision: float32"),
                 (output.trace > 0, "output.trace", output.at_of("trace"), "trace: 0"),
             )
             if wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,16 @@ DTYPES: dict[str, int] = {
     "int32": 4,
     "uint8": 1,
     "bool": 1,
+    "bfloat16": 2,
 }
 FLOATS = ("float32", "float64")
+#: How a number of float32 may be stored: its upper 16 bits, rounded to the nearest, of ties to even. Nothing is computed in it.
+BFLOAT16 = "bfloat16"
+
+
+def computed(dtype: str) -> str:
+    """Return the element type that numbers of a type are computed in: bfloat16 is read as float32."""
+    return "float32" if dtype == BFLOAT16 else dtype
 
 
 def check_dtype(dtype: str) -> str:
@@ -70,8 +79,13 @@ class TensorType:
 
     @property
     def numpy(self) -> np.dtype:
-        """The NumPy element type."""
-        return np.dtype(self.dtype)
+        """The NumPy element type; of bfloat16, which NumPy does not have, that of its bits."""
+        return np.dtype("uint16" if self.dtype == BFLOAT16 else self.dtype)
+
+    @property
+    def computed(self) -> TensorType:
+        """The type that an op sees: float32 where bfloat16 is stored."""
+        return TensorType(self.shape, "float32") if self.dtype == BFLOAT16 else self
 
     def with_shape(self, *shape: int) -> TensorType:
         """Return the same element type with another shape."""
@@ -80,6 +94,11 @@ class TensorType:
     def __str__(self) -> str:
         sizes = ", ".join("batch" if s == -1 else str(s) for s in self.shape)
         return f"{self.dtype}[{sizes}]"
+
+
+def widened(bits: Any) -> Any:
+    """Return the numbers of float32 that an array of bfloat16's bits stands for; every one of them is exact."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 @dataclass(frozen=True, order=True)

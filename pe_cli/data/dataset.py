@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.types import DTYPES, TensorType
+from pe_cli.core.types import BFLOAT16, DTYPES, TensorType
 from pe_cli.data.origin import Origin
 
 Array = NDArray[Any]
@@ -75,7 +75,7 @@ def field_dtype(dtype: np.dtype[Any]) -> str | None:
         A name of `DTYPES`: the same, or the next wider one that holds all values (uint64 is checked as it is read).
     """
     name = dtype.newbyteorder("=").name
-    return name if name in DTYPES else _WIDER.get(name)
+    return name if name in DTYPES and name != BFLOAT16 else _WIDER.get(name)
 
 
 def check_dtype(dtype: np.dtype[Any], what: str, origin: Origin) -> str:
@@ -98,7 +98,7 @@ def check_dtype(dtype: np.dtype[Any], what: str, origin: Origin) -> str:
     if name is None:
         raise origin.error(
             f"{what} has element type {dtype}, which is no type that a model computes with",
-            f"convert it to one of {', '.join(DTYPES)}; text labels become class indices with "
+            f"convert it to one of {', '.join(n for n in DTYPES if n != BFLOAT16)}; text labels become class indices with "
             "np.unique(labels, return_inverse=True)",
         )
     return name

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import BFLOAT16, TensorType, widened
 from pe_cli.devices.memory import Arena
 from pe_cli.devices.protocol import Loan, Spot
 
@@ -26,6 +26,7 @@ class Door:
         self._spot = spot
         self._kind = kind
         self._dtype = kind.numpy
+        self._rounded = kind.dtype == BFLOAT16
         self._loan = loan
         self._view = spot.memory.view(spot.offset, kind) if isinstance(spot.memory, Arena) else None
 
@@ -51,8 +52,8 @@ class Door:
             self._view[...] = value
 
     def read(self) -> Array:
-        """Return a copy of the value."""
-        if self._view is None:
-            value: Array = self._spot.memory.read(self._spot.offset, self._kind)
-            return value
-        return self._view.copy()
+        """Return a copy of the value; of bfloat16, as float32."""
+        value: Array = self._spot.memory.read(self._spot.offset, self._kind) if self._view is None else self._view
+        if self._rounded:
+            return cast(Array, widened(value))
+        return value if self._view is None else value.copy()

@@ -158,7 +158,7 @@ def _lowered(
     libraries: frozenset[str],
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, build, threads=threads), fetches)
+    stages = compile_program(program, Purpose(places, build, threads=threads, precision=precision), fetches)
     parts = batch_types(stages.sequences, sizes)
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
@@ -187,7 +187,7 @@ def estimate_memory(
         build: strategy of the graph.
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
-        precision: of products on CUDA.
+        precision: see `Executor`.
         libraries: of CUDA that calls may be offered to.
 
     Returns:

@@ -62,7 +62,7 @@ class Executor:
         levels: feed -> levels of its sequences; default: as the program declares.
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
-        precision: of products on CUDA: float32, tf32 or bf16.
+        precision: float32, tf32 or bf16: of products on CUDA; on CPUs, bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
 
     Attributes:
@@ -95,7 +95,7 @@ class Executor:
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
         rank, processes = (peers.rank, peers.size) if peers else (0, 1)
-        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank)
+        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision)
         self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences

@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers
 from pe_cli.execute import sum_cards, sum_hosts
@@ -40,9 +41,10 @@ from pe_cli.kernels.tree import Order, order_of
 from pe_cli.ops.define.areas import HELP_PARTS
 from pe_cli.ops.define.lowering import Buffer, Call, Lowering
 from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.define.rounded import lower_rounded
 from pe_cli.ops.define.traits import ByRows, FedSizes, HasRegions, OnHost, Remote, Spreads, View
 from pe_cli.ops.update.selected_rows import merge_shard
-from pe_cli.program.ir import Operator
+from pe_cli.program.ir import EMPTY, Operator
 
 #: Ids of a shard of a gather or of an update: fewer are not worth waking a thread for.
 MIN_ROWS = 512
@@ -88,9 +90,17 @@ def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Bu
 def _compute(g: GraphLowering, node: Compute) -> list[Task]:
     """Return the tasks of an operator; those of an update by rows are as many as threads share it."""
     if node.op.definition.has(HasRegions):
+        _refuse_rounded(g, node)
         return lower_regions(g, node, lower)
     parts = _parts(g, node)
     return [task for k in range(parts) for task in _part(g, node, (k, parts))]
+
+
+def _refuse_rounded(g: GraphLowering, node: Compute) -> None:
+    """Refuse bfloat16 where an op runs others, which are given variables as they are stored."""
+    for name, device in (pair for slots in (node.ins, node.outs) for pairs in slots.values() for pair in pairs):
+        if name != EMPTY and g.buffer(name, device).dtype == BFLOAT16:
+            raise PeError(f"op '{node.op.type}' takes no {BFLOAT16}, which '{name}' is", at=node.op.at, hint="cast it to float32 before")
 
 
 def _parts(g: GraphLowering, node: Compute) -> int:
@@ -165,7 +175,7 @@ def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
         raise refused(op, kind)
     try:
         low.place = kind
-        definition.lowerings[kind](low)
+        lower_rounded(low, definition.lowerings[kind])
     except PeError as error:
         error.at = error.at or op.at
         raise
@@ -263,7 +273,8 @@ def _views(
 ) -> dict[Buffer, Buffer]:
     """Return the outputs that are an input's bytes, each with that input."""
     view = definition.get(View)
-    return _pairs(view.pairs, ins, outs) if view else {}
+    found = _pairs(view.pairs, ins, outs) if view else {}
+    return {out: source for out, source in found.items() if out.dtype == source.dtype}
 
 
 def _there(slots: Mapping[str, Sequence[Buffer | None]]) -> list[Buffer]:

@@ -66,4 +66,5 @@ def arguments(op: Operator, forward: OpDef, type_of: Callable[[str], TensorType]
     given = {s: [n for n in names if n != EMPTY] for s, names in op.inputs.items()}
     if not all(given.get(slot.name) or slot.optional for slot in forward.inputs):
         return None
-    return [type_of(given[slot.name][0]) if given.get(slot.name) else None for slot in forward.inputs]
+    kinds = [type_of(given[slot.name][0]) if given.get(slot.name) else None for slot in forward.inputs]
+    return [kind and kind.computed for kind in kinds]

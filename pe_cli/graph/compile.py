@@ -35,6 +35,7 @@ class Purpose:
         levels: feed -> levels of its sequences; as the program declares when None.
         threads: native threads of a step, of all devices together.
         rank: of this process.
+        precision: float32, tf32 or bf16; with bf16, CPUs store values between products as bfloat16.
     """
 
     places: Sequence[Place]
@@ -44,6 +45,7 @@ class Purpose:
     levels: Mapping[str, int] | None = None
     threads: int = 1
     rank: int = 0
+    precision: str = "float32"
 
 
 class Stages:
@@ -87,7 +89,8 @@ class Stages:
     @cached_property
     def _passed(self) -> tuple[Program, tuple[str, ...]]:
         said: list[str] = []
-        target = Target.of(self.purpose.places, self.purpose.processes, checked=self.purpose.checked)
+        at = self.purpose
+        target = Target.of(at.places, at.processes, checked=at.checked, precision=at.precision)
         return apply_passes(self.program, self.purpose.strategy, self.fetches, said, target), tuple(said)
 
     @cached_property

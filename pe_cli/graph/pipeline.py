@@ -5,8 +5,9 @@ channels-last; then fusions, those that take the most operators first: batch_nor
 depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
 activation, mul or conv2d + bias, conv2d + the batch_norm after it, or + the statistics of that and then the batch_norm + relu before it;
 gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
-the pointwise operators that are left; then batch_norm over all devices, whose halves no other pass knows; and last what is computed
-again for the backward pass, by the operators that are there by then.
+the pointwise operators that are left; then, with precision bf16, which values are stored as bfloat16, whatever operators make and read
+them by now; then batch_norm over all devices, whose halves no other pass knows; and last what is computed again for the backward pass,
+by the operators that are there by then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pe_cli.devices.protocol import device
 from pe_cli.graph.passes import (
     addto,
     auto_fusion,
+    autocast,
     common_subexpressions,
     dead_code,
     fold_constants,
@@ -52,24 +54,28 @@ class Target:
         caches: all devices keep what fused ops hand on in caches, block by block.
         alone: gradients may be used up as they are made: one such device runs the whole program, so that none has to be summed.
         several: each device sees a part of the batch alone.
+        narrow: values between products are stored as bfloat16.
     """
 
     caches: bool = False
     alone: bool = False
     several: bool = False
+    narrow: bool = False
 
     @classmethod
-    def of(cls, places: Sequence[Place], processes: int = 1, *, checked: bool = False) -> Target:
+    def of(cls, places: Sequence[Place], processes: int = 1, *, checked: bool = False, precision: str = "float32") -> Target:
         """Return the target of a run.
 
         Args:
             places: devices.
             processes: that share every batch.
             checked: `check_nan_inf` looks for the first variable with a NaN, so that all have to be there.
+            precision: float32, tf32 or bf16. On CUDA, bf16 is about products alone, see `Lowering`.
         """
         caches = all(device(place.kind).caches_blocks for place in places)
         several = len(places) * processes > 1
-        return cls(caches, alone=caches and not several and not checked, several=several)
+        narrow = precision == "bf16" and all(device(place.kind).stores_bfloat16 for place in places)
+        return cls(caches, alone=caches and not several and not checked, several=several, narrow=narrow)
 
 
 def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
@@ -91,6 +97,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
+        (target.narrow, autocast.run),
         (strategy.sync_batch_norm and target.several, sync_batch_norm.run),
     ]
     return [run for wanted, run in known if wanted]

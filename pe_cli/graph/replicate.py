@@ -136,6 +136,8 @@ class _Replication:
             raise PeError(
                 "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )
+        if self.reduce:
+            self._check_readers()
         last = {n: i for i, op in enumerate(self.ops) for n in op.output_names() if n in self.gradients}
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
@@ -160,6 +162,14 @@ class _Replication:
         self._hand_out()
         self._wait([n for _, names in self.begun for n in names])
         return self.graph
+
+    def _check_readers(self) -> None:
+        """Refuse programs in which every device computes with what only the one that updates a parameter has."""
+        variables = self.program.global_block().vars
+        made = {n for op in self.ops if op.role in UPDATES for n in op.output_names() if not variables[n].persistable}
+        for op in (op for op in self.ops if op.role not in UPDATES and not made.isdisjoint(op.input_names())):
+            why = "does not go with an optimizer that computes a gradient twice in a step on several devices of one process, such as SAM"
+            raise PeError(f"reduce_strategy Reduce {why}", at=op.at, hint="use AllReduce, or a process for each device")
 
     # --- forward and backward -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +152,30 @@ def check_pieces(folder: Path, meta: Meta) -> None:
     """
     for piece in listed(folder, meta):
         check_file(folder / piece.file, piece.to_json())
+
+
+def room(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path, mapped: int) -> Array:
+    """Return room for a variable: of a large one in a file without a name, so that this process never has all of it in memory.
+
+    Args:
+        shape: of the variable.
+        dtype: its element type.
+        folder: where the file is; made where it is not there.
+        mapped: bytes from which on a variable is large.
+
+    Raises:
+        PeError: DEVICE, the disk is full.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size < mapped:
+        return np.empty(shape, dtype)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be told by a signal
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as error:
+        raise atomic.write_error(error, folder, wanted=size) from None
 
 
 class Table:

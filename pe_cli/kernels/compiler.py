@@ -21,11 +21,12 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic as numba_intrinsic
 
-from pe_cli.core.types import DTYPES
+from pe_cli.core.types import BFLOAT16, DTYPES, FLOATS, computed
 from pe_cli.kernels.bounds import CHECKED, checking
 from pe_cli.kernels.collection import paused
 from pe_cli.kernels.instance import Instance, symbol
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, Routine, Shared
+from pe_cli.kernels.rounded import ROUNDED
 from pe_cli.kernels.target import vector_bytes
 
 #: numba's types; it has no stubs, and makes some of its names at run time.
@@ -39,6 +40,7 @@ SCALARS = {
     "int32": nb.int32,
     "uint8": nb.uint8,
     "bool": nb.uint8,
+    BFLOAT16: nb.float32,
 }
 
 
@@ -92,10 +94,16 @@ class Emit:
 
 def _numba_type(name: str, dtype: str, second: str) -> Any:
     if name.endswith("*"):
-        return nb.CPointer(_numba_type(name[:-1], dtype, second))
+        return _pointer_to(name[:-1], dtype, second)
     if name == "void":
         return nb.void
     return SCALARS[{"T": dtype, "U": second}.get(name, name)]
+
+
+def _pointer_to(name: str, dtype: str, second: str) -> Any:
+    if {"T": dtype, "U": second}.get(name, name) == BFLOAT16:
+        return ROUNDED
+    return nb.CPointer(_numba_type(name, dtype, second))
 
 
 class RoutineEmit:
@@ -191,7 +199,7 @@ class Resolver:
         """Return a numba intrinsic that calls `value.emit`."""
         returns = _numba_type(value.returns, self.dtype, self.second)
         wanted = [_numba_type(a, self.dtype, self.second) for a in value.args]
-        dtype = self.dtype
+        dtype = computed(self.dtype)
         names = ", ".join(f"a{i}" for i in range(len(wanted)))
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -240,7 +248,7 @@ def _symbol(name: str) -> str:
 def _wrapper(entry: str, callee: str, kernel: Kernel, dtype: str, second: str) -> str:
     """Return LLVM text of `void entry(ptr record)`, which loads the arguments and calls numba's function."""
     short = {"float32": "float", "float64": "double"}
-    real = short.get(dtype, "double")
+    real = short.get(computed(dtype), "double")
     body, args = [], []
     for i, kind in enumerate(kernel.params):
         body.append(f"  %p{i} = getelementptr i64, ptr %record, i64 {i}")
@@ -298,9 +306,9 @@ def _module(kernel: Kernel, dtype: str, second: str, entry: str) -> Any:
     args = []
     for kind in kernel.params:
         if kind in POINTERS:
-            args.append(nb.CPointer(_numba_type(POINTERS[kind], dtype, second)))
+            args.append(_pointer_to(POINTERS[kind], dtype, second))
         elif kind == "Real":
-            args.append(SCALARS[dtype] if dtype in ("float32", "float64") else nb.float64)
+            args.append(SCALARS[dtype] if computed(dtype) in FLOATS else nb.float64)
         else:
             args.append(nb.int64)
     dispatcher = numba.njit(**resolver.options)(resolver.function(kernel.fn))

@@ -32,10 +32,12 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.types import FLOATS
+from pe_cli.core.types import BFLOAT16, FLOATS, computed
+from pe_cli.kernels import cuda_rounded
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda_deal import deal_loops
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
+from pe_cli.kernels.cuda_rounded import STORED, converting, suits
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
@@ -261,11 +263,11 @@ class Built:
         """Return the element type of a pointer parameter as it is stored; a bool is a byte."""
         named = POINTERS.get(kind, "T")  # an Addr is the place of a T, too
         found = {"T": self.dtype, "U": self.second}.get(named, named)
-        return "uint8" if found == "bool" else found
+        return {"bool": "uint8", BFLOAT16: STORED}.get(found, found)
 
     def number(self, kind: str) -> str:
         """Return the type of a parameter that is a number."""
-        return self.dtype if kind == "Real" and self.dtype in FLOATS else {"Real": "float64", "Int": "int64"}[kind]
+        return computed(self.dtype) if kind == "Real" and computed(self.dtype) in FLOATS else {"Real": "float64", "Int": "int64"}[kind]
 
     def bound(
         self, module: Any, intrinsic: Callable[[CudaIntrinsic], Any] | None = None, made: dict[types.FunctionType, Any] | None = None
@@ -334,13 +336,36 @@ def _prepared(
     tree = definition(kernel.fn, own.text if own else None)
     stored = functools.partial(Built.element, Built(kernel.fn, frozenset(), kernel, dtype, second, (), False))
     arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
-    resolver = _Resolver(dtype)
+    resolver = _Resolver(computed(dtype))
     space = resolver.space(kernel.fn)
+    halves = [arg.arg for arg, kind in zip(tree.args.args, kernel.params, strict=True) if _is_half(kind, dtype, second)]
+    if halves:
+        converting(tree, halves)
+        space |= cuda_rounded.meanings(CudaIntrinsic)
     short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
     loops = deal_loops(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
     for element in sorted(set(arrays.values())) if loops else ():
         space |= meanings(element, CudaIntrinsic)
     return tree, space, resolver, loops
+
+
+def _is_half(kind: str, dtype: str, second: str) -> bool:
+    return {"T": dtype, "U": second}.get(POINTERS.get(kind, "")) == BFLOAT16
+
+
+@functools.cache
+def converts(kernel: Kernel) -> bool:
+    """Whether a kernel may be compiled for arrays of bfloat16: its texts on CUDA are dealt, and reach arrays element by element."""
+    if kernel in CHOSEN:
+        return False
+    for form in forms(kernel):
+        own = form if isinstance(form, CudaKernel) else None
+        tree = definition(form.fn, own.text if own else None)
+        arrays = [a.arg for a, kind in zip(tree.args.args, form.params, strict=True) if POINTERS.get(kind) in ("T", "U")]
+        dealt = not own.block if own else form in DEALT
+        if not (dealt and suits(tree, arrays)):
+            return False
+    return True
 
 
 def _loops(fn: types.FunctionType) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import computed
 from pe_cli.kernels import cache
 from pe_cli.kernels.collection import paused
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
@@ -105,7 +106,7 @@ def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
     form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second)
     said = [kernel.name, *form, arch(capability), *_toolchain()]
-    return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join([*said, *reached(built.fn, computed(built.dtype))]).encode()).hexdigest()[:32]
 
 
 def _resident(built: Built) -> int:
@@ -177,7 +178,7 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         ]
         with _target(capability), warnings.catch_warnings(), paused():
             warnings.simplefilter("ignore")
-            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
+            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=computed(built.dtype)), _helpers(capability))
             resident = _resident(built)
             bounds = (math.prod(built.block), resident) if resident else None
             text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx", launch_bounds=bounds)

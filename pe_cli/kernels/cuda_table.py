@@ -134,9 +134,9 @@ def _at(element: str) -> CudaIntrinsic:
         """Make a pointer of an address in the device's memory: LLVM need not think of other spaces."""
         from llvmlite import ir
 
-        from pe_cli.core.types import DTYPES
+        from pe_cli.kernels.cuda_vectors import SIZES
 
-        kind = {"float32": ir.FloatType(), "float64": ir.DoubleType()}.get(element, ir.IntType(8 * DTYPES[element]))
+        kind = {"float32": ir.FloatType(), "float64": ir.DoubleType()}.get(element, ir.IntType(8 * SIZES[element]))
         return env.builder.addrspacecast(env.builder.inttoptr(args[0], kind.as_pointer(1)), kind.as_pointer())
 
     return CudaIntrinsic(f"_at_{element}", f"{element}*", ("int64",), emit)

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.types import DTYPES
+from pe_cli.kernels.cuda_rounded import BYTES, STORED
 from pe_cli.kernels.lang import Intrinsic
 
 #: Iterations that a thread does at a time.
 WIDTH = 4
+#: Bytes of an element, as it is stored.
+SIZES = {**DTYPES, STORED: BYTES}
 #: Bytes of the largest access.
 ACCESS = 16
 #: Statements and expressions of a body that is copied for every iteration; longer ones are bound by what they compute.
@@ -72,7 +75,7 @@ def _lane(name: str, k: int) -> str:
 
 
 def _alignment(element: str) -> int:
-    return min(ACCESS, WIDTH * DTYPES[element])
+    return min(ACCESS, WIDTH * SIZES[element])
 
 
 def _is_plain(body: list[ast.stmt]) -> bool:
@@ -164,7 +167,7 @@ class _Lane(ast.NodeTransformer):
 def _vector(element: str, count: int) -> Any:
     from llvmlite import ir
 
-    kind = {"float32": ir.FloatType(), "float64": ir.DoubleType()}.get(element, ir.IntType(8 * DTYPES[element]))
+    kind = {"float32": ir.FloatType(), "float64": ir.DoubleType()}.get(element, ir.IntType(8 * SIZES[element]))
     return ir.VectorType(kind, count)
 
 
@@ -172,7 +175,7 @@ def _pieces(env: Any, element: str, array: Any, group: Any) -> list[Any]:
     """Return the pointers to the vectors that four elements are."""
     from llvmlite import ir
 
-    count = min(WIDTH, ACCESS // DTYPES[element])
+    count = min(WIDTH, ACCESS // SIZES[element])
     first = env.builder.shl(env.builder.zext(group, ir.IntType(64)), ir.IntType(64)(2))
     places = [env.builder.add(first, ir.IntType(64)(at)) for at in range(0, WIDTH, count)]
     kind = _vector(element, count).as_pointer()
@@ -190,7 +193,7 @@ def _take(env: Any, args: list[Any], element: str) -> Any:
     """Load all four and return that of a constant number: LLVM makes one access of the four."""
     from llvmlite import ir
 
-    count = min(WIDTH, ACCESS // DTYPES[element])
+    count = min(WIDTH, ACCESS // SIZES[element])
     loaded = [env.builder.load(piece, align=_alignment(element)) for piece in _pieces(env, element, args[0], args[1])]
     found = None
     for k in range(WIDTH):
@@ -203,7 +206,7 @@ def _take(env: Any, args: list[Any], element: str) -> Any:
 def _put(env: Any, args: list[Any], element: str) -> Any:
     from llvmlite import ir
 
-    count = min(WIDTH, ACCESS // DTYPES[element])
+    count = min(WIDTH, ACCESS // SIZES[element])
     for p, piece in enumerate(_pieces(env, element, args[0], args[1])):
         value = ir.Constant(_vector(element, count), ir.Undefined)
         for k in range(count):

@@ -15,6 +15,9 @@ annotation; at run time they lie in an int64 record, one word each, in order:
     ======================= ===================================================
 
 Inside a kernel, `T(0.5)` is a constant of the element type and `LANES` the number of T in a vector register.
+
+An element type bfloat16 is one of memory alone: what is read through a pointer becomes float32, what is written is rounded, and
+T is float32. So the text of a kernel that reaches its arrays as `x[i]` alone is good for it; what works on vectors is not.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ class Kernel:
             what stands beside it.
         each: the scalar function that a pointwise loop maps over arrays, for those who fuse such loops; those kernels are exact.
         apart: an output overlaps an input only where it is the same array, and then depends on its element.
+        scalar: it reaches its arrays as `x[i]` alone, and writes no element twice, so that it is good for bfloat16.
     """
 
     fn: types.FunctionType
@@ -75,6 +79,7 @@ class Kernel:
     exact: bool
     each: Helper | None = None
     apart: bool = False
+    scalar: bool = False
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -119,6 +124,7 @@ class Helper:
 
     def of(self, dtype: str) -> Helper:
         """Return the helper to compile for an element type."""
+        dtype = "float32" if dtype == "bfloat16" else dtype
         return self.variants.get(dtype, self) if self.fn is None or self.variants else self
 
 
@@ -165,7 +171,7 @@ def _lanes(dtype: str) -> int:
 def _cast(dtype: str) -> Any:
     import numpy
 
-    return getattr(numpy, {"bool": "uint8"}.get(dtype, dtype))
+    return getattr(numpy, {"bool": "uint8", "bfloat16": "float32"}.get(dtype, dtype))
 
 
 #: The element type of the kernel: `T(0.5)` is a constant of it.
@@ -185,7 +191,9 @@ def parameter_kinds(fn: types.FunctionType) -> tuple[str, ...]:
     return found
 
 
-def make_kernel(fn: Any, name: str, *, exact: bool = False, each: Helper | None = None, apart: bool = False) -> Kernel:
+def make_kernel(
+    fn: Any, name: str, *, exact: bool = False, each: Helper | None = None, apart: bool = False, scalar: bool = False
+) -> Kernel:
     """Register a function that was built by another (a pointwise loop, for instance) as a kernel.
 
     Args:
@@ -194,17 +202,18 @@ def make_kernel(fn: Any, name: str, *, exact: bool = False, each: Helper | None 
         exact: see `Kernel`.
         each: see `Kernel`.
         apart: see `Kernel`.
+        scalar: see `Kernel`; so are those with `each`.
     """
     assert name not in KERNELS, f"kernel {name} is defined twice"
-    KERNELS[name] = made = Kernel(fn, parameter_kinds(fn), name, exact or each is not None, each, apart)
+    KERNELS[name] = made = Kernel(fn, parameter_kinds(fn), name, exact or each is not None, each, apart, scalar or each is not None)
     return made
 
 
-def kernel(fn: Any = None, *, exact: bool = False, each: Helper | None = None) -> Any:
+def kernel(fn: Any = None, *, exact: bool = False, each: Helper | None = None, scalar: bool = False) -> Any:
     """Mark a function as a kernel: `@kernel` or `@kernel(exact=True)`; see `Kernel`."""
     if fn is None:
-        return lambda f: kernel(f, exact=exact, each=each)
-    return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact, each=each)
+        return lambda f: kernel(f, exact=exact, each=each, scalar=scalar)
+    return make_kernel(fn, f"{fn.__module__}:{fn.__qualname__}", exact=exact, each=each, scalar=scalar)
 
 
 def routine(fn: Any) -> Routine:

@@ -40,6 +40,7 @@ from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
 from pe_cli.paddle.names import missing, refusing
+from pe_cli.paddle.saving import load, save
 
 __version__ = VERSION
 
@@ -76,7 +77,7 @@ __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
     "disable_static", "distributed", "distribution", "enable_static",
     "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
-    "is_compiled_with_xpu", "linalg", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "seed",
+    "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "save", "seed",
     "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.framework import as_dtype
 from pe_cli.program.ir import Variable
@@ -32,6 +33,48 @@ def std(x: Any, axis: Any = None, unbiased: bool = True, keepdim: bool = False, 
 def var(x: Any, axis: Any = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Any:
     """Return the variance along axes."""
     return layers.var(x, list(axis) if isinstance(axis, tuple) else axis, unbiased, keepdim)
+
+
+def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Any:
+    """Make the numbers from start on, by step, below end; with one number, those from 0 on below it.
+
+    Args:
+        dtype: int64 by default where all numbers are whole, else the default element type.
+    """
+    first, last = (0, start) if end is None else (start, end)
+    if dtype is None:
+        whole = all(v.dtype in ("int32", "int64") if isinstance(v, Variable) else isinstance(v, int) for v in (first, last, step))
+        dtype = "int64" if whole else get_default_dtype()
+    return layers.range(first, last, step, dtype)
+
+
+def unique(
+    x: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: Any = "int64",
+    name: str | None = None,
+) -> Any:
+    """Find the different elements of a tensor, or its different parts along an axis, in order; what is asked for besides in this order.
+
+    Args:
+        return_index: where each comes first.
+        return_inverse: the place of each element, or part, among the different ones.
+        return_counts: how often each comes.
+        axis: whose parts are compared.
+        dtype: of these, int32 or int64.
+
+    Raises:
+        FluidValueError: there is no such axis; a ValueError.
+    """
+    axes = [] if axis is None else [axis + len(x.shape) if axis < 0 else axis]
+    with raised_as(FluidValueError):
+        slots = ("Out", "Index", "Inverse", "Count")
+        made = LayerHelper("unique", name).op("unique_sorted", {"X": x}, {"axis": axes, "dtype": as_dtype(dtype)}, slots)
+    asked = [v for v, wanted in zip(made, (True, return_index, return_inverse, return_counts), strict=True) if wanted]
+    return asked[0] if len(asked) == 1 else tuple(asked)
 
 
 def numel(x: Any, name: str | None = None) -> Any:
@@ -268,8 +311,8 @@ def tanh_(x: Any, name: str | None = None) -> Any:
 
 
 __all__ = [
-    "allclose", "bernoulli", "chunk", "empty", "empty_like", "equal_all", "expand", "expand_as", "flip",
+    "allclose", "arange", "bernoulli", "chunk", "empty", "empty_like", "equal_all", "expand", "expand_as", "flip",
     "get_default_dtype", "is_tensor", "isfinite", "meshgrid", "multinomial", "norm", "normal", "numel", "rand",
     "randint", "randn", "reshape_", "scatter_", "set_default_dtype", "split", "squeeze", "squeeze_", "std", "tanh_",
-    "uniform", "unsqueeze", "unsqueeze_", "var",
+    "uniform", "unique", "unsqueeze", "unsqueeze_", "var",
 ]  # fmt: skip

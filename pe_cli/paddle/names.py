@@ -39,10 +39,9 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
             return Refused(f"{module}.{name}", refusal)
         if name in known():
             raise AttributeError(f"{module}.{name} is a name of PaddlePaddle's reference that is not there yet")
-        hint = did_you_mean(name, [n for n in there() if not n.startswith("_")])
-        raise AttributeError(
-            f"{module} has no '{name}'" + (f" (hint: {hint})" if hint and not name.startswith("_") else "")
-        )
+        # Python and its tools ask for names of theirs that need not be there
+        hint = "" if name.startswith(("_", "pytest")) else did_you_mean(name, [n for n in there() if not n.startswith("_")])
+        raise AttributeError(f"{module} has no '{name}'" + (f" (hint: {hint})" if hint else ""))
 
     return getattribute
 

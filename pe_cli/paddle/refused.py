@@ -26,7 +26,7 @@ class Refusal:
 
 _DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it")
 _PROCESSES = Refusal("processes are started by MPI, and a config says what they share", "mpirun -n 4 pe train: docs/how-to/processes.md")
-_HALF = Refusal("kernels compute in float32 and float64 only", "leave mixed precision out")
+_HALF = Refusal("programs run in the element types that they are written in", "executor.precision: bf16 of a run file, for pe train")
 _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that prunes", "pe export writes ONNX, which other tools quantise")
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")

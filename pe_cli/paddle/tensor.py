@@ -22,7 +22,7 @@ SAME = {
             "stanh", "tanh", "transpose", "unbind", "unstack", "slice", "rank", "scatter_nd", "erf", "bmm",
             "broadcast_to", "cholesky", "cosh", "cross", "diag_embed", "dist", "dot", "index_sample",
             "index_select", "inverse", "isinf", "isnan", "kron", "log10", "log1p", "log2", "logsumexp", "median", "mv", "roll", "sinh",
-            "tan", "tile", "trace",
+            "t", "tan", "tile", "trace",
         )
     },
     "subtract": "elementwise_sub",
@@ -32,7 +32,6 @@ SAME = {
     "minimum": "elementwise_min",
     "floor_divide": "elementwise_floordiv",
     "mod": "elementwise_mod",
-    "arange": "range",
 }  # fmt: skip
 _REDUCED = {
     "max": "reduce_max",

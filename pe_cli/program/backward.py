@@ -151,7 +151,7 @@ class _Walk:
             if not reach.isdisjoint(_sources(op)) and _differentiates(op.definition):
                 for name in op.output_names():
                     v = self.block.vars[name]
-                    if not v.stop_gradient and name not in self.no_grad and v.dtype in FLOATS:
+                    if not v.stop_gradient and name not in self.no_grad and v.type.computed.dtype in FLOATS:
                         reach.add(name)
         return reach - self.no_grad
 

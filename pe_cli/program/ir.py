@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any, Self, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
-from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
 from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.define.traits import SameNumbers, View
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"
@@ -171,6 +172,10 @@ class Block:
 
     def _add(self, variable: Variable) -> Variable:
         check_dtype(variable.dtype)
+        if variable.dtype == BFLOAT16 and (variable.persistable or variable.is_data):
+            what = "fed" if variable.is_data else "kept from step to step"
+            said = f"variable '{variable.name}' is {what}, and cannot be {BFLOAT16}"
+            raise PeError(said, hint="declare float32, and cast where it is used")
         if variable.name in self.vars:
             raise PeError(f"variable '{variable.name}' is declared twice", hint="give one of them another name")
         self.vars[variable.name] = variable
@@ -275,14 +280,33 @@ class Block:
                     raise PeError(f"op '{op.type}' writes {found} to '{name}', which is {self.vars[name].type}")
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
-        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
-        inputs = {s: [type_of(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
+        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables).
+
+        An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
+        is declared so.
+        """
+        definition = op.definition
+        moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
         absent = TensorType(())  # of a gradient that a list slot leaves out
 
-        def forward(name: str) -> TensorType:
-            return absent if name == EMPTY else cast(TensorType, type_of(name))
+        def seen(name: str) -> TensorType:
+            kind = absent if name == EMPTY else cast(TensorType, type_of(name))
+            return kind if moves else kind.computed
 
-        return infer_types(op.definition, inputs, op.attrs, forward, op.outputs)
+        inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
+        found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
+        if moves:
+            return found
+        for slot, names in op.outputs.items():
+            for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
+                found[slot][i] = self._stored(name, kind)
+        return found
+
+    def _stored(self, name: str, found: TensorType) -> TensorType:
+        """Return the type that a variable has where an operator makes it of this type."""
+        v = self.vars.get(name)
+        rounds = v is not None and v.dtype == BFLOAT16 and found.dtype == "float32"
+        return TensorType(found.shape, BFLOAT16) if rounds else found
 
 
 def agrees(declared: TensorType, found: TensorType) -> bool:

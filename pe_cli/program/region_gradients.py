@@ -83,7 +83,7 @@ class _Gradient:
 
 
 def _flows(v: Variable) -> bool:
-    return v.dtype in FLOATS and not v.stop_gradient
+    return v.type.computed.dtype in FLOATS and not v.stop_gradient
 
 
 def _start(block: Block, result: str) -> str:

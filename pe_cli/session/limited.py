@@ -20,6 +20,7 @@ class LimitedServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # of five, whoever comes in a crowd tries again only after a second
     most = 32
     patience = 10.0
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import os
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,8 +30,7 @@ from pe_cli.graph.servers.division import Division, Terms
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
-from pe_cli.io import atomic
-from pe_cli.io.pieces import Pieces, Table, Value
+from pe_cli.io.pieces import Pieces, Table, Value, room
 from pe_cli.program.ir import Program
 from pe_cli.session.pieces import Reader, Writer, chunks, fill, read_by_servers, save_pieces
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
@@ -220,28 +216,11 @@ class ServedValues(Values):
                         found[each.whole] = self._asked(endpoint, each, None)
                     continue
                 if each.whole not in found:
-                    found[each.whole] = self._room(self._shape(each.whole), each.type.numpy)
+                    found[each.whole] = room(self._shape(each.whole), each.type.numpy, Path(self._served.run.output.dir), MAPPED)
                 whole = found[each.whole]
                 for begin, end in chunks(each):
                     whole[each.begin + begin : each.begin + end] = self._asked(endpoint, each, (begin, end))
         return found
-
-    def _room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return room for a variable: of a large one in a file without a name, so that this process never has all of it in memory.
-
-        Raises:
-            PeError: DEVICE, the disk is full.
-        """
-        size = math.prod(shape) * dtype.itemsize
-        if size < MAPPED:
-            return np.empty(shape, dtype)
-        folder = Path(self._served.run.output.dir)
-        try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be told by a signal
-                return np.memmap(file, dtype, "r+", shape=shape)
-        except OSError as error:
-            raise atomic.write_error(error, folder, wanted=size) from None
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self._served.division.updates.facts[name].type.shape

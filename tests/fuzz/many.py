@@ -1,9 +1,9 @@
 """Very many inputs of every kind: `python -m tests.fuzz.many SEED COUNT [KIND ...]`, COUNT of each kind.
 
 The inputs are those of `damage.py`, made by Python's own random numbers instead of hypothesis, which takes five times as long as what
-reads them, and their memory is that of the process (`bounds.ROUGHLY`): 115 configs a second, not 23. Input i of a kind depends on the seed, the kind and i alone. They are tried in processes of a thousand: one that dies is told
-with the input at which it was. What fails is made as small as it fails, and written to a folder, named by its kind: put it into
-`corpus/KIND/` with a name that says what it is.
+reads them, and their memory is that of the process (`bounds.ROUGHLY`): 115 configs a second, not 23. Input i of a kind depends on the
+seed, the kind and i alone. They are tried in processes of a thousand: one that dies is told with the input at which it was. What fails is
+made as small as it fails, and written to a folder, named by its kind: put it into `corpus/KIND/` with a name that says what it is.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def rewritten(draw: random.Random, text: str) -> str:
         places = words(text)
         begin, end = draw.choice(places) if places else (0, 0)
         first, last = draw.choice(places) if places else (0, 0)
-        letters = "".join(chr(draw.choice([draw.randrange(32, 127), draw.randrange(1 << 11), draw.randrange(1 << 16)])) for _ in range(draw.randrange(6)))
-        number = str(draw.choice([draw.randint(-(2**70), 2**70), draw.uniform(-1, 1) * 10.0 ** draw.randint(-320, 308), draw.randint(-3, 300)]))
+        codes = [draw.randrange(draw.choice([127, 1 << 11, 1 << 16])) for _ in range(draw.randrange(6))]
+        letters = "".join(map(chr, codes))
+        small, large = draw.randint(-3, 300), draw.randint(-(2**70), 2**70)
+        number = str(draw.choice([small, large, draw.uniform(-1, 1) * 10.0 ** draw.randint(-320, 308)]))
         new = draw.choice([draw.choice(damage.NUMBERS), draw.choice(damage.WORDS), text[first:last], number, letters])
         how = draw.choice(["replace", "replace", "insert", "drop", "double line", "drop line"])
         if how in ("double line", "drop line"):

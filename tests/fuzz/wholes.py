@@ -58,8 +58,8 @@ def _onnx() -> bytes:
 
 def _run_files() -> list[str]:
     """Return the files of a run's folder, each behind a line with its name."""
-    status = {"state": "done", "step": 20, "epoch": 2, "started": "2024-02-29T12:00:00+00:00", "best": {"metric": "eval/acc", "value": 0.9, "step": 10}}
-    status |= {"pid": 1, "updated": "2024-02-29T12:01:30+00:00", "seconds": 90.5, "lock": "0c632178f099adae"}
+    status = {"state": "done", "step": 20, "epoch": 2, "started": "2024-02-29T12:00:00+00:00", "updated": "2024-02-29T12:01:30+00:00"}
+    status |= {"pid": 1, "seconds": 90.5, "lock": "0c632178f099adae", "best": {"metric": "eval/acc", "value": 0.9, "step": 10}}
     env = {"pe": "1", "cores": 2, "packages": {"numpy": "2.0"}, "devices": ["cpu"], "instructions": "native", "number": 28}
     inputs = {"files": {"data/x.csv": {"sha256": "0" * 64, "bytes": 3}}, "kernels": {"mean": "0" * 32}}
     speed = {"step": 10, "epoch": 1, "samples": 120, "seconds": 3.25}

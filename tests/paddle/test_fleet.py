@@ -30,7 +30,7 @@ strategy = {
 }[kind]()
 fleet.init(PaddleCloudRoleMaker())
 loss = MODELS["emb_sparse"]()
-fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+fleet.distributed_optimizer(fluid.optimizer.Momentum(0.1, 0.9), strategy).minimize(loss)
 if fleet.is_server():
     fleet.init_server(*sys.argv[3:])
     fleet.run_server()
@@ -74,20 +74,23 @@ def check_loaded(folder):
         with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(scope):
             loss = MODELS["emb_sparse"]()
             config = fluid.DistributeTranspilerConfig()
-            optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), config)
+            optimizer = fleet.distributed_optimizer(fluid.optimizer.Momentum(0.1, 0.9), config)
             optimizer.minimize(loss)
             fleet.init_server(str(folder))
-        for piece in fleet.transpiler.found.at(fleet.server_endpoints()[i]):
-            seen.setdefault(piece.parameter, []).append((piece.begin, scope.read(piece.name)))
+        for each in fleet.transpiler.kept(fleet.server_endpoints()[i]):
+            seen.setdefault(each.whole, {})[each.begin or 0] = scope.read(each.name)
     whole = fluid.Program()
     for name, parts in seen.items():
-        value = np.concatenate([v for _, v in sorted(parts, key=lambda p: p[0])])
+        value = np.concatenate([parts[begin] for begin in sorted(parts)])
         whole.global_block().create_var(name=name, shape=value.shape, dtype="float32", persistable=True)
         seen[name] = value
     with fluid.scope_guard(fluid.Scope()):
         fluid.io.load_persistables(fluid.Executor(fluid.CPUPlace()), str(folder), whole)
         for name, value in seen.items():
             np.testing.assert_array_equal(value, fluid.global_scope().read(name))
+    assert {"table", "table_velocity_0", "fc_0.w_0", "fc_0.w_0_velocity_0", "learning_rate_0"} <= set(seen)
+    assert seen["table"].shape == seen["table_velocity_0"].shape == (1000, 16)
+    assert np.count_nonzero(seen["table_velocity_0"].any(axis=1)) > 50, "rows of some ids have been learned"
 
 
 @pytest.mark.parametrize("kind", ["sync", "half", "geo"])

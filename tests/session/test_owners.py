@@ -13,6 +13,7 @@ from pe_cli.collectives.servers.hub import HubPeers
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
+from pe_cli.io import checkpoint
 from pe_cli.ops.define.registry import discover
 from pe_cli.session.job import Job
 from pe_cli.session.owners import Divided
@@ -79,6 +80,27 @@ def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
         Network(3).run(process(steps, find_run(next(where.iterdir())) if where.exists() else None))
     one = bench.train("one", *(part for wish in (*options, "executor.devices=3") for part in ("-o", wish)))
     assert bench.seen(next(where.iterdir())) == bench.seen(one)
+
+
+def test_two_gradients_in_a_step_are_those_of_devices_bit_for_bit(bench: Bench) -> None:
+    """SAM moves all parameters by the length of all gradients, of which each process has its own rows."""
+    optimizer, where = "train.optimizer={type: SAM, inner: {type: Adam, learning_rate: 0.02}}", bench.base / "several"
+    options = [optimizer, "build_strategy.reduce_strategy=Reduce", f"output.dir={where}"]
+    discover()  # not by several threads at once
+    made = [load_and_build(bench.base / "run.yaml", options) for _ in range(2)]
+
+    def process(peers: Simulated) -> int:
+        spec, built = made[peers.rank]
+        job = Job(spec, built=built, team=PeerTeam(peers, peers))
+        job.initialise()
+        Trainer(job).train()
+        return sum(job.scope.type(name).nbytes for name in job.scope if "moment" in name)
+
+    first, second = Network(2).run(process)
+    one = bench.train("one", "-o", optimizer, "-o", "executor.devices=2")
+    assert bench.seen(next(where.iterdir())) == bench.seen(one)
+    whole = sum(a.nbytes for name, a in checkpoint.load(one / "checkpoints" / "last")[0].items() if "moment" in name)
+    assert first + second == whole
 
 
 def test_trainers_with_servers_have_no_sums_of_their_own() -> None:

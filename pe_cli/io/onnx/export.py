@@ -100,7 +100,7 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
         first = rows.get(v.name, "batch")
         sizes = v.shape if kind is None else (-1, *kind.shape)
         shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(sizes)]
-        return helper.make_tensor_value_info(name or v.name, element_type((kind or v.type).dtype), shape)
+        return helper.make_tensor_value_info(name or v.name, element_type((kind or v.type).computed.dtype), shape)
 
     nodes = []
     for i, (kind, ins, outs, attrs) in enumerate(lists.nodes):

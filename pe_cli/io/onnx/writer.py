@@ -44,7 +44,7 @@ class Writer:
 
     def type_of(self, name: str) -> TensorType:
         """Return the type of a variable."""
-        return self._types(name)
+        return self._types(name).computed
 
     def type(self, slot: str = "X") -> TensorType:
         """Return the type of an input."""

@@ -127,7 +127,8 @@ class LayerHelper:
         wishes = as_attr(attr)
         suffix = "b" if is_bias else "w"
         name = wishes.name or self.program.unique(f"{self.name}.{suffix}")
-        kind = TensorType(tuple(int(s) for s in shape), dtype)
+        kind = TensorType(tuple(int(s) for s in shape), dtype).computed  # what lives on between steps is never rounded
+        dtype = kind.dtype
         if not kind.known or kind.size == 0:
             raise self.error(
                 f"{self.layer_type}: parameter '{name}' would be {kind}",

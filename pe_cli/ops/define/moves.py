@@ -1,18 +1,25 @@
-"""Kernels that many ops call: a copy, and one value everywhere."""
+"""Kernels that many ops call: a copy, one value everywhere, and another element type."""
 
 from __future__ import annotations
 
 from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, Real, T, address, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, address, kernel
 
 
-@kernel
+@kernel(scalar=True)
 def copy(x: Ptr, out: Ptr, n: Int):
     """out = x; nothing where the plan gave both the same bytes."""
     if address(x) == address(out):
         return
     for i in range(n):
         out[i] = x[i]
+
+
+@kernel(scalar=True)
+def convert(x: PtrU, out: Ptr, n: Int):
+    """out = x in out's type; fractions are cut off."""
+    for i in range(n):
+        out[i] = T(x[i])
 
 
 @kernel
@@ -25,7 +32,7 @@ def fill(out: Ptr, n: Int, value: Real):
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(fill)
+deal(fill, convert)
 
 
 @on_cuda(copy, copies=True)

@@ -9,7 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.traits import Trait
 
 #: Numbers of element types in ONNX's files.
-ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11}
+ELEMENTS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11, "bfloat16": 16}
 
 
 def element_type(dtype: str) -> int:

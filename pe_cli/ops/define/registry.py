@@ -30,7 +30,18 @@ from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.ops.define.onnx import FORMS, OnnxForm
-from pe_cli.ops.define.traits import AddsUp, Counted, Divisible, InPlace, Layout, NamesOnly, OnHost, Sequenced, Trait
+from pe_cli.ops.define.traits import (
+    AddsUp,
+    Counted,
+    Divisible,
+    InPlace,
+    Layout,
+    NamesOnly,
+    Narrow,
+    OnHost,
+    Sequenced,
+    Trait,
+)
 
 AnyTrait = TypeVar("AnyTrait", bound=Trait)
 
@@ -251,6 +262,8 @@ class OpDef:
         made.is_grad_of = self.name
         made.module = self.module
         made.give(*traits, *([layout] if (layout := self.get(Layout)) else []))
+        if narrow := self.get(Narrow):
+            made.give(narrow.back([s.name for s in used], [s.name for s in grads]))
         self.grad_op = made
         OPS[made.name] = made
         return made

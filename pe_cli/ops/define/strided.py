@@ -17,7 +17,7 @@ from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 
 #: Element types whose instances move all types of a size: a copy knows bytes only.
-MOVED_AS = {1: "uint8", 4: "float32", 8: "float64"}
+MOVED_AS = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}
 
 
 @helper

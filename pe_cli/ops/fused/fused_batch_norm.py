@@ -26,7 +26,16 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.batch_norm import ATTRS as PLAIN_ATTRS
-from pe_cli.ops.nn.batch_norm import batch_norm, columns_of, fold, output_or_scratch, rows_of, sizes_of, statistics
+from pe_cli.ops.nn.batch_norm import (
+    NARROW,
+    batch_norm,
+    columns_of,
+    fold,
+    output_or_scratch,
+    rows_of,
+    sizes_of,
+    statistics,
+)
 
 ATTRS = {**PLAIN_ATTRS, "act_type": Attr("relu", "activation after it", ("relu",))}
 
@@ -112,7 +121,7 @@ _infer_act.__doc__ = _DOC.format(
 )
 fused_batch_norm_act = op(
     "fused_batch_norm_act",
-    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y"))],
+    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y")), NARROW],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,
@@ -207,7 +216,9 @@ _infer_add.__doc__ = _DOC.format(
 )
 fused_bn_add_activation = op(
     "fused_bn_add_activation",
-    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), InPlace({"Y": "Z"}), Layout("data_layout", ("X", "Z", "Y"))],
+    traits=[
+        BatchStatistics(("is_test", "use_global_stats")), Divisible(), InPlace({"Y": "Z"}), Layout("data_layout", ("X", "Z", "Y")), NARROW,
+    ],
     inputs="X Z Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,

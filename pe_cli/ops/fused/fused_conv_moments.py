@@ -30,7 +30,7 @@ from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.nn.batch_norm import fold, sums, take_shared_moments
 from pe_cli.ops.nn.conv import ATTRS, conv2d, flops
 from pe_cli.ops.nn.conv_images import Images
@@ -144,7 +144,7 @@ NHWC = {"data_format": "NHWC"}
 
 @op(
     "fused_conv2d_moments",
-    traits=[Divisible()],
+    traits=[Divisible(), Narrow(("Input", "Filter"), ("Moments",))],
     inputs="Input Filter",
     outputs="Output Moments",
     attrs=ATTRS,

@@ -27,7 +27,7 @@ from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.fused.fused_conv_moments import BLOCK, NHWC, READ, convolve_direct, convolve_winograd
 from pe_cli.ops.fused.norm_conv_kernels import norm_table, part_of, seen_rows
 from pe_cli.ops.nn.batch_norm import ATTRS as NORM_ATTRS
@@ -128,7 +128,7 @@ def _sample(name: str, images: tuple[int, ...], filters: tuple[int, ...], added:
 
 @op(
     "fused_conv2d_norm",
-    traits=[Divisible()],
+    traits=[Divisible(), Narrow(("Input", "Filter"), ("Scale", "Bias", "Mean", "Variance"))],
     inputs="Input Filter Scale Bias Mean Variance Z?",
     outputs="Output",
     attrs={**ATTRS, "epsilon": NORM_ATTRS["epsilon"], "activation": Attr("none", "applied to the result", ("none", "relu"))},

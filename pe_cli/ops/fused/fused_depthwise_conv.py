@@ -14,6 +14,7 @@ from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, poin
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.traits import Narrow
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.conv import ATTRS, IMAGES, depthwise_conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, append_filters_back, append_images_back, append_values
@@ -77,7 +78,7 @@ def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     inputs="Input Filter",
     outputs="Output",
     attrs=ATTRS,
-    traits=[IMAGES],
+    traits=[IMAGES, Narrow(("Input", "Filter"))],
     kinks=_away_from_zero,
     samples=[
         Sample(

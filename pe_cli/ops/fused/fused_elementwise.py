@@ -14,7 +14,7 @@ from pe_cli.ops.define.areas import column_pairs, worth
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, Slot, find, op
-from pe_cli.ops.define.traits import InPlace, RowWise
+from pe_cli.ops.define.traits import InPlace, Narrow, RowWise
 from pe_cli.ops.math.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.math.elementwise import ADD, check_dtypes, sum_into
 from pe_cli.ops.math.pointwise import POINTWISE, Pointwise
@@ -81,7 +81,7 @@ def _samples() -> list[Sample]:
         "axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes"),
         "save_intermediate_out": Attr(False, "give the sum too"),
     },
-    traits=[InPlace({"Out": "X"}), RowWise()],
+    traits=[InPlace({"Out": "X"}), Narrow(), RowWise()],
     samples=_samples(),
     kinks=lambda arrays: arrays,
 )

@@ -29,7 +29,7 @@ from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.define.areas import areas
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Divisible, RowWise
+from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import WIDE, call_binary
 from pe_cli.ops.math.elementwise import ADD
@@ -125,7 +125,7 @@ def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> Te
 
 @op(
     "fused_gemm_epilogue",
-    traits=[Divisible(), RowWise()],
+    traits=[Divisible(), Narrow(("X", "Y"), ("Bias",)), RowWise()],
     inputs="X Y Bias",
     attrs={**mul.attrs, **ACTIVATION},
     differentiable="",
@@ -196,7 +196,7 @@ def fused_gemm_flops(x: TensorType, y: TensorType, bias: TensorType, *, activati
 
 @op(
     "conv2d_fusion",
-    traits=[Divisible(), IMAGES],
+    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter"), ("Bias",))],
     inputs="Input Filter Bias",
     outputs="Output",
     attrs={**CONV_ATTRS, **ACTIVATION},

@@ -17,7 +17,7 @@ from pe_cli.kernels.gemm import DEPTH, DEPTH_TRANSPOSED, NARROW
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.fused.fused_conv_moments import BLOCK, READ
 from pe_cli.ops.fused.norm_conv_kernels import (
     norm_depthwise,
@@ -85,7 +85,7 @@ def _infer(what: str, x: TensorType, each: tuple[TensorType, ...], w: TensorType
 
 @op(
     "fused_norm_conv2d",
-    traits=[Divisible()],
+    traits=[Divisible(), Narrow(("Filter",), (*_EACH.split(), "Moments"))],
     inputs=f"Input {_EACH} Filter",
     outputs="Output Moments",
     attrs=ATTRS,
@@ -125,7 +125,7 @@ def _flops(x: TensorType, *others: TensorType, **attrs: Any) -> int:
 
 @op(
     "fused_norm_conv2d_back",
-    traits=[Divisible()],
+    traits=[Divisible(), Narrow(("Filter", "Output@GRAD"), tuple(_EACH.split()))],
     inputs=f"Input {_EACH} Filter Output@GRAD",
     outputs="Input@GRAD? Filter@GRAD?",
     attrs=ATTRS,

@@ -14,7 +14,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, find, op
 from pe_cli.ops.define.strided import copy_box
-from pe_cli.ops.define.traits import InPlace, Pointwise, RowWise
+from pe_cli.ops.define.traits import InPlace, Narrow, Pointwise, RowWise
 from pe_cli.ops.fused.fusion_kernel import COLUMN, FULL, MASK, ONE, ROW, Step, Text, fused_kernel
 from pe_cli.ops.math.broadcast import WIDE, aligned
 
@@ -167,7 +167,7 @@ _SAMPLE_OPS = [
         "like": Attr(0, "number of a value read whose type all others have"),
     },
     differentiable="",
-    traits=[InPlace({"Out": "X"}), RowWise()],
+    traits=[InPlace({"Out": "X"}), Narrow(), RowWise()],
     samples=[
         Sample(
             {"X": (3, 4), "Rest": [(4,)]},

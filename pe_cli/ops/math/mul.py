@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, SumsRows
+from pe_cli.ops.define.traits import Divisible, Narrow, SumsRows
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
 from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
@@ -20,7 +20,7 @@ from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
 @op(
     "mul",
-    traits=[Divisible(), SumsRows(("Y",))],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",))],
     inputs="X Y",
     attrs={
         "x_num_col_dims": Attr(1, "leading axes of X that become rows, at least 1"),
@@ -104,7 +104,7 @@ def _of_matrices(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 
 @op(
     "matmul",
-    traits=[Divisible(), SumsRows(("Y",), _of_matrices)],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices)],
     inputs="X Y",
     attrs={
         "transpose_X": Attr(False, "transpose the last two axes of X"),

@@ -13,7 +13,7 @@ from pe_cli.kernels.gemm import gemm_scratch
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible
+from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.nn.attention_kernels import attend, attend_back
 
 #: Elements of a tile of scores: half of a common L1 with 64 keys, a part of L2 with thousands.
@@ -29,7 +29,7 @@ _HEADS = {"num_heads": 2}
 
 @op(
     "attention",
-    traits=[Divisible()],
+    traits=[Divisible(), Narrow(("Q", "K", "V"), ("Mask", "Level"))],
     inputs="Q K? V? Mask?",
     outputs="Out Level",
     attrs={

@@ -27,7 +27,7 @@ from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
+from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout, Narrow
 
 #: Columns that short rows are joined to.
 WIDEST = 256
@@ -51,9 +51,15 @@ ATTRS = {
 }
 
 
+#: Statistics stay float32, and so do scales and shifts.
+NARROW = Narrow(
+    keeps=("Scale", "Bias", "Mean", "Variance", "Moments", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance"),
+)
+
+
 @op(
     "batch_norm",
-    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y"))],
+    traits=[BatchStatistics(("is_test", "use_global_stats")), Divisible(), Layout("data_layout", ("X", "Y")), NARROW],
     inputs="X Scale Bias Mean Variance Moments?",
     outputs="Y MeanOut VarianceOut SavedMean SavedVariance",
     attrs=ATTRS,

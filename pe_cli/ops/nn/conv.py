@@ -14,7 +14,7 @@ from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Layout, SumsRows
+from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows
 from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
 from pe_cli.ops.nn.conv_images import Images
 
@@ -68,7 +68,14 @@ def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) ->
     return -1 if size < 0 else (size + 2 * padding - ((taps - 1) * dilation + 1)) // stride + 1
 
 
-@op("conv2d", traits=[Divisible(), IMAGES, SumsRows(("Filter",))], inputs="Input Filter", outputs="Output", attrs=ATTRS, samples=SAMPLES)
+@op(
+    "conv2d",
+    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter")), SumsRows(("Filter",))],
+    inputs="Input Filter",
+    outputs="Output",
+    attrs=ATTRS,
+    samples=SAMPLES,
+)
 def conv2d(
     x: TensorType,
     w: TensorType,
@@ -118,7 +125,7 @@ def conv2d(
 
 @op(
     "depthwise_conv2d",
-    traits=[Divisible(), IMAGES],
+    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter"))],
     inputs="Input Filter",
     outputs="Output",
     attrs=ATTRS,

@@ -15,7 +15,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, Pointwise, Random, Replayed, RowWise, Scalar
+from pe_cli.ops.define.traits import InPlace, Narrow, Pointwise, Random, Replayed, RowWise, Scalar
 
 DOWNGRADE, UPSCALE = "downgrade_in_infer", "upscale_in_train"
 
@@ -77,7 +77,7 @@ def drop_back(g: Ptr, mask: PtrU8, dx: Ptr, n: Int, scale: Real):
         "seed": Attr(0, "of this op alone, dropping the same values at every step; 0 takes the program's"),
         "dropout_implementation": Attr(DOWNGRADE, "which of the two phases is rescaled", (DOWNGRADE, UPSCALE)),
     },
-    traits=[InPlace({"Out": "X"}), Random(), Replayed("dropout_again", ("Mask",)), RowWise()],
+    traits=[InPlace({"Out": "X"}), Random(), Replayed("dropout_again", ("Mask",)), Narrow(), RowWise()],
     samples=[
         Sample({"X": (4, 7)}, name="a half"),
         Sample({"X": (3, 5)}, {"dropout_prob": 0.3, "dropout_implementation": UPSCALE}, "three tenths, rescaled"),

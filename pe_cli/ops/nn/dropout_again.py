@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import InPlace, RowWise
+from pe_cli.ops.define.traits import InPlace, Narrow, RowWise
 from pe_cli.ops.nn.dropout import UPSCALE, drop_back, dropout, kept_scale
 
 
@@ -25,7 +25,7 @@ def _mask(*shape: int) -> Callable[[np.random.Generator], NDArray[np.uint8]]:
     inputs="X Mask",
     attrs=dropout.attrs,
     differentiable="",
-    traits=[InPlace({"Out": "X"}), RowWise()],
+    traits=[InPlace({"Out": "X"}), Narrow(), RowWise()],
     samples=[
         Sample({"X": (4, 7), "Mask": _mask(4, 7)}, name="a half", grad=False, keep=("Mask",)),
         Sample(

@@ -13,7 +13,7 @@ from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import SumsRows
+from pe_cli.ops.define.traits import Narrow, SumsRows
 
 #: Terms of one float32 partial sum.
 CHUNK = 1024
@@ -164,7 +164,10 @@ def normalise_back(
 
 @op(
     "layer_norm",
-    traits=[SumsRows(("Scale", "Bias"), lambda attrs, shapes: attrs["begin_norm_axis"] > 0)],
+    traits=[
+        Narrow(keeps=("Scale", "Bias", "Mean", "Variance")),
+        SumsRows(("Scale", "Bias"), lambda attrs, shapes: attrs["begin_norm_axis"] > 0),
+    ],
     inputs="X Scale? Bias?",
     outputs="Y Mean Variance",
     attrs={

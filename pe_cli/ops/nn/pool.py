@@ -8,7 +8,7 @@ from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Layout
+from pe_cli.ops.define.traits import Layout, Narrow
 
 
 @helper
@@ -261,7 +261,7 @@ def _size(size: int, taps: int, stride: int, padding: int, ceil_mode: bool) -> i
         Sample({"X": (0, 3, 4, 4)}, {"strides": [2, 2]}, "empty batch"),
     ],
     kinks=_apart,
-    traits=[Layout("data_format", ("X", "Out"))],
+    traits=[Layout("data_format", ("X", "Out")), Narrow()],
 )
 def pool2d(
     x: TensorType,

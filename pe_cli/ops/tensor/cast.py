@@ -5,33 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType, check_dtype
+from pe_cli.core.types import BFLOAT16, TensorType, check_dtype, computed
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrU, PtrU8, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrU8, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.moves import convert, copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Layout, SameNumbers
 
 
-@kernel
-def convert(x: PtrU, out: Ptr, n: Int):
-    """out = x in out's type; fractions are cut off."""
-    for i in range(n):
-        out[i] = T(x[i])
-
-
-@kernel
+@kernel(scalar=True)
 def convert_to_byte(x: Ptr, out: PtrU8, n: Int):
     """out = x modulo 256; straight from a float, a negative number has no defined byte."""
     for i in range(n):
         out[i] = np.uint8(np.int64(x[i]) & 255)
 
 
-@kernel
+@kernel(scalar=True)
 def convert_to_bool(x: Ptr, out: PtrU8, n: Int):
     """out = 1 where x is not 0 (NaN is not 0)."""
     for i in range(n):
@@ -65,7 +58,8 @@ def cast(x: TensorType, *, in_dtype: str, out_dtype: str) -> TensorType:
     """Convert to another element type.
 
     Out = X; fractions are cut off on the way to integers (NaN and numbers out of range become undefined ones), bytes are taken modulo 256,
-    bool is whether X differs from 0. The gradient is cast back.
+    bool is whether X differs from 0. To bfloat16 numbers are rounded as float32, to the nearest, of ties to the even one; all ops read it
+    as float32. The gradient is cast back.
 
     Args:
         X: any shape and dtype.
@@ -121,7 +115,7 @@ def cast_grad_cpu(o: Lowering) -> None:
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(convert, convert_to_byte, convert_to_bool)
+deal(convert_to_byte, convert_to_bool)
 also_on_cuda(cast)
 
 
@@ -130,5 +124,7 @@ also_on_cuda(cast)
 
 @in_onnx("cast")
 def cast_onnx(o: Writer) -> None:
-    """ONNX's own."""
-    o.node("Cast", [o.x()], to="Out", to_=element_type(o.attrs["out_dtype"]))
+    """ONNX's own; from bfloat16 back to float32 at once, as which all ops read it."""
+    kind = o.attrs["out_dtype"]
+    x = o.node("Cast", [o.x()], to_=element_type(BFLOAT16)) if kind == BFLOAT16 else o.x()
+    o.node("Cast", [x], to="Out", to_=element_type(computed(kind)))

@@ -13,7 +13,7 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import copy_box, row_major
-from pe_cli.ops.define.traits import Divisible, FedSizes, RowWise
+from pe_cli.ops.define.traits import Divisible, FedSizes, Narrow, RowWise
 
 _AXIS = Attr(0, "from the front, or negative from the end")
 _FED_AXIS = FedSizes({"Axis": "axis"})
@@ -71,7 +71,7 @@ def beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -
 
 @op(
     "concat",
-    traits=[Divisible(), RowWise(beside_rows), _FED_AXIS],
+    traits=[Divisible(), Narrow(), RowWise(beside_rows), _FED_AXIS],
     inputs="X* Axis?",
     differentiable="X",
     attrs={"axis": _AXIS},
@@ -151,7 +151,7 @@ def section_sizes(name: str, size: int, num: int, sections: Sequence[int]) -> li
 
 @op(
     "split",
-    traits=[RowWise(beside_rows), _FED_PARTS],
+    traits=[Narrow(), RowWise(beside_rows), _FED_PARTS],
     inputs="X Axis? Sections?",
     differentiable="X",
     outputs="Out*",

@@ -17,7 +17,7 @@ from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.strided import MOVED_AS, copy_box, row_major
-from pe_cli.ops.define.traits import FedSizes, RowWise
+from pe_cli.ops.define.traits import FedSizes, Narrow, RowWise
 
 
 def clamped(size: int, start: int, end: int) -> tuple[int, int]:
@@ -31,7 +31,7 @@ _FED = FedSizes({"Starts": "starts", "Ends": "ends"})
 
 @op(
     "slice",
-    traits=[RowWise(lambda attrs, shapes: 0 not in attrs["axes"]), _FED],
+    traits=[Narrow(), RowWise(lambda attrs, shapes: 0 not in attrs["axes"]), _FED],
     inputs="Input Starts? Ends?",
     differentiable="Input",
     attrs={

@@ -65,6 +65,7 @@ class DataFeedDesc:
         except OSError as error:
             raise FluidValueError(f"{proto_file}: {error.strerror}") from None
         self._message = _message(_Tokens(str(proto_file), text), _FEED, "")
+        self._message.setdefault("pipe_command", "cat")
         names = [slot.name for slot in self.slots]
         if len(set(names)) != len(names):
             raise FluidValueError(f"{proto_file}: two slots have one name: {', '.join(names)}")

@@ -14,6 +14,8 @@ from pe_cli.io import atomic
 from pe_cli.io.tensors import read_safetensors, write_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
+from pe_cli.paddle.fluid.data_sets import BatchSampler as NewerSampler
+from pe_cli.paddle.fluid.data_sets import DataLoader, Dataset
 from pe_cli.paddle.fluid.decorators import (
     ComposeNotAligned,
     batch,
@@ -28,7 +30,7 @@ from pe_cli.paddle.fluid.decorators import (
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
-from pe_cli.paddle.fluid.reader import DataLoader, PyReader, default_collate_fn
+from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
@@ -150,8 +152,24 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
 
 
 def save_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Save everything that lives between steps; arguments of `save_vars`."""
-    save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    """Save everything that lives between steps; arguments of `save_vars`.
+
+    Of a trainer's program, with parameter servers, the first trainer also saves what only servers have: tables, state of optimizers.
+
+    Raises:
+        FluidValueError: as `save_vars`; or a trainer's program with `filename`; a ValueError.
+        EnforceNotMet: a server is lost; a RuntimeError.
+    """
+    remote = getattr(default_main_program() if main_program is None else main_program, "remote_values", None)
+    if remote is None:
+        save_vars(executor, dirname, main_program, None, is_persistable, filename)
+        return
+    if filename is not None:
+        raise FluidValueError("a trainer's program saves every variable in a file of its own", hint="leave filename out")
+    elsewhere = set(remote.names)
+    save_vars(executor, dirname, main_program, None, lambda v: v.persistable and v.name not in elsewhere)
+    for name, value in remote.taken(Path(dirname), executor) if remote.are_saved else ():
+        _write(_inside(dirname, name), {name: value})
 
 
 def load_vars(
@@ -321,8 +339,18 @@ def load(program: Program, model_path: str, executor: Any = None, var_list: Any 
     set_program_state(program, load_program_state(model_path, var_list))
 
 
+class BatchSampler(NewerSampler):
+    """Numbers of the samples of every batch, as 2.x's has them; `indices` are its `sampler`."""
+
+    def __init__(
+        self, dataset: Any = None, indices: Any = None, shuffle: bool = False, batch_size: int = 1, drop_last: bool = False
+    ) -> None:
+        super().__init__(dataset, indices, shuffle, batch_size, drop_last)
+
+
 __all__ = [
-    "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose", "default_collate_fn", "firstn",
+    "BatchSampler", "ComposeNotAligned", "DataLoader", "Dataset", "PyReader", "batch", "buffered", "cache", "chain", "compose",
+    "default_collate_fn", "firstn",
     "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars",
     "load", "load_inference_model", "load_params", "load_persistables",
     "load_program_state", "load_vars", "map_readers", "multiprocess_reader", "save", "save_inference_model", "save_params",

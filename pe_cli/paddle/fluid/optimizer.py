@@ -57,6 +57,11 @@ class _Adapter(Optimizer):
         given |= {name: varied_betas.FIRST[name] for name in self._betas}
         super().__init__(**given)
 
+    @property
+    def type(self) -> str:
+        """The type of the update op."""
+        return self.op
+
     def attrs(self) -> Mapping[str, Any]:
         """Return the update op's attributes; Adam corrects row-sparse steps, and Ftrl takes l1 for l2, where the original does."""
         attrs = {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.types import DTYPES
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.program import defaults, ir
@@ -18,7 +20,7 @@ from pe_cli.program.text import print_op
 
 def as_dtype(given: Any) -> str:
     """Return the core's name of an element type: a text, a NumPy type, or a member of `core.VarDesc.VarType`."""
-    if isinstance(given, str) and given in ("float32", "float64", "int64", "int32", "uint8", "bool"):
+    if isinstance(given, str) and given in DTYPES:
         return str(given)
     try:
         return str(np.dtype(given).name)
@@ -64,6 +66,11 @@ class Variable(Arithmetic, ir.Variable):
     def op(self) -> ir.Operator | None:
         """The operator that made it; None for what is fed or kept."""
         return next((op for op in self.block.ops if self.name in op.output_names()), None)
+
+    @property
+    def grad_name(self) -> str:
+        """What its gradient is called, whether or not there is one."""
+        return grad_name(self.name)
 
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""

@@ -60,5 +60,5 @@ def test_a_config_learns_in_bf16_as_in_float32():
 
 
 def test_the_cpu_has_no_tensor_cores():
-    with pytest.raises(PeError, match="precision: bf16 is for the tensor cores of place: cuda"):
-        load_run(models.ROOT / "configs/digits.yaml", ("executor.precision=bf16",))
+    with pytest.raises(PeError, match="precision: tf32 is for the tensor cores of place: cuda"):
+        load_run(models.ROOT / "configs/digits.yaml", ("executor.precision=tf32",))

@@ -170,7 +170,7 @@ class PtxDriver:
             words[i] = moved(extent.address)
         led = [(moved(table.address + at), extent.address, moved(extent.address)) for table, at, extent in inside]
         kinds = zip(args, built.kernel.params, strict=True)
-        small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) == "uint8"]
+        small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) in ("uint8", "uint16")]
         small += [extent.address for _, _, extent in inside]
         shifts = [0 if any(address <= a < address + size for a in small) else 2 for address, size in apart]
         pieces = [Piece(copy, size, shift) for copy, (_, size), shift in zip(copies, apart, shifts, strict=True)]

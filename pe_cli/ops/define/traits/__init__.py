@@ -7,7 +7,7 @@ there.
 from __future__ import annotations
 
 from pe_cli.ops.define.traits.effects import Random, Replayed, ReportsData
-from pe_cli.ops.define.traits.elements import Absorbed, Folds, Pointwise, SameNumbers, Scalar
+from pe_cli.ops.define.traits.elements import Absorbed, Folds, Narrow, Pointwise, SameNumbers, Scalar
 from pe_cli.ops.define.traits.inner import HasRegions, NamesOnly, Runs, Sequenced
 from pe_cli.ops.define.traits.meaning import Best, Bounded, Compares, FindsBoxes, Judges, Says, ToProbabilities
 from pe_cli.ops.define.traits.memory import FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
@@ -56,6 +56,7 @@ __all__ = [
     "MergesRows",
     "Named",
     "NamesOnly",
+    "Narrow",
     "OnHost",
     "OwnRows",
     "PassesGradient",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.kernels.lang import Kernel
-from pe_cli.ops.define.traits.trait import Trait
+from pe_cli.ops.define.traits.trait import Named, Trait, need
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,41 @@ class Folds(Trait):
 
 class SameNumbers(Trait):
     """The output has the numbers of the input, in another order, shape or element type."""
+
+
+class Narrow(Trait):
+    """Values that the op reads and writes may be stored as bfloat16: it computes in float32, and rounds what it writes once.
+
+    Ops that are pointwise, views or move numbers may store so without this trait; so may the gradient of an op that has it.
+
+    Args:
+        factors: inputs that products are taken of, which tensor cores have as bfloat16: they are rounded even where they are float32. An
+            op with factors gains by narrow values; one without passes them on.
+        keeps: slots that stay float32, with their gradients: statistics, and what is too small to gain.
+    """
+
+    factors: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+
+    def verify(self, op: Named) -> None:
+        need(op, self.factors)
+        known = {*op.slot_names(outputs=False), *op.slot_names(outputs=True)}
+        assert op.is_grad_of is not None or known.issuperset(self.keeps), f"{op.name} has no {', '.join(set(self.keeps) - known)}"
+
+    def says(self) -> tuple[str, str]:
+        rounded = f"; {', '.join(self.factors)} are rounded" if self.factors else ""
+        return "bfloat16", f"with precision bf16 its values may be stored as bfloat16{rounded}"
+
+    def back(self, uses: Sequence[str], outputs: Sequence[str]) -> Narrow:
+        """Return the trait of the gradient op.
+
+        Args:
+            uses: forward slots that it reads.
+            outputs: slots of the gradients of outputs that it reads.
+        """
+        wide = {f"{slot}@GRAD" for slot in self.keeps}
+        factors = [s for s in self.factors if s in uses] + [s for s in outputs if self.factors and s not in wide]
+        return Narrow(tuple(factors), (*self.keeps, *sorted(wide)))
 
 
 class Absorbed(Trait):

@@ -25,6 +25,7 @@ from pe_cli.graph.servers.updates import Updates
 from pe_cli.paddle.errors import EnforceNotMet, FluidError, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
+from pe_cli.paddle.fluid.remote_values import RemoteValues
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from pe_cli.paddle.fluid.variable import Variable
 from pe_cli.program import ir
@@ -151,9 +152,17 @@ class DistributeTranspiler:
         self._check_transpiled("get_trainer_program")
         leave_out_of_startup(self.startup_program, self._updates, self._cut)
         TrainerEdits(self.origin_program, self._updates, self._job, self._cut).leave_out()
+        here = frozenset(set(self._updates.parameters) - self._cut.remote)
+        types = {name: facts.type for name, facts in self._updates.facts.items()}
+        remote = RemoteValues(self.trainer_id, lambda: {e: self.kept(e) for e in self.pserver_endpoints}, types, here)
+        self.origin_program.remote_values = remote  # type: ignore[union-attr]
         if wait_port and self.config.wait_port:
             self.wait_for_servers()
         return self.origin_program
+
+    def kept(self, endpoint: str) -> list[Kept]:
+        """Return what a server keeps between steps."""
+        return self._server(endpoint)[1]
 
     @property
     def updates(self) -> Updates:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pe_cli.layers.nn.image_resize import LAYOUTS
-from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.layers import fed_sizes, resizing
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
@@ -93,7 +97,6 @@ def pad(
 
     Raises:
         FluidValueError: another mode, or numbers that fit no axes.
-        NotThereYet: reflect or replicate of volumes.
     """
     rank = len(x.shape)
     numbers = [pad] * (2 * (rank - 2)) if isinstance(pad, int) else [int(v) for v in pad]
@@ -122,7 +125,9 @@ def _around(x: Any, axis: int, before: int, after: int) -> Any:
 
 def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> Any:
     if len(x.shape) > 4:
-        raise NotThereYet(f"pad: {mode} of volumes is not there yet", hint="constant or circular")
+        for axis, (before, after) in enumerate(pairs, first):
+            x = _beyond(x, axis, before, after, mode)
+        return x
     if first == 1:
         last = len(x.shape) - 1
         made = _continued(call("transpose", x, [0, last, *range(1, last)]), pairs, mode, 2)
@@ -130,6 +135,18 @@ def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> A
     if len(x.shape) == 3:
         return call("squeeze", _continued(call("unsqueeze", x, [2]), [(0, 0), *pairs], mode, 2), [2])
     return call("pad2d", x, [v for pair in pairs for v in pair], mode)
+
+
+def _beyond(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
+    """Continue one axis by its mirror image, or by its first and last elements."""
+    size = x.shape[axis]
+    if mode == "reflect":
+        begin = [call("reverse", call("slice", x, [axis], [1], [before + 1]), [axis])] if before else []
+        end = [call("reverse", call("slice", x, [axis], [size - 1 - after], [size - 1]), [axis])] if after else []
+    else:
+        begin = [call("slice", x, [axis], [0], [1])] * before
+        end = [call("slice", x, [axis], [size - 1], [size])] * after
+    return call("concat", [*begin, x, *end], axis) if begin or end else x
 
 
 def pixel_shuffle(x: Any, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Any:
@@ -142,11 +159,12 @@ def pixel_shuffle(x: Any, upscale_factor: int, data_format: str = "NCHW", name: 
 def affine_grid(theta: Any, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Any:
     """Return where the pixels of out_shape come from under theta [batch, 2, 3]: [batch, height, width, 2], from -1 to 1.
 
-    Raises:
-        NotThereYet: align_corners is False.
+    Without align_corners -1 and 1 are the edges of the image, else the centres of its first and last pixels.
     """
     if not align_corners:
-        raise NotThereYet("affine_grid: align_corners=False is not there yet", hint="leave it out")
+        high, wide = sizes_of("affine_grid", "out_shape", out_shape)[2:]
+        inward = layers.assign(np.array([(wide - 1) / wide, (high - 1) / high, 1.0], theta.dtype))
+        theta = call("elementwise_mul", theta, inward)
     return fed_sizes.affine_grid(theta, out_shape, name)
 
 
@@ -158,15 +176,45 @@ def grid_sample(
     align_corners: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Look at images at given places; between pixels they are linear, outside they are 0.
+    """Look at images at given places.
+
+    Args:
+        x: [batch, channels, height, width].
+        grid: [batch, rows, columns, 2]: x and y of each place.
+        mode: bilinear, or nearest: the value of the nearest pixel, with no gradient of grid.
+        padding_mode: what is outside: zeros; border: the nearest pixel of the image; reflection: its mirror image.
+        align_corners: -1 and 1 are the centres of the first and last pixels, else the edges of the image.
+        name: prefix of the output's name.
+
+    Returns:
+        [batch, channels, rows, columns].
 
     Raises:
-        NotThereYet: another mode or padding_mode, or align_corners is False.
+        FluidValueError: another mode or padding_mode, or an image with one row or column where sizes count.
     """
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+        hint = "bilinear or nearest; zeros, border or reflection"
+        raise FluidValueError(f"grid_sample: mode={mode!r}, padding_mode={padding_mode!r}", hint=hint)
     if (mode, padding_mode, align_corners) != ("bilinear", "zeros", True):
-        what = f"mode={mode!r}, padding_mode={padding_mode!r}, align_corners={align_corners}"
-        raise NotThereYet(f"grid_sample: {what} is not there yet", hint="bilinear, zeros and True")
+        if min(x.shape[2:]) < 2:
+            raise FluidValueError(f"grid_sample needs images of at least 2 rows and columns, got {x}")
+        parts = zip(call("split", grid, 2, 3), (x.shape[3], x.shape[2]), strict=True)
+        grid = call("concat", [_moved(part, size, mode, padding_mode, align_corners) for part, size in parts], 3)
     return call("grid_sampler", x, grid, name)
+
+
+def _moved(place: Any, size: int, mode: str, outside: str, corners: bool) -> Any:
+    """Return places along an axis as those of the bilinear form with zeros outside and aligned corners."""
+    half = (size - 1) / 2
+    at = call("scale", place, half, half) if corners else call("scale", place, size / 2, half)  # in pixels
+    if outside == "reflection":
+        low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
+        turns = call("floor", call("scale", at, 0.5 / span, -0.5 * low / span))
+        along = call("elementwise_sub", call("scale", at, 1.0, -low), call("scale", turns, 2 * span))
+        at = call("scale", call("abs", call("scale", along, 1.0, -span)), -1.0, span + low)
+    if outside != "zeros":
+        at = call("clip", at, 0.0, size - 1.0)
+    return call("scale", at if mode == "bilinear" else call("round", at), 1 / half, -1.0)
 
 
 def unfold(

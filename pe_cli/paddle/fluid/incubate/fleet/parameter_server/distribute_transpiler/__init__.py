@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pe_cli.collectives.servers.frames import Message
 from pe_cli.execute.servers import links
-from pe_cli.execute.servers.training import SLACK, array_of
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, raised_as
 from pe_cli.paddle.fluid import io
 from pe_cli.paddle.fluid.communicator import Communicator
 from pe_cli.paddle.fluid.executor import Executor
-from pe_cli.paddle.fluid.flags import deadline
-from pe_cli.paddle.fluid.framework import Program, default_startup_program
+from pe_cli.paddle.fluid.framework import default_startup_program
 from pe_cli.paddle.fluid.incubate.fleet.base.role_maker import RoleMakerBase
 from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (
     DistributedStrategy,
@@ -23,7 +19,8 @@ from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.d
     SyncStrategy,
 )
 from pe_cli.paddle.fluid.places import CPUPlace
-from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
+from pe_cli.paddle.fluid.remote_values import rows_of
+from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import DistributeTranspiler
 from pe_cli.paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
@@ -171,7 +168,7 @@ class FleetTranspiler:
         """Give parameters their first values.
 
         Args:
-            model_dir: where a worker has saved parameters, of a training with any number of servers; the optimizer's state begins anew.
+            model_dir: where a worker has saved parameters and state of optimizers, of a training with any number of servers.
             more: without effect.
         """
         self._run(self.startup_program)
@@ -179,16 +176,12 @@ class FleetTranspiler:
             self._load(model_dir)
 
     def _load(self, folder: str) -> None:
-        """Take the rows that this server has of saved parameters."""
-        found, whole, scope = self.transpiler.found, Program(), Scope()
-        pieces = found.at(self.role.get_pserver_endpoints()[self.role.server_index()])
-        for name in dict.fromkeys(p.parameter for p in pieces):
-            whole.global_block().create_var(name=name, type=self.transpiler.updates.parameters[name].type, persistable=True)
-        with scope_guard(scope):
-            io.load_persistables(self._executor, folder, whole)
-        for p in pieces:
-            value = scope.read(p.parameter)
-            global_scope().root().write(p.name, value if p.whole else value[p.begin : p.begin + p.rows])
+        """Take the rows that this server has of saved parameters, and of the state of their updates where that was saved, too."""
+        scope, parameters = global_scope().root(), self.transpiler.updates.parameters
+        for each in self.transpiler.kept(self.role.get_pserver_endpoints()[self.role.server_index()]):
+            file = Path(folder) / each.whole
+            if each.whole in parameters or file.is_file():
+                scope.write(each.name, rows_of(file, each))
 
     def run_server(self) -> None:
         """Serve until the last worker stops."""
@@ -209,24 +202,8 @@ class FleetTranspiler:
         self._executor.run(program)
 
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None, **more: Any) -> None:
-        """Write the variables of a worker's program that live between steps, and tables, which servers have; see `io.save_persistables`."""
-        found, scope = self.transpiler.found, global_scope().root()
-        for table in sorted(found.remote):
-            scope.write(table, self._whole(table))
+        """Write the variables of a worker's program that live between steps, and what servers have; see `io.save_persistables`."""
         io.save_persistables(executor, dirname, main_program or self.main_program)
-        scope.erase(sorted(found.remote))
-
-    def _whole(self, table: str) -> Any:
-        """Return a table as servers have it."""
-        pieces, kind = self.transpiler.found.pieces[table], self.transpiler.updates.parameters[table].type
-        servers = self.transpiler.found.servers(table)
-        with raised_as(EnforceNotMet):
-            to = links.link(self.server_endpoints(), self.worker_index(), 2 * kind.nbytes + SLACK, self._executor, deadline())
-            blocks = []
-            for p, server in zip(pieces, servers, strict=True):
-                answer = to.ask({server: Message("pull", {"names": [p.name]})}, "saves a table")[server]
-                blocks.append(array_of(answer, p.name, p.type.shape, server))
-        return np.concatenate(blocks)
 
 
 class TranspilerOptimizer:
