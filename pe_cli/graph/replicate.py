@@ -146,9 +146,6 @@ class _Replication:
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
                 self._update(op)
-                own = op.definition.get(OwnRows)
-                if own is not None and own.gives:
-                    self._give(op.outputs[own.slot][0])
                 continue
             merged = op.definition.get(MergesRows)
             if merged is not None and op.outputs[merged.out][0] in self.gradients:
@@ -313,6 +310,13 @@ class _Replication:
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def _update(self, op: Operator) -> None:
+        """Place an update, and let processes give each other what it made of their own rows."""
+        self._place_update(op)
+        own = op.definition.get(OwnRows)
+        if own is not None and own.gives:
+            self._give(op.outputs[own.slot][0])
+
+    def _place_update(self, op: Operator) -> None:
         if not self.reduce:
             for d in self.devices:
                 self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))
