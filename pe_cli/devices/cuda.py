@@ -15,13 +15,13 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
-from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_memory import CudaMemory
+from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
