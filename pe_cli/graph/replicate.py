@@ -136,8 +136,7 @@ class _Replication:
             raise PeError(
                 "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )
-        if self.reduce:
-            self._check_readers()
+        self._check_readers()
         last = {n: i for i, op in enumerate(self.ops) for n in op.output_names() if n in self.gradients}
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
@@ -162,6 +161,8 @@ class _Replication:
 
     def _check_readers(self) -> None:
         """Refuse programs in which every device computes with what only the one that updates a parameter has."""
+        if not self.reduce:
+            return
         variables = self.program.global_block().vars
         made = {n for op in self.ops if op.role in UPDATES for n in op.output_names() if not variables[n].persistable}
         for op in (op for op in self.ops if op.role not in UPDATES and not made.isdisjoint(op.input_names())):
