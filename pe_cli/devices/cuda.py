@@ -280,7 +280,7 @@ class CudaStep:
         return [partial(self._driver.at(home).fetch, place.address, reports[own]) for home, (place, own) in self._reports.items()]
 
     def _order(self) -> list[Sequence[int]]:
-        """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for the last launches."""
+        """Return for each of the sequence what it waits for: the first launches for the step's number, reports for the last ones."""
         first, count = len(self._counters), len(self.launches)
         launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
         last = sorted({*range(count)} - {j for waits in self._waits for j in waits})
