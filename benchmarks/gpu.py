@@ -35,8 +35,8 @@ import workloads  # noqa: E402
 from pe_cli.cli.main import run as pe  # noqa: E402
 from pe_cli.devices import cuda_driver  # noqa: E402
 from pe_cli.devices.cuda_calls import shape_of  # noqa: E402
-from pe_cli.devices.cuda_driver import Extent  # noqa: E402
 from pe_cli.devices.cuda_libraries import choice, opened  # noqa: E402
+from pe_cli.devices.cuda_protocol import Extent  # noqa: E402
 from pe_cli.kernels.calls import Call  # noqa: E402
 from pe_cli.kernels.cuda import cuda_kernel  # noqa: E402
 from pe_cli.kernels.lang import Int, Ptr  # noqa: E402

@@ -11,9 +11,9 @@ import numpy as np
 from pe_cli.collectives.cards import parts_of, summing
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda import shape_of
-from pe_cli.devices.cuda_driver import Extent
 from pe_cli.devices.cuda_group import joined, together
 from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import build
 from pe_cli.kernels.library_calls import NCCL, SumKernel

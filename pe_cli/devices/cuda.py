@@ -15,13 +15,13 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
-from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_memory import CudaMemory
+from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
@@ -280,7 +280,7 @@ class CudaStep:
         return [partial(self._driver.at(home).fetch, place.address, reports[own]) for home, (place, own) in self._reports.items()]
 
     def _order(self) -> list[Sequence[int]]:
-        """Return for each of the sequence what it waits for: the first launches for the step's number, reports for the last ones."""
+        """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for the last ones."""
         first, count = len(self._counters), len(self.launches)
         launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
         last = sorted({*range(count)} - {j for waits in self._waits for j in waits})

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.devices.cuda_driver import Extent, packed
+from pe_cli.devices.cuda_protocol import Extent, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_chain import THREADS, fits, of_chain
 from pe_cli.kernels.cuda_table import Row, of_table, words_of

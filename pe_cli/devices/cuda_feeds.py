@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.devices.cuda_driver import Mark
 from pe_cli.devices.cuda_memory import CudaMemory
+from pe_cli.devices.cuda_protocol import Mark
 
 Array = np.ndarray[Any, Any]
 #: Bytes from which on a feed is copied to the card beside the step before; smaller ones behind it, which takes one copy less.

@@ -18,9 +18,10 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import DTYPES
-from pe_cli.devices.cuda_driver import CudaDriver, Driver, Extent, Handles, Shape, driver_of
+from pe_cli.devices.cuda_driver import CudaDriver, driver_of
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.nccl import Sums
+from pe_cli.devices.cuda_protocol import Driver, Extent, Handles, Shape
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.library_calls import NCCL, SumKernel
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.devices.cuda import CudaStep
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.devices.protocol import Spot, Work
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.cuda import Built

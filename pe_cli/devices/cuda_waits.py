@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pe_cli.devices.cuda_batches import Filled, Launch
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 
 
 def waits_of(launches: Sequence[Launch]) -> list[list[int]]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pe_cli.devices.cuda_driver import Driver, Extent
+from pe_cli.devices.cuda_protocol import Driver, Extent
 
 #: Bytes of an allocation, of a whole number, and of which the place of several is a multiple.
 PAGE, WORD, ALIGNMENT = 1 << 16, 8, 64

@@ -118,6 +118,9 @@ class RegionOp(ABC):
             states: arguments that lie in memory of the region, each the result of its number after the region has run.
             loops: that are around its ops.
             before: samples before those that it is about.
+
+        Raises:
+            PeError: an op of the region needs the offsets of sequences, or runs Python.
         """
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
         inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False, precision=self.g.precision)

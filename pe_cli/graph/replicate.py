@@ -136,8 +136,7 @@ class _Replication:
             raise PeError(
                 "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )
-        if self.reduce:
-            self._check_readers()
+        self._check_readers()
         last = {n: i for i, op in enumerate(self.ops) for n in op.output_names() if n in self.gradients}
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
@@ -146,9 +145,6 @@ class _Replication:
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
                 self._update(op)
-                own = op.definition.get(OwnRows)
-                if own is not None and own.gives:
-                    self._give(op.outputs[own.slot][0])
                 continue
             merged = op.definition.get(MergesRows)
             if merged is not None and op.outputs[merged.out][0] in self.gradients:
@@ -165,6 +161,8 @@ class _Replication:
 
     def _check_readers(self) -> None:
         """Refuse programs in which every device computes with what only the one that updates a parameter has."""
+        if not self.reduce:
+            return
         variables = self.program.global_block().vars
         made = {n for op in self.ops if op.role in UPDATES for n in op.output_names() if not variables[n].persistable}
         for op in (op for op in self.ops if op.role not in UPDATES and not made.isdisjoint(op.input_names())):
@@ -313,6 +311,13 @@ class _Replication:
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def _update(self, op: Operator) -> None:
+        """Place an update, and let processes give each other what it made of their own rows."""
+        self._place_update(op)
+        own = op.definition.get(OwnRows)
+        if own is not None and own.gives:
+            self._give(op.outputs[own.slot][0])
+
+    def _place_update(self, op: Operator) -> None:
         if not self.reduce:
             for d in self.devices:
                 self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))

@@ -21,7 +21,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 #: Follows the name of a kernel that is compiled though the cache has it.
 DAMAGED = ", whose file in the cache was damaged"
 #: Objects kept on disk; the least recently used go first.
-MAX_FILES = 4000
+MAX_FILES = 8000
 #: Seconds after which an unfinished object is that of a process that was killed.
 ABANDONED = 3600.0
 

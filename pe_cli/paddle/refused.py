@@ -69,7 +69,7 @@ REFUSED: dict[str, Refusal] = {
     "fluid.optimizer.PipelineOptimizer": Refusal(
         "a program is not cut over devices, each device has all of it", "CompiledProgram.with_data_parallel, for shares of a batch"
     ),
-    "fluid.contrib.*": Refusal("not all that is on trial in the original is taken over", "docs/parity.md lists what is there"),
+    "fluid.contrib.*": Refusal("not all that is on trial in the original is taken over", "docs/how-to/fluid.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
     "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
     "fluid.contrib.slim": _FEWER_BITS,

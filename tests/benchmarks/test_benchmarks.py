@@ -323,5 +323,6 @@ def test_two_cards_are_measured_where_there_are_two(script, monkeypatch):
         found = measured_cards([64], 1, "mlp", lambda name, count, libraries: {"ms_per_step": {"median": 8.0 / count}})
         assert (found["kernels"]["times_faster"], found["nccl"]["times_faster"]) == (2.0, 2.0)
         assert set(found["sums_ms"][64]) == {"kernels", "nccl"}
-        monkeypatch.setattr("pe_cli.devices.cuda_driver.device_count", lambda: 1)
-        assert measured_cards([64], 1, "mlp", lambda *_: {}) == "1 CUDA device: two are needed"
+        with monkeypatch.context() as patch:
+            patch.setattr("pe_cli.devices.cuda_driver.device_count", lambda: 1)
+            assert measured_cards([64], 1, "mlp", lambda *_: {}) == "1 CUDA device: two are needed"

@@ -11,8 +11,9 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_driver import CudaDriver, Extent
+from pe_cli.devices.cuda_driver import CudaDriver
 from pe_cli.devices.cuda_memory import CudaMemory
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.cuda import build, cuda_kernel
 from pe_cli.kernels.cuda_compiler import ptx
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T

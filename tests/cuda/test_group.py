@@ -15,10 +15,11 @@ from pe_cli.cli.main import run as command
 from pe_cli.collectives.cards import LEAST_PART, parts_of, summing
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_driver import CudaDriver, Extent
+from pe_cli.devices.cuda_driver import CudaDriver
 from pe_cli.devices.cuda_group import Group, apart
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.nccl import version_of
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.io.checkpoint import load, steps
 from pe_cli.kernels.cuda import build
 from pe_cli.session.devices import resolve_places

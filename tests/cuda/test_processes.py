@@ -37,9 +37,9 @@ def on_cpus(devices: int) -> dict[str, Any]:
     return {name: scope.get(name) for name in values()}
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_processes_with_cards_give_what_cpu_devices_give(monkeypatch, devices: int):
+def test_processes_with_cards_give_what_cpu_devices_give(monkeypatch):
     needs_compiler()
+    devices = 2
     nccl = NcclAcross(2)
     monkeypatch.setattr(opened, "installed", lambda: {"nccl": opened.Installed("2.32.3", nccl)})
     monkeypatch.setattr("pe_cli.devices.cuda.compile_ahead", lambda *_: None)  # threads do not fork

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import DTYPES
+from pe_cli.core.types import BFLOAT16, DTYPES
 from tests.ops.support import run_gradient, run_op
 
+#: Element types that NumPy has; bfloat16 has tests of its own (test_rounded.py).
+NUMPY = [name for name in DTYPES if name != BFLOAT16]
 VALUES = np.array([0, 1, 2, 3, 100, 127, 7, 0, 1] * 5)
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(DTYPES, DTYPES)))
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(NUMPY, NUMPY)))
 def test_every_pair(source, target):
     x = VALUES.astype(source)
     got = run_op("cast", {"X": x}, {"in_dtype": source, "out_dtype": target})

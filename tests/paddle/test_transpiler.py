@@ -164,6 +164,49 @@ def test_bad_arguments(arguments, kind, message):
         fluid.DistributeTranspiler().transpile(program=main, startup_program=startup, **given)
 
 
+def regularized():
+    """Return (main, startup): layers of which two decay their weights, one learns nothing, and two have a rate of their own."""
+    main, startup, decay = fluid.Program(), fluid.Program(), fluid.regularizer
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 129]), fluid.data("y", [None, 1], "int64")
+        first = fluid.ParamAttr("first", learning_rate=0.5, regularizer=decay.L1Decay(1e-4))
+        hidden = fluid.layers.fc(x, 70, act="relu", param_attr=first, bias_attr=False)
+        hidden = fluid.layers.fc(hidden, 256, act="relu", param_attr=fluid.ParamAttr("second", trainable=False))
+        third, bias = fluid.ParamAttr("third", regularizer=decay.L2Decay(1e-4)), fluid.ParamAttr(learning_rate=2.0)
+        hidden = fluid.layers.fc(hidden, 100, act="relu", param_attr=third, bias_attr=bias)
+        loss = fluid.layers.mean(fluid.layers.cross_entropy(fluid.layers.fc(hidden, 10, act="softmax"), y))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    return main, startup
+
+
+def test_parameters_that_decay_are_dealt_first_and_updated_in_the_order_of_names():
+    """What PaddlePaddle 1.8.5 makes of the same network."""
+    main, startup = regularized()
+    transpiler = fluid.DistributeTranspiler()
+    transpiler.transpile(0, main, ",".join(SERVERS[:2]), 2, True, startup)
+    found = [[v.name for v in m["params"]] for m in transpiler.param_grad_ep_mapping.values()]
+    assert found == [["first", "third.block1", "fc_2.b_0", "fc_3.w_0"], ["third.block0", "fc_1.b_0", "fc_3.b_0"]]
+    server, _ = transpiler.get_pserver_programs(SERVERS[0])
+    blocks = ["fc_2.b_0@GRAD:2", "fc_3.w_0@GRAD:3", "first@GRAD:4", "third@GRAD.block1:5"]
+    assert sorted(server.global_block().ops[0].attr("grad_to_block_id")) == blocks
+    transpiler.get_trainer_program(wait_port=False)
+    assert "learning_rate_0" not in {n for op in startup.global_block().ops for n in op.output_names()}
+
+
+def test_one_trainer_and_more_servers_than_blocks():
+    """As in PaddlePaddle 1.8.5: gradients of one trainer are summed and averaged, too, and a server without work has an empty block."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 13]), fluid.data("y", [None, 1])
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y)))
+    transpiler = fluid.DistributeTranspiler()
+    transpiler.transpile(0, main, ",".join(SERVERS), 1, True, startup)
+    programs = [transpiler.get_pserver_programs(server)[0] for server in SERVERS]
+    assert [[types(b) for b in p.blocks[1:]] for p in programs] == [[["sum", "scale", "sgd"]], [["sum", "scale", "sgd"]], [[]]]
+    assert programs[0].global_block().ops[0].input("X") == ["fc_0.b_0@GRAD.trainer_0"]
+    assert [p.global_block().ops[0].attr("optimize_blocks") for p in programs] == [[1], [1], [1]]
+
+
 def test_a_program_without_updates_leaves_servers_nothing_to_do():
     program, transpiler = fluid.Program(), fluid.DistributeTranspiler()
     with pytest.warns(UserWarning, match="updates no parameter: call the optimizer's minimize"):

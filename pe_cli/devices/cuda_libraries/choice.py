@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.devices.cuda_driver import Driver, Extent
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, LibraryFailed, NotTaken
+from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.protocol import Spot, Work
 from pe_cli.kernels import cache
 from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of

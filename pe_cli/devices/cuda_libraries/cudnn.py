@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pe_cli.devices.cuda_driver import Extent
 from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import Convolution
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64

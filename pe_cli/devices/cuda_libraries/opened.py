@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_driver import Driver, Handles
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, NotTaken
+from pe_cli.devices.cuda_protocol import Driver, Handles
 from pe_cli.kernels.library_calls import CUBLAS, CUDNN, NCCL
 
 #: Oldest version of each, as its function counts them; its module here, and how the version is taken apart.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 
 
 class NotTaken(Exception):

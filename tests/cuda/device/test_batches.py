@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import Launch, merged
 from pe_cli.devices.cuda_calls import built_of, shape_of
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.calls import Buffer, Call, Numbers, Offset
 from pe_cli.kernels.cuda import calls_on_cuda
 from pe_cli.kernels.cuda_index import reciprocal

@@ -11,9 +11,9 @@ import pytest
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_driver import Extent
 from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
 from pe_cli.devices.cuda_libraries.protocol import NotTaken
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import CUBLAS, Product
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pe_cli.devices.cuda_batches import Filled
-from pe_cli.devices.cuda_driver import Extent, packed
 from pe_cli.devices.cuda_paper import NoMark
+from pe_cli.devices.cuda_protocol import Extent, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
 from pe_cli.kernels.library_calls import SumKernel

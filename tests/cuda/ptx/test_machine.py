@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.cuda import build, cuda, cuda_intrinsic, cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI32, T
 from tests.cuda.ptx import static

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_driver import Extent
+from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.cuda import Built
 from pe_cli.ops.define.registry import OPS, discover
 from pe_cli.ops.math import matrix_product_cuda
