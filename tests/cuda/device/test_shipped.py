@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pe_cli.core.errors import ExitCode, PeError
-from tests.cuda.ptx.models import LONG, ROOT, SMALLER, compare, shipped, train
+from tests.cuda.ptx.models import LONG, ROOT, SMALLER, compare, shipped
 
 
 @pytest.mark.parametrize("name", ["digits", "fit_a_line"])
@@ -16,10 +15,3 @@ def test_five_steps_are_those_of_the_cpu(name: str):
 
 def test_what_is_made_smaller_ships():
     assert set(SMALLER) <= {str(path.relative_to(ROOT)) for path in (*shipped(), *(ROOT / "configs/bench" / name for name in LONG))}
-
-
-def test_a_loop_is_refused_with_its_line():
-    with pytest.raises(PeError, match="cannot run on cuda yet") as caught:
-        train(ROOT / "configs/translator.yaml", "cuda")
-    assert caught.value.code == ExitCode.DEVICE
-    assert caught.value.at is not None
