@@ -420,11 +420,14 @@ class Executor:
         if plan.request is not batch.request:  # it has been refitted for other batches since
             plan = self._plan(batch.request)
         times = self.execution.num_iteration_per_run
-        self._settle(plan if late else None)
+        late = late and times == 1
+        if self._open:
+            self._settle(plan if late else None)
         for i in range(times):
-            values = plan.run(batch.parts, number * times + i, late=late and times == 1)
-        self._open += [(plan, found) for found in values if isinstance(found, LateValues)]
-        return StepResult(values, batch.samples, plan.shares, plan)
+            values = plan.run(batch.parts, number * times + i, late=late)
+        opened = [(plan, found) for found in values if isinstance(found, LateValues)] if late else []
+        self._open += opened
+        return StepResult(values, batch.samples, plan.shares, plan, late=bool(opened))
 
     def _settle(self, plan: Plan | None) -> None:
         """Wait for steps that may still be running, but for the newest if it is of a plan: that looks at reports of its own steps alone.

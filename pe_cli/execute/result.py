@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.execute.late import LateValues
 from pe_cli.execute.merge import mean_of_numbers, merge
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.request import Request
@@ -44,6 +43,7 @@ class StepResult:
         plan: that ran; None for several.
         whole: samples of the batch, where several runs take the same ones; None where `sizes` adds up to them.
         means: means of numbers that are known already, with how much each counts: name -> (values, weight).
+        late: the step may still be running; it is waited for when a value is looked at.
     """
 
     values: Sequence[Mapping[str, Array]]
@@ -52,11 +52,7 @@ class StepResult:
     plan: Plan | None = None
     whole: int | None = None
     means: Mapping[str, tuple[Array, int]] = field(default_factory=dict)
-
-    @property
-    def late(self) -> bool:
-        """Whether the step may still be running; it is waited for when a value is looked at."""
-        return any(isinstance(found, LateValues) for found in self.values)
+    late: bool = False
 
     @property
     def samples(self) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pe_cli.config.period import Period
 from pe_cli.config.spec import DataSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data import Loader
+from pe_cli.devices.protocol import device
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.ops.define.status import OutOfRangeError
@@ -86,6 +86,7 @@ class Trainer:
         self.at = Progress()
         self.averages = Averages()
         self._running: Running | None = None
+        self._ahead = not any(device(place.kind).is_host for place in job.places)  # a step may begin while one is running
         self.readings.check()
 
     def _take_programs(self) -> None:
@@ -234,17 +235,23 @@ class Trainer:
         readings = self.readings
         due = [n for n in readings.arrays if self._fetched_now(self.run.fetches[n].every)] if readings.arrays else []
         wanted = readings.variables(due) if due else readings.always
-        late = not due and self._may_be_late()
-        if not late:
+        late = self._ahead and not due and self._may_be_late()
+        if not late and self._running is not None:
             self._settle()
         batch = self.at.batch - 1
-        with self._explained(feed, batch):
+        try:
             found = self.stepper.run(feed, wanted, self.at.step, samples, readings.means, late=late)
+        except PeError as error:
+            self._settle()  # an error of the step before comes first
+            self._explain(error, feed, batch)
+            raise
         self.at.step += 1
-        self._settle()  # the step before, while this one may be running
-        self._running = Running(feed, batch, self.at.step, found, due)
-        if not found.late:
-            self._settle()
+        if late:
+            self._settle()  # the step before, while this one may be running
+        if found.late:
+            self._running = Running(feed, batch, self.at.step, found, due)
+        else:
+            self._take_explained(found, due, self.at.step, feed, batch)
 
     def _may_be_late(self) -> bool:
         """Whether what the next step gives may be looked at when the one after it has begun: nothing is known to be due behind it."""
@@ -259,16 +266,13 @@ class Trainer:
         if self._running is None:
             return
         step, self._running = self._running, None
-        with self._explained(step.feed, step.batch):
-            self._take(step.found, step.due, step.number)
+        self._take_explained(step.found, step.due, step.number, step.feed, step.batch)
 
-    @contextlib.contextmanager
-    def _explained(self, feed: Mapping[str, Array], batch: int) -> Iterator[None]:
-        """Let an error of a step name the row of the data that it comes from; that of the step before comes first."""
+    def _take_explained(self, found: StepResult, due: Sequence[str], step: int, feed: Mapping[str, Array], batch: int) -> None:
+        """Do `_take`; an error names the row of the data that it comes from."""
         try:
-            yield
+            self._take(found, due, step)
         except PeError as error:
-            self._settle()
             self._explain(error, feed, batch)
             raise
 
@@ -334,7 +338,8 @@ class Trainer:
         self.at.pending = evaluated is None
         if evaluated is None:
             return
-        due = [n for n, count in self.readings.by_steps if step % count == 0]
+        by_steps = self.readings.by_steps
+        due = [n for n, count in by_steps if step % count == 0] if by_steps else []
         best = bool(due) and self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         if evaluated:
             best |= self.keeper.record("eval", evaluated)
