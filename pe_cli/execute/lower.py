@@ -9,8 +9,7 @@ from pe_cli.collectives.local import all_reduce_shards
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Takers
-from pe_cli.execute import sum_cards, sum_hosts
+from pe_cli.devices.protocol import Takers, device
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions, refused
 from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
@@ -58,7 +57,7 @@ def lower(g: GraphLowering, like: GraphLowering | None = None) -> list[Task]:
         like: what it was made like: nodes whose variables have the same types keep the tasks that they have there.
     """
     kept = frozenset(g.buffers.values())  # before any node asks for more
-    how = LOWERINGS | ON_CARDS if any(place.kind == "cuda" for place in g.graph.places) else LOWERINGS
+    how = LOWERINGS if device(g.graph.places[0].kind).is_host else LOWERINGS | on_cards()
     g.tasks = [(_again(g, node, like, kept) if like else []) or how[type(node)](g, node) for node in g.graph.nodes]
     return [task for of_node in g.tasks for task in of_node]
 
@@ -98,8 +97,8 @@ def _compute(g: GraphLowering, node: Compute) -> list[Task]:
 
 def _refuse_rounded(g: GraphLowering, node: Compute) -> None:
     """Refuse bfloat16 where an op runs others, which are given variables as they are stored."""
-    for name, device in (pair for slots in (node.ins, node.outs) for pairs in slots.values() for pair in pairs):
-        if name != EMPTY and g.buffer(name, device).dtype == BFLOAT16:
+    for name, at in (pair for slots in (node.ins, node.outs) for pairs in slots.values() for pair in pairs):
+        if name != EMPTY and g.buffer(name, at).dtype == BFLOAT16:
             raise PeError(f"op '{node.op.type}' takes no {BFLOAT16}, which '{name}' is", at=node.op.at, hint="cast it to float32 before")
 
 
@@ -313,16 +312,21 @@ LOWERINGS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
     StartGather: lambda g, node: [start_gather(g, node)],
     WaitGather: lambda g, node: [wait_sum(g, node)],
 }
-#: Those of devices whose memory is their own.
-ON_CARDS: dict[type[Node], Callable[[GraphLowering, Any], list[Task]]] = {
-    Gather: sum_cards.gather,
-    AllReduce: sum_cards.all_reduce,
-    Reduce: sum_cards.reduce,
-    GatherProcesses: lambda g, node: [sum_hosts.gather_rows(g, node)],
-    StartSum: lambda g, node: [sum_hosts.start_sum(g, node)],
-    WaitSum: lambda g, node: [sum_hosts.wait_sum(g, node)],
-    StartScatter: sum_hosts.refused,
-    WaitScatter: sum_hosts.refused,
-    StartGather: sum_hosts.refused,
-    WaitGather: sum_hosts.refused,
-}
+
+
+def on_cards() -> dict[type[Node], Callable[[GraphLowering, Any], list[Task]]]:
+    """Return the lowerings of nodes that join devices whose memory is not the host's."""
+    from pe_cli.execute import sum_cards, sum_hosts
+
+    return {
+        Gather: sum_cards.gather,
+        AllReduce: sum_cards.all_reduce,
+        Reduce: sum_cards.reduce,
+        GatherProcesses: lambda g, node: [sum_hosts.gather_rows(g, node)],
+        StartSum: lambda g, node: [sum_hosts.start_sum(g, node)],
+        WaitSum: lambda g, node: [sum_hosts.wait_sum(g, node)],
+        StartScatter: sum_hosts.refused,
+        WaitScatter: sum_hosts.refused,
+        StartGather: sum_hosts.refused,
+        WaitGather: sum_hosts.refused,
+    }

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import TensorType
+from pe_cli.core.value import Value
 from pe_cli.devices.memory import aligned
 from pe_cli.execute import aliases
 from pe_cli.execute.lowering import GraphLowering
@@ -34,8 +35,7 @@ from pe_cli.program.region import Region
 Lower = Callable[[GraphLowering], list[Task]]
 
 
-@dataclass(frozen=True)
-class LoweredRegion:
+class LoweredRegion(Value):
     """A region in its memory.
 
     Args:
@@ -49,8 +49,7 @@ class LoweredRegion:
     places: Mapping[str, Place]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Value):
     """Samples from begin to end, of so many; all of them where there are none.
 
     What has a batch axis, by its declaration, has them along axis 0.

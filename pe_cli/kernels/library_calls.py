@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pe_cli.core.value import Value
 from pe_cli.kernels.calls import Buffer, Call, buffers_of
 
 #: Libraries by the names that CUDA's own loader knows them by.
 CUBLAS, CUDNN, NCCL = "cublasLt", "cudnn", "nccl"
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(Value):
     """C = then(alpha A @ B) for a batch of matrices; all are stored row by row. Arguments: A, B, C, bias, workspace.
 
     Args:
@@ -56,8 +56,7 @@ class Product:
         return f"product_{self.batch}x{self.m}x{self.n}x{self.k}" if self.batch > 1 else f"product_{self.m}x{self.n}x{self.k}"
 
 
-@dataclass(frozen=True)
-class Convolution:
+class Convolution(Value):
     """A convolution of channels-last images, or one of its gradients. Arguments: images, filters, outputs, workspace.
 
     Filters are [channels out, taps down, taps right, channels of a group]. A direction writes what it is named by and reads the two others.
@@ -94,8 +93,13 @@ class Convolution:
         return f"convolution_{self.direction}_{self.n}x{h}x{w}x{c}_to_{oc}"
 
 
-@dataclass(frozen=True, eq=False)
-class LibraryKernel:
+class _Kernel(Value):
+    """A call of a library; two of them are never the same."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+class LibraryKernel(_Kernel):
     """A call that a library may make, and what is done where none does. A device decides which, see `settled` of its libraries.
 
     Args:
@@ -129,8 +133,7 @@ class LibraryKernel:
         return f"<call of {self.name}>"
 
 
-@dataclass(frozen=True, eq=False)
-class SumKernel:
+class SumKernel(_Kernel):
     """A sum over all devices by NCCL, in place. Arguments: the elements on every device.
 
     Args:
@@ -152,8 +155,7 @@ class SumKernel:
         return f"<call of {self.name}>"
 
 
-@dataclass(frozen=True, eq=False)
-class AcrossKernel:
+class AcrossKernel(_Kernel):
     """What processes do together by NCCL, on a device of each, in place. Argument: the elements, of all processes for `all_gather`.
 
     Args:

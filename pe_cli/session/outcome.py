@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.value import Value
 from pe_cli.execute.result import StepResult
 from pe_cli.session.rows import text_of
 
@@ -40,8 +41,7 @@ class Result:
         return f"{word} step {self.step}, {self.seconds:.1f} s  {metrics}{'  ' if metrics else ''}-> {self.folder}"
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(Value):
     """A step whose values have not been looked at.
 
     Args:
