@@ -101,7 +101,8 @@ def run_calls(low, buffers, given):
     memory = device("cpu").allocate(0, total)
     for name, value in given.items():
         memory.write(offsets[buffers[name]], buffers[name].type, np.asarray(value))
-    step = device("cpu").compile([Work(0, low.calls, frozenset())], lambda b: Spot(memory, offsets[b], 0), 1, None)
+    written = frozenset(b for name, b in buffers.items() if name not in given) | frozenset(low.scratch_buffers)
+    step = device("cpu").compile([Work(0, low.calls, frozenset(), written=written)], lambda b: Spot(memory, offsets[b], 0), 1, None)
     assert step.run(0) is None
     return {name: memory.read(offsets[b], b.type) for name, b in buffers.items()}
 
