@@ -69,7 +69,9 @@ Array = np.ndarray[Any, Any]
 GUARD = 256
 #: Bits of a thread and of a number of barriers in a tag, and what stands for several threads or blocks.
 THREAD_BITS, EPOCH_BITS = 12, 20
-MANY_THREADS, MANY_BLOCKS = (1 << THREAD_BITS) - 1, (1 << 31) - 1
+MANY_THREADS, MANY_BLOCKS = (1 << THREAD_BITS) - 1, (1 << 30) - 1
+#: Set in the tag of the last reader where others read before, of blocks that have told since that they had.
+EARLIER = 1 << 62
 
 
 @intrinsic("int64", "int64", "int64", "int64", "int64")
@@ -93,7 +95,8 @@ def check(  # noqa: C901 - kernels are compiled as one
 
     What a block wrote another may read or write if a thread of the first, behind a barrier behind that, fenced and then made an atomic
     access, and one of the other made an atomic access and then fenced, before a barrier before this. MET has two words for each block:
-    the barriers that it had seen, from 1, when it last told so, and when it last heard so; 0 for never.
+    the barriers that it had seen, from 1, when it last told so, and when it last heard so; 0 for never. So may the last of many blocks
+    write what all have read.
     """
     failure, other = OUTSIDE, 0
     lines[line] = 1
@@ -118,7 +121,8 @@ def check(  # noqa: C901 - kernels are compiled as one
         shared = regions[REGION * r + SPACE] == BLOCK_SHARED
         for piece in range((address - begin) >> shift, ((address + size - 1 - begin) >> shift) + 1):
             for which in range(2):  # the last writer; then, for a writer, the last reader
-                was = shadow[2 * piece + which]
+                was = shadow[2 * piece + which] & ~EARLIER
+                earlier = shadow[2 * piece + which] & EARLIER
                 same = was >> (THREAD_BITS + EPOCH_BITS) == block + 1
                 if which == 0 and shared and access != WRITE and not same:
                     failure = UNWRITTEN
@@ -129,24 +133,27 @@ def check(  # noqa: C901 - kernels are compiled as one
                 handed = False
                 if not same and by + 1 != MANY_BLOCKS and not shared:
                     handed = met[2 * by] > seen + 1 and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
-                if (not same and not handed) or (same and seen == epoch and was != tag):
+                heard = met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
+                if (not same and not handed) or (same and seen == epoch and was != tag) or (earlier != 0 and not heard):
                     failure, other = RACE, was
-            was = shadow[2 * piece + 1]
+            was = shadow[2 * piece + 1] & ~EARLIER
+            earlier = shadow[2 * piece + 1] & EARLIER
             seen = (was >> THREAD_BITS) & ((1 << EPOCH_BITS) - 1)
             by = (was >> (THREAD_BITS + EPOCH_BITS)) - 1
-            handed = False
-            if by >= 0 and by != block and by + 1 != MANY_BLOCKS and not shared:
-                handed = met[2 * by] > seen + 1 and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
+            told = by >= 0 and by != block and by + 1 != MANY_BLOCKS and not shared and met[2 * by] > seen + 1
+            handed = told and met[2 * block + 1] != 0 and epoch + 1 > met[2 * block + 1]
             if access == WRITE:
                 shadow[2 * piece] = tag
             elif handed:  # what the other read, it read before
                 shadow[2 * piece + 1] = tag
+            elif told:
+                shadow[2 * piece + 1] = tag | EARLIER
             elif by != block and was != 0 and not shared:
                 shadow[2 * piece + 1] = MANY_BLOCKS << (THREAD_BITS + EPOCH_BITS)
             elif was >> THREAD_BITS == tag >> THREAD_BITS and was != tag:
-                shadow[2 * piece + 1] = tag | MANY_THREADS
+                shadow[2 * piece + 1] = tag | MANY_THREADS | earlier
             else:
-                shadow[2 * piece + 1] = tag
+                shadow[2 * piece + 1] = tag | earlier
         break
     if failure != 0 and context[FAILURE] == 0:
         context[FAILURE] = failure

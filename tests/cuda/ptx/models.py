@@ -158,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
             fine, seconds = found.fine, time.process_time() - begin
             said = f"{driver.launches:>9}{found.losses:>10.1e}{found.weights:>10.1e}{seconds:>8.0f}  {found.where}"
         except (PeError, AssertionError) as error:
-            fine = isinstance(error, PeError) and error.code == ExitCode.DEVICE  # an op that is refused
+            fine = isinstance(error, PeError) and error.code in (ExitCode.DEVICE, ExitCode.USAGE)  # refused
             said = f"  {str(error).splitlines()[0]}"
         wrong += not fine
         sys.stdout.write(f"{path.relative_to(ROOT)!s:<36}{said}{'' if fine else '   <--'}\n")
