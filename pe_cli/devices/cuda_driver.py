@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_protocol import Array, Driver, Extent, Handles, Shape, packed
+from pe_cli.devices.cuda_protocol import Array, Driver, Extent, Handles, OneDevice, Shape, packed
 from pe_cli.devices.protocol import ShortError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
-from pe_cli.kernels.library_calls import SumKernel
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 #: Version of CUDA that a driver must have, in its own counting: kernels are compiled by CUDA 13, whose minor versions fit one another.
@@ -85,7 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class CudaDriver:
+class CudaDriver(OneDevice):
     """A CUDA device through the driver's library.
 
     Args:
@@ -262,27 +261,6 @@ class CudaDriver:
         self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(nodes), _INSTEAD)
 
     # --- beside other devices ------------------------------------------------------------------------------------------
-
-    def at(self, home: int) -> CudaDriver:
-        """Return itself: there is no other."""
-        del home
-        return self
-
-    def alone(self) -> CudaDriver:
-        """Return itself."""
-        return self
-
-    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what is given: it is always this device's turn."""
-        return run
-
-    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Fail: a graph of one device has no sums.
-
-        Raises:
-            AssertionError: always.
-        """
-        raise AssertionError(f"{kernel} of one device")
 
     def follow(self, other: CudaDriver) -> None:
         """Let what is launched from now on wait for all that another device has been given so far.

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from pe_cli.devices.cuda import CudaStep
-from pe_cli.devices.cuda_protocol import Extent
+from pe_cli.devices.cuda_protocol import Extent, OneDevice
 from pe_cli.devices.protocol import Spot, Work
 from pe_cli.kernels.calls import Buffer
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import USUAL, Capability
-from pe_cli.kernels.library_calls import SumKernel
 
 Array = np.ndarray[Any, Any]
 #: Address of the first allocation; those of a step lie below.
@@ -40,7 +39,7 @@ class NoMark:
         """Do nothing."""
 
 
-class PaperDriver:
+class PaperDriver(OneDevice):
     """A driver, as `cuda_driver.Driver` has it, without memory.
 
     Attributes:
@@ -90,26 +89,6 @@ class PaperDriver:
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does nothing."""
         return lambda: None
-
-    def at(self, home: int) -> PaperDriver:
-        """Return itself."""
-        return self
-
-    def alone(self) -> PaperDriver:
-        """Return itself."""
-        return self
-
-    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what is given."""
-        return run
-
-    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Fail: a graph of one device has no sums.
-
-        Raises:
-            AssertionError: always.
-        """
-        raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:
         """Return None: no library has a device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -149,3 +149,28 @@ def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:
         else:
             words[i : i + 1].view(built.number(kind))[0] = arg
     return words
+
+
+class OneDevice:
+    """What a driver of one device is to steps that may be of several."""
+
+    def at(self, home: int) -> Self:
+        """Return itself: there is no other."""
+        del home
+        return self
+
+    def alone(self) -> Self:
+        """Return itself."""
+        return self
+
+    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what is given: it is always this device's turn."""
+        return run
+
+    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
+        """Fail: a graph of one device has no sums.
+
+        Raises:
+            AssertionError: always.
+        """
+        raise AssertionError(f"{kernel} of one device")

@@ -13,10 +13,9 @@ import pytest
 
 from pe_cli.devices.cuda_batches import Filled
 from pe_cli.devices.cuda_paper import NoMark
-from pe_cli.devices.cuda_protocol import Extent, packed
+from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
-from pe_cli.kernels.library_calls import SumKernel
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
 from tests.cuda.ptx.static import CAPABILITY, complaints
 
@@ -26,7 +25,7 @@ Shape = tuple[int, ...]
 ALIGNMENT = 256
 
 
-class PtxDriver:
+class PtxDriver(OneDevice):
     """Runs every launch at once, on copies of what the kernel is given, with memory around each that it must not touch.
 
     Args:
@@ -104,26 +103,6 @@ class PtxDriver:
                 launch()
 
         return run
-
-    def at(self, home: int) -> PtxDriver:
-        """Return itself."""
-        return self
-
-    def alone(self) -> PtxDriver:
-        """Return itself."""
-        return self
-
-    def turned(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Return what is given."""
-        return run
-
-    def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Fail: a graph of one device has no sums.
-
-        Raises:
-            AssertionError: always.
-        """
-        raise AssertionError(f"{kernel} of one device")
 
     def handles(self) -> None:
         """Return None: no library has a device."""
