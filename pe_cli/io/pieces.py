@@ -155,7 +155,7 @@ def check_pieces(folder: Path, meta: Meta) -> None:
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path, mapped: int) -> Array:
-    """Return room for a variable: of a large one in a file without a name, so that this process never has all of it in memory.
+    """Return room for a variable; that for a large one lies in a file without a name, so that this process never has all of it in memory.
 
     Args:
         shape: of the variable.
