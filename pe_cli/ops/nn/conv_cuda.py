@@ -134,7 +134,7 @@ def tile_of(tiles: Sequence[Tile], rows: int, columns: int, dtype: str) -> Tile:
     if columns <= few.columns:
         return few
     blocks = -(-rows // large.rows) * -(-columns // large.columns)
-    whole = dtype == "float32" and columns > some.columns and blocks * large.threads >= FULL // 2
+    whole = dtype != "float64" and columns > some.columns and blocks * large.threads >= FULL // 2
     return large if whole else some
 
 
