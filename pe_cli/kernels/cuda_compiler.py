@@ -217,8 +217,8 @@ def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:
     def type_of(name: str) -> Any:
         if name.endswith("*"):
             return _pointer({"T": dtype, "bool": "uint8"}.get(name[:-1], name[:-1]))
-        if name == "4T":
-            return types.UniTuple(type_of("T"), 4)
+        if name[0].isdigit():
+            return types.UniTuple(type_of(name[1:]), int(name[0]))
         return types.void if name == "void" else getattr(types, {"T": dtype, "bool": "uint8"}.get(name, name))
 
     returns, wanted = type_of(value.returns), [type_of(a) for a in value.args]
