@@ -58,7 +58,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
         rows.append(
             (
                 _shown(built.kernel.name),
-                built.types,
+                built.type_names,
                 *counts,
                 *(_each([getattr(u, what) for u in used]) for what in ("registers", "spills", "local", "shared", "instructions")),
             )

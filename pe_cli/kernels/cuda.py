@@ -273,7 +273,7 @@ class Built:
         return frozenset(found for i in range(len(self.kernel.params)) if (found := self.element(i)))
 
     @property
-    def types(self) -> str:
+    def type_names(self) -> str:
         """T, and what other types it has to do with."""
         others = [self.second] * (self.second != self.dtype) + [BFLOAT16] * bool(self.halves)
         return ", ".join([self.dtype, *others])

@@ -19,7 +19,7 @@ def is_half(place: Any) -> bool:
     """Return whether a pointer of LLVM, of an argument that is a pointer to T, points to bfloat16."""
     from llvmlite import ir
 
-    return place.type.pointee == ir.IntType(16)
+    return place.type.pointee == ir.IntType(16)  # type: ignore[no-any-return]
 
 
 def element_of(place: Any, dtype: str) -> tuple[Any, int]:
