@@ -99,7 +99,9 @@ def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
     """Return the tiles of a type and precision, from the largest."""
     if dtype == "float64":
         return product_tiles_cuda.TILES[1:]
-    return {"float32": product_tiles_cuda, HALVES: product_halves_cuda}.get(precision, product_cores_cuda).TILES
+    if precision == HALVES:
+        return product_halves_cuda.TILES
+    return product_tiles_cuda.TILES if precision == "float32" else product_cores_cuda.TILES
 
 
 def _kernel(tile: Tile, precision: str, dtype: str, left: Matrices, right: Matrices) -> CudaKernel:
