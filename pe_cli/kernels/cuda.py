@@ -35,8 +35,8 @@ import numpy as np
 from pe_cli.core.types import BFLOAT16, FLOATS, computed
 from pe_cli.kernels.calls import Call, buffers_of
 from pe_cli.kernels.cuda_deal import deal_loops
-from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_half import element_of, held_as, number_of
+from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
@@ -57,7 +57,10 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T; `4T` are four numbers, `4int32` four words."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T.
+
+    `4T` are four numbers, `4int32` four words. Where one takes a `T*`, it may be given a pointer to bfloat16, see `cuda_half`.
+    """
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:

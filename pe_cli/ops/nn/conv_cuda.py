@@ -21,8 +21,8 @@ from pe_cli.kernels.lang import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_cores_cuda import HalfTile
+from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_library import offer_convolution
 from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values

@@ -386,7 +386,7 @@ FILTERS_BACK = (
 
 
 @functools.cache
-def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912, PLR0915 - one branch per part of the text
+def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 - one branch per part of the text
     """Return a kernel of `FILTERS_BACK`.
 
     Args:
