@@ -32,6 +32,9 @@ from pe_cli.kernels.digest import reached
 Capability = tuple[int, int]
 #: Capabilities that a config is compiled for where none is named: A100, H100 and H200, B200.
 USUAL: tuple[Capability, ...] = ((8, 0), (9, 0), (10, 0))
+#: The first capability whose tensor cores take tf32 and bf16, and what of it a kernel's PTX may have.
+CORES: Capability = (8, 0)
+_CORES = re.compile(r"\b(?:mma\.sync|cp\.async|cvt\.rn\.bf16x2)\b")
 #: What the hash of what is kept on disk begins with; a new number where its form changes.
 FORM = "cuda 3"
 #: Bytes of an instruction of every capability since 7.0.
@@ -278,6 +281,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def _linked(text: str, capability: Capability, entry: str) -> Cubin:
+    if capability < CORES and _CORES.search(text):
+        raise PeError(
+            f"tensor cores for precision tf32 and bf16 need a card of {arch(CORES)} or later, and this is for {arch(capability)}",
+            hint="executor.precision: float32",
+            code=ExitCode.DEVICE,
+        )
     with _explained(capability):
         from cuda.bindings import nvjitlink
 

@@ -447,6 +447,26 @@ def bits(e: Emitter, s: Statement) -> None:
     e.write(s.args[0], found, kind)
 
 
+@handles("prmt")
+def prmt(e: Emitter, s: Statement) -> None:
+    """`prmt.b32 d, a, b, c`: four of the eight bytes of a and b; a number's fourth bit asks for its byte's sign instead."""
+    if s.op[1:] != ("b32",):
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
+    low, high, numbers = (e.read(a, "i32") for a in s.args[1:])
+    upper = e.value(f"shl i64 {e.cast(high, 'i32', 'i64')}, 32")
+    both = e.value(f"or i64 {upper}, {e.cast(low, 'i32', 'i64')}")
+    total = "0"
+    for i in range(4):
+        number = e.value(f"lshr i32 {numbers}, {4 * i}")
+        shift = e.cast(e.value(f"shl i32 {e.value(f'and i32 {number}, 7')}, 3"), "i32", "i64")
+        byte = e.value(f"trunc i64 {e.value(f'lshr i64 {both}, {shift}')} to i8")
+        signed = e.value(f"icmp ne i32 {e.value(f'and i32 {number}, 8')}, 0")
+        byte = e.value(f"select i1 {signed}, i8 {e.value(f'ashr i8 {byte}, 7')}, i8 {byte}")
+        moved = e.value(f"shl i32 {e.cast(byte, 'i8', 'i32')}, {8 * i}")
+        total = e.value(f"or i32 {total}, {moved}")
+    e.write(s.args[0], total, "i32")
+
+
 # --- conversions ------------------------------------------------------------------------------------------------------
 
 ROUNDINGS = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}

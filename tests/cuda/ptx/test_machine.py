@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pe_cli.core.errors import PeError
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.cuda import build, cuda, cuda_intrinsic, cuda_kernel
+from pe_cli.kernels.cuda_compiler import cubin
+from pe_cli.kernels.cuda_halves import fragments, half_room, put_shared_half, turned_fragments
 from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI32, T
 from tests.cuda.ptx import static
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
@@ -191,6 +194,63 @@ def test_a_warp_multiplies_matrices_that_lie_as_the_manual_says(kernel: Any, dep
         for i in range(4):
             found[lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2] = out[lane, i]
     np.testing.assert_array_equal(found, a @ b)
+
+
+@lambda fn: cuda_kernel(fn, block=(32,))
+def matrices_of_rows(out: PtrI32):
+    """Each row of 16 bytes has its own number, and each element its place in it."""
+    me, room = cuda.threadIdx.x, half_rows()
+    for e in range(8):
+        put_shared_half(room + 16 * me + 2 * e, np.float32(8 * me + e))
+    cuda.syncthreads()
+    out[4 * me], out[4 * me + 1], out[4 * me + 2], out[4 * me + 3] = fragments(room + 16 * me)
+    k = 128 + 4 * me
+    out[k], out[k + 1], out[k + 2], out[k + 3] = turned_fragments(room + 16 * me)
+
+
+half_rows = half_room(512)
+
+
+def test_a_warp_takes_fragments_as_the_manual_says():
+    """`ldmatrix` of the PTX ISA: lane 4 r + c has the elements 2 c and 2 c + 1 of row r, or turned over, of column r."""
+    out = np.zeros((2, 32, 4), np.int32)
+    run(matrices_of_rows, out)
+    numbers = (out.view(np.uint16).reshape(2, 32, 4, 2).astype(np.uint32) << 16).view(np.float32)
+    there = np.arange(256.0).reshape(4, 8, 8)
+    for lane in range(32):
+        r, c = lane // 4, 2 * (lane % 4)
+        np.testing.assert_array_equal(numbers[0, lane], there[:, r, c : c + 2])
+        np.testing.assert_array_equal(numbers[1, lane], there[:, c : c + 2, r])
+
+
+@cuda_intrinsic("int32", "int32", "int32", "int32")
+def permuted(env: Any, args: list[Any]) -> Any:
+    from llvmlite import ir
+
+    word = ir.IntType(32)
+    return env.builder.call(ir.InlineAsm(ir.FunctionType(word, [word] * 3), "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r"), args)
+
+
+@lambda fn: cuda_kernel(fn, block=(32,))
+def bytes_of_two(x: PtrI32, out: PtrI32):
+    me = cuda.threadIdx.x
+    out[me] = permuted(x[3 * me], x[3 * me + 1], x[3 * me + 2])
+
+
+def test_bytes_are_permuted_as_the_manual_says():
+    """`prmt` of the PTX ISA without a mode."""
+    x, out = np.random.default_rng(3).integers(-(2**31), 2**31, (32, 3)).astype(np.int32), np.zeros(32, np.int32)
+    run(bytes_of_two, x, out)
+    for lane in range(32):
+        eight, numbers = x[lane, :2].view(np.uint8), int(x[lane, 2]) & 0xFFFF
+        asked = [numbers >> 4 * i & 15 for i in range(4)]
+        expected = [(255 if eight[n & 7] & 128 else 0) if n & 8 else int(eight[n]) for n in asked]
+        assert out[lane : lane + 1].view(np.uint8).tolist() == expected
+
+
+def test_a_card_without_these_tensor_cores_is_refused():
+    with pytest.raises(PeError, match="need a card of sm_80 or later, and this is for sm_75"):
+        cubin(build(product_bf16, "float32", "float32"), (7, 5))
 
 
 @cuda_kernel
