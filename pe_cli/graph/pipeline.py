@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
@@ -55,12 +56,14 @@ class Target:
         alone: gradients may be used up as they are made: one such device runs the whole program, so that none has to be summed.
         several: each device sees a part of the batch alone.
         narrow: values between products are stored as bfloat16.
+        launches: devices launch kernels, of which one does many small things as fast as one.
     """
 
     caches: bool = False
     alone: bool = False
     several: bool = False
     narrow: bool = False
+    launches: bool = False
 
     @classmethod
     def of(cls, places: Sequence[Place], processes: int = 1, *, checked: bool = False, precision: str = "float32") -> Target:
@@ -74,8 +77,9 @@ class Target:
         """
         caches = all(device(place.kind).caches_blocks for place in places)
         several = len(places) * processes > 1
+        launches = not any(device(place.kind).is_host for place in places)
         narrow = precision == "bf16" and all(device(place.kind).stores_bfloat16 for place in places)
-        return cls(caches, alone=caches and not several and not checked, several=several, narrow=narrow)
+        return cls(caches, alone=caches and not several and not checked, several=several, narrow=narrow, launches=launches)
 
 
 def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
@@ -97,7 +101,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
         (strategy.enable_auto_fusion, auto_fusion.run),
-        (target.narrow, autocast.run),
+        (target.narrow, partial(autocast.run, together=target.launches)),
         (strategy.sync_batch_norm and target.several, sync_batch_norm.run),
     ]
     return [run for wanted, run in known if wanted]

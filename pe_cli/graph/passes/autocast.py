@@ -19,8 +19,14 @@ from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role, Variable
 NAME = "autocast"
 
 
-def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
-    """Return the program with values between products narrow, and a sentence on what was done; fetches stay what they are otherwise."""
+def run(program: Program, fetches: Collection[str], *, together: bool = False) -> tuple[Program, str]:
+    """Return the program with values between products narrow, and a sentence on what was done; fetches stay what they are otherwise.
+
+    Args:
+        program: not changed.
+        fetches: variables that are read after a step.
+        together: parameters are cast at the beginning, all by one launch where devices launch kernels, instead of where they are read.
+    """
     del fetches  # what is fetched is read as float32, and changes nothing
     narrow = _Search(program.global_block()).found()
     made = program.clone()
@@ -28,7 +34,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     block = made.global_block()
     for name in narrow:
         block.vars[name].type = TensorType(block.vars[name].shape, BFLOAT16)
-    casts = _cast_factors(block)
+    casts = _cast_factors(block, together)
     if not (narrow or casts):
         return program, f"{NAME}: no product of float32"
     temporaries = sum(not (v.persistable or v.is_data) and v.dtype in ("float32", BFLOAT16) for v in block.vars.values())
@@ -115,10 +121,13 @@ def _moved(op: Operator) -> Iterator[tuple[str, str]]:
             yield op.outputs[out][0], op.inputs[source][0]
 
 
-def _cast_factors(block: Block) -> int:
+def _cast_factors(block: Block, together: bool) -> int:
     """Give products factors of bfloat16: put a cast before the first that reads a variable of float32; return how many there are."""
     made: dict[str, str] = {}
-    ops, casts = [], 0
+    written: set[str] = set()
+    first: list[Operator] = []
+    ops: list[Operator] = []
+    casts = 0
     for op in block.ops:
         for slot in _factors(op) if op.role in (Role.FORWARD, Role.BACKWARD) else ():
             for name in dict.fromkeys(op.inputs.get(slot, ())):
@@ -127,13 +136,17 @@ def _cast_factors(block: Block) -> int:
                 if name not in made:
                     made[name] = _cast(block, name)
                     attrs = {"in_dtype": "", "out_dtype": BFLOAT16}
-                    ops.append(Operator("cast", {"X": [name]}, {"Out": [made[name]]}, attrs, op.role, [], op.at, op.scope, op.segment))
+                    early = together and op.role is Role.FORWARD and block.var(name).persistable and name not in written
+                    segment = 0 if early else op.segment
+                    cast = Operator("cast", {"X": [name]}, {"Out": [made[name]]}, attrs, op.role, [], op.at, op.scope, segment)
+                    (first if early else ops).append(cast)
                     casts += 1
                 op.inputs[slot] = [made[name] if n == name else n for n in op.inputs[slot]]
         ops.append(op)
         for name in op.output_names():
             made.pop(name, None)  # what was cast is no longer its value
-    block.ops = ops
+            written.add(name)
+    block.ops = [*first, *ops]
     return casts
 
 

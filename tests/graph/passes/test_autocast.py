@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,20 @@ def test_values_between_products_are_narrow_and_what_they_take_of_float32_is_cas
         "  forward softmax(X=a) -> Out=p: float32[batch, 2]\n"
     )
     assert said == "autocast: 5 of 8 temporaries are bfloat16, 3 casts"
+
+
+def test_where_kernels_are_launched_parameters_are_cast_together_but_for_those_that_change_before():
+    """One launch does casts that lie side by side."""
+    before = CHAIN + (
+        "  forward mul(X=x, Y=w) -> Out=m: float32[batch, 3]\n"
+        "  forward mul(X=m, Y=v) -> Out=a: float32[batch, 2]\n"
+        "  forward scale(X=w) -> Out=w\n"
+        "  forward mul(X=x, Y=w) -> Out=b: float32[batch, 3]\n"
+    )
+    after, _ = text(partial(autocast.run, together=True), before, ["a", "b"])
+    made = [line.split("(")[0].split()[-1] + " " + line.split("X=")[1].split(")")[0] for line in after.splitlines() if "forward" in line]
+    first, behind = ["cast w", "cast v", "cast x"], ["scale w", "cast w", "mul x@BF16_0, Y=w@BF16_1"]
+    assert made == [*first, "mul x@BF16_0, Y=w@BF16_0", "mul m, Y=v@BF16_0", *behind]
 
 
 @pytest.mark.parametrize(
