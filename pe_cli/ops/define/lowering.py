@@ -142,9 +142,16 @@ class Lowering:
         kernel = HostKernel(fn, f"host:{name}", tuple(b.type for b in inputs), tuple(b.type for b in outputs))
         self.calls.append(Call(kernel, (STATUS, *inputs, *outputs), "float32", "float32"))
 
-    def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
-        """Return uninitialised memory that lives during this op only; on CUDA float32 where an op asks for the bfloat16 of its values."""
-        made = Buffer("scratch", TensorType((max(1, elements),), computed(dtype) if self.place == "cuda" else dtype))
+    def scratch(self, elements: int, dtype: str = "float32", *, copies: bool = False) -> Buffer:
+        """Return uninitialised memory that lives during this op only.
+
+        Args:
+            elements: how many.
+            dtype: their type; on CUDA float32 where an op asks for the bfloat16 of its values, as it is going to add up.
+            copies: values are copied there, so that they are as precise in bfloat16.
+        """
+        wide = self.place == "cuda" and not copies
+        made = Buffer("scratch", TensorType((max(1, elements),), computed(dtype) if wide else dtype))
         self.scratch_buffers.append(made)
         return made
 

@@ -238,7 +238,7 @@ def _append(
     parts = parts_of(blocks * tile.threads, -(-most * per // tile.depth) if flat else most * chunks)
     w_tap, w_out, w_in, w_group = 1, *((taps, each * taps) if back else (per * taps, taps)), per * each * taps
     if back and not flat and s.groups == 1 and blocks >= MANY:
-        filters = o.scratch(w.size, w.dtype)
+        filters = o.scratch(w.size, w.dtype, copies=True)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)

@@ -181,7 +181,7 @@ class Images:
         """Return an image buffer with channels last."""
         if self.last or not b.size:
             return b
-        made = self.o.scratch(b.size, b.dtype)
+        made = self.o.scratch(b.size, b.dtype, copies=True)
         self.o.call(turn, b, made, b.shape[0], b.shape[1], b.shape[2] * b.shape[3])
         return made
 
@@ -196,7 +196,7 @@ class Images:
 
     def target(self, b: Buffer) -> Buffer:
         """Return where to write an image with channels last."""
-        return b if self.last else self.o.scratch(b.size, b.dtype)
+        return b if self.last else self.o.scratch(b.size, b.dtype, copies=True)
 
     def outward(self, made: Buffer, b: Buffer) -> None:
         """Bring a written image into the order of its variable."""

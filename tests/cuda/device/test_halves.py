@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import BFLOAT16, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
@@ -29,7 +30,7 @@ def computed(op: str, given: dict[str, Array], outs: dict[str, tuple[int, ...]],
         block.create_var(slot, TensorType(shape, stored))
     block.append_op(op, {slot: f"{slot}16" for slot in given}, {slot: slot for slot in outs}, attrs)
     scope = Scope([Place("cuda", 0)])
-    executor = Executor(made, scope, precision="bf16")
+    executor = Executor(made, scope, build=BuildStrategy(data_layout="keep"), precision="bf16")
     for slot, value in given.items():
         scope.set(slot, value)
     found: dict[str, Array] = executor.run({}, list(outs), 0).values[0]
@@ -61,23 +62,26 @@ def test_products(monkeypatch, rng, m: int, k: int, n: int, flip_x: bool, flip_y
 
 
 @pytest.mark.parametrize(
-    ("channels", "outs", "stride", "groups"),
+    ("channels", "outs", "stride", "groups", "last"),
     of_today(
         [
-            pytest.param(16, 12, 1, 1, id="sixteen channels"),
-            pytest.param(36, 40, 2, 1, id="strides, of shared sums"),
-            pytest.param(3, 20, 1, 1, id="three channels"),
-            pytest.param(8, 72, 1, 2, id="groups"),
+            pytest.param(16, 12, 1, 1, True, id="sixteen channels"),
+            pytest.param(36, 40, 2, 1, True, id="strides, of shared sums"),
+            pytest.param(3, 20, 1, 1, True, id="three channels"),
+            pytest.param(8, 72, 1, 2, False, id="groups, channels first"),
         ],
         4,
     ),
 )
-def test_convolutions(rng, channels: int, outs: int, stride: int, groups: int):
+def test_convolutions(rng, channels: int, outs: int, stride: int, groups: int, last: bool):
     """Values, and the gradients of images and of filters, against PyTorch's in float64."""
-    x, w = whole(rng, 2, 7, 6, channels), whole(rng, outs, channels // groups, 3, 3)
-    attrs = {"strides": [stride] * 2, "paddings": [1, 1], "dilations": [1, 1], "groups": groups, "data_format": "NHWC"}
+    x, w = whole(rng, *((2, 7, 6, channels) if last else (2, channels, 7, 6))), whole(rng, outs, channels // groups, 3, 3)
+    layout = "NHWC" if last else "NCHW"
+    attrs = {"strides": [stride] * 2, "paddings": [1, 1], "dilations": [1, 1], "groups": groups, "data_format": layout}
     image, filters = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x, w))
-    expected = torch.nn.functional.conv2d(image.permute(0, 3, 1, 2), filters, stride=stride, padding=1, groups=groups).permute(0, 2, 3, 1)
+    seen = image.permute(0, 3, 1, 2) if last else image
+    made = torch.nn.functional.conv2d(seen, filters, stride=stride, padding=1, groups=groups)
+    expected = made.permute(0, 2, 3, 1) if last else made
     dy = whole(rng, *expected.shape)
     expected.backward(torch.tensor(dy, dtype=torch.float64))
     found = computed("conv2d", {"Input": x, "Filter": w}, {"Output": dy.shape}, attrs, "float32")["Output"]
