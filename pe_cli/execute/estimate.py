@@ -15,8 +15,8 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Spot, Work
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
+from pe_cli.execute.lowered import lowering
 from pe_cli.execute.lowering import GraphLowering
-from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.tasks import Task
