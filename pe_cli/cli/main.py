@@ -127,7 +127,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exit code
+def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per exit code
     """Run the command line.
 
     Args:
