@@ -29,7 +29,8 @@ def known(node: ast.AST, names: set[str] = NAMES) -> list[str]:
 
 def listed(value: ast.expr | None) -> bool:
     """Return whether a value is a list of what it holds: a display, or a set or tuple that is made of one."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("frozenset", "set", "tuple", "list") and value.args:
+    makes = isinstance(value, ast.Call) and ast.unparse(value.func) in ("frozenset", "set", "tuple", "list")
+    if makes and value.args:
         return listed(value.args[0])
     return isinstance(value, (ast.Tuple, ast.List, ast.Set))
 
