@@ -146,6 +146,9 @@ class CublasLt:
         version: as it is written.
         stream: of the device.
         enter: lets this thread use the device.
+
+    Raises:
+        NotTaken: the library does not work with this device.
     """
 
     name = "cublasLt"

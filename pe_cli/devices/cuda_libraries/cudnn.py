@@ -118,6 +118,9 @@ class Cudnn:
         version: as it is written.
         stream: of the device.
         enter: lets this thread use the device.
+
+    Raises:
+        NotTaken: the library does not work with this device.
     """
 
     name = "cudnn"
