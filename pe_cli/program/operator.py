@@ -24,6 +24,10 @@ class Role(StrEnum):
     DIST = "dist"
 
 
+#: What changes parameters, and the learning rates of that.
+UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
+
+
 @dataclass(eq=False)
 class Operator:
     """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from.
