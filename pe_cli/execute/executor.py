@@ -43,7 +43,7 @@ def usable_cores() -> int:
 
 
 def threads_of(execution: ExecutionStrategy, places: Sequence[Place]) -> int:
-    """Return the native threads of a step: those that are asked for, else one a device, but no more than cores."""
+    """Return the native threads of a step: those that are asked for, else one per device, but no more than cores."""
     return execution.num_threads or min(len(places), usable_cores())
 
 
@@ -244,7 +244,7 @@ class Executor:
         devices = len(self.places) * (self.peers.size if self.peers else 1)
         if not isinstance(feed, Mapping):
             if len(feed) != devices:
-                raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one a device", code=ExitCode.DATA)
+                raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one per device", code=ExitCode.DATA)
             checked = [self.check_feed(f) for f in feed]
             return self._completed(checked), [self._feeds.samples(part) for part in checked]
         arrays = self.check_feed(feed)

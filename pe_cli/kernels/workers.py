@@ -27,7 +27,7 @@ FEW = 4
 
 
 def compile_all(instances: list[Instance], progress: Progress | None = None) -> dict[str, bytes]:
-    """Compile instances: in children, one a core, unless they are few, above all where this process has imported numba anyway.
+    """Compile instances: in children, one per core, unless they are few, above all where this process has imported numba anyway.
 
     Returns:
         Object code by key.

@@ -23,7 +23,7 @@ class Resources:
 
     Args:
         places: devices.
-        threads: of all devices; 0 where the strategy says, or one a device.
+        threads: of all devices; 0 where the strategy says, or one per device.
         text: a sentence on them.
     """
 

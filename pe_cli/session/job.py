@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 #: Samples of a step where the run file has no train section.
 DEFAULT_BATCH = 64
-#: Samples of a smoke run's step, at least; one a device where there are more devices.
+#: Samples of a smoke run's step, at least; one per device where there are more devices.
 SMOKE_BATCH = 8
 
 

@@ -70,7 +70,7 @@ def roi_align(
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
-        sampling_ratio: points along each side of a part; -1: one a pixel, rounded up.
+        sampling_ratio: points along each side of a part; -1: one per pixel, rounded up.
         name: prefix of the output's name.
         batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image, and
             where rois has a sequence for each image.

@@ -171,8 +171,8 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
 
     Args:
         input: [rows, ...] with sequences.
-        offset: first row of each, from 0; integers, fed or constant, one a sequence.
-        length: rows of each; integers, fed or constant, one a sequence.
+        offset: first row of each, from 0; integers, fed or constant, one per sequence.
+        length: rows of each; integers, fed or constant, one per sequence.
         name: prefix of the output's name.
 
     Returns:
