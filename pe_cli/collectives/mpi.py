@@ -49,7 +49,7 @@ class _Transfer(Protocol):
     peer: int
 
     def done(self) -> bool:
-        """Whether it is over; asking moves it on."""
+        """Whether the transfer is over; MPI moves it on when it is asked."""
 
 
 def _check_shared_memory() -> None:

@@ -236,7 +236,7 @@ class Pairs(Tokenizer):
         return [self._bytes[i] if 0 <= i < self.size else b"" for i in ids]
 
     def exported(self) -> dict[str, Any]:
-        """Return it in the form of a `tokenizer.json`."""
+        """Return the tokens in the form of a `tokenizer.json`."""
         return {
             "version": "1.0",
             "truncation": None,

@@ -74,6 +74,6 @@ class Characters(Tokenizer):
         return self.characters[i - SPECIAL] if SPECIAL <= i < self.size else "\ufffd"
 
     def exported(self) -> dict[str, Any]:
-        """Return it in the form of a `tokenizer.json`."""
+        """Return the tokens in the form of a `tokenizer.json`."""
         pattern = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
         return exported(self, pattern, self.characters)
