@@ -85,7 +85,7 @@ def rpn_target_assign(
         "rpn_fg_fraction": float(rpn_fg_fraction), "rpn_positive_overlap": float(rpn_positive_overlap),
         "rpn_negative_overlap": float(rpn_negative_overlap), "use_random": use_random,
     }  # fmt: skip
-    inputs = {"Anchor": rows_of(anchor_box, 4), "GtBoxes": gt_boxes, "IsCrowd": as_int32(helper, is_crowd), "ImInfo": im_info}
+    inputs = {"ImInfo": im_info, "Anchor": rows_of(anchor_box, 4), "GtBoxes": gt_boxes, "IsCrowd": as_int32(helper, is_crowd)}
     where, which, label, target, weight = constants(
         helper.op("padded_rpn_targets", inputs, attrs, ("LocationIndex", "ScoreIndex", *_OUTS))
     )
@@ -147,7 +147,7 @@ def retinanet_target_assign(
     helper = LayerHelper("retinanet_target_assign")
     attrs = {"positive_overlap": float(positive_overlap), "negative_overlap": float(negative_overlap)}
     inputs: dict[str, Any] = {
-        "Anchor": rows_of(anchor_box, 4), "GtBoxes": gt_boxes, "GtLabels": as_int32(helper, gt_labels), "ImInfo": im_info,
+        "ImInfo": im_info, "Anchor": rows_of(anchor_box, 4), "GtBoxes": gt_boxes, "GtLabels": as_int32(helper, gt_labels),
         "IsCrowd": as_int32(helper, is_crowd),
     }  # fmt: skip
     found = constants(helper.op("padded_retinanet_targets", inputs, attrs, (*_OUTS, "ForegroundNumber")))

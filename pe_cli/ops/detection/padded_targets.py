@@ -211,7 +211,7 @@ def _times(images: int, each: int) -> int:
 
 @op(
     "padded_rpn_targets",
-    inputs="Anchor GtBoxes IsCrowd? ImInfo Offsets?",
+    inputs="ImInfo Anchor GtBoxes IsCrowd? Offsets?",
     outputs="LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight",
     attrs=dict(rpn_target_assign.attrs),
     traits=[Random()],
@@ -223,10 +223,10 @@ def _times(images: int, each: int) -> int:
     ],
 )
 def padded_rpn_targets(
+    info: TensorType,
     anchor: TensorType,
     boxes: TensorType,
     crowd: TensorType | None,
-    info: TensorType,
     offsets: TensorType | None,
     *,
     rpn_batch_size_per_im: int,
@@ -241,10 +241,10 @@ def padded_rpn_targets(
     An anchor that is chosen both ways counts as one on none.
 
     Args:
+        ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
         GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
-        ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
 
     Returns:
@@ -311,18 +311,18 @@ def padded_rpn_targets_cpu(o: Lowering) -> None:
 
 @op(
     "padded_retinanet_targets",
-    inputs="Anchor GtBoxes GtLabels IsCrowd? ImInfo Offsets?",
+    inputs="ImInfo Anchor GtBoxes GtLabels IsCrowd? Offsets?",
     outputs="TargetLabel TargetBBox BBoxInsideWeight ForegroundNumber",
     attrs=dict(retinanet_target_assign.attrs),
     differentiable="",
     samples=[Sample({**_GIVEN, **_CROWD, "GtLabels": lambda rng: np.array([[1], [3], [2]], "int32")}, name="two images")],
 )
 def padded_retinanet_targets(
+    info: TensorType,
     anchor: TensorType,
     boxes: TensorType,
     labels: TensorType,
     crowd: TensorType | None,
-    info: TensorType,
     offsets: TensorType | None,
     *,
     positive_overlap: float,
@@ -331,11 +331,11 @@ def padded_retinanet_targets(
     """Say for every anchor of every image what it is on, as `retinanet_target_assign` does, a row for each.
 
     Args:
+        ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
         GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled.
         GtLabels: [boxes, 1] int32: their classes, from 1 on.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
-        ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
 
     Returns:
