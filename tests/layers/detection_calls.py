@@ -59,8 +59,8 @@ CALLS = {
     ),
     "allclose": (
         lambda f: L.allclose(f.x, f.y, equal_nan=True),
-        "elementwise_sub abs abs scale less_equal fill_constant abs less_than logical_and equal logical_or not_equal not_equal logical_and "
-        "logical_or cast reduce_min cast", ["bool[1]"],
+        ("elementwise_sub abs abs scale less_equal fill_constant abs less_than logical_and equal logical_or not_equal not_equal "
+         "logical_and logical_or cast reduce_min cast"), ["bool[1]"],
     ),
     "has_nan": (lambda f: L.has_nan(f.x), "not_equal cast reduce_max cast", ["bool[1]"]),
     "has_inf": (lambda f: L.has_inf(f.x), "fill_constant abs equal cast reduce_max cast", ["bool[1]"]),

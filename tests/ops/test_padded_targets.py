@@ -1,4 +1,4 @@
-"""Ops of two-stage detectors in rows of one number for all images, against the ops without padding, which are checked from their definitions."""
+"""Ops of two-stage detectors in rows of one number for all images, against the ops without padding, checked from their definitions."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def test_anchors_are_those_of_retinanet_target_assign(rng):
     anchors, true, labels = boxes_of(rng, 40), boxes_of(rng, 5, room=20), np.arange(1, 6, dtype="int32")[:, None]
     attrs, level = {"positive_overlap": 0.4, "negative_overlap": 0.2}, (OFFSETS,)
     wanted = unpadded(
-        "retinanet_target_assign", attrs, Anchor=anchors, GtBoxes=(true, level), GtLabels=(labels, level), IsCrowd=(CROWD, level), ImInfo=INFO
-    )
+        "retinanet_target_assign", attrs, Anchor=anchors, GtBoxes=(true, level), GtLabels=(labels, level), IsCrowd=(CROWD, level),
+        ImInfo=INFO,
+    )  # fmt: skip
     given = {"Anchor": anchors, "GtBoxes": true, "GtLabels": labels, "IsCrowd": CROWD, "ImInfo": INFO, "Offsets": OFFSETS}
     found = run_op("padded_retinanet_targets", given, attrs)
     label, moves, real = np.full(120, -1), np.zeros((120, 4)), wanted["BBoxInsideWeight"][0].array[:, 0] > 0
@@ -116,10 +117,11 @@ def test_masks_are_those_of_generate_mask_labels(rng):
     labels = np.array([[1, 3, 2, 0], [0, 0, 0, 0], [3, 1, 1, 1]], "int32").reshape(-1, 1)
     classes, attrs, rows, level = np.full((5, 1), 2, "int32"), {"num_classes": 4, "resolution": 9}, (np.array([0, 4, 8, 12]),), (OFFSETS,)
     wanted = unpadded(
-        "generate_mask_labels", attrs, ImInfo=INFO, GtClasses=(classes, level), IsCrowd=(CROWD, level), GtSegms=(np.concatenate(flat), levels),
-        Rois=(rois.reshape(-1, 4), rows), LabelsInt32=(labels, rows),
+        "generate_mask_labels", attrs, ImInfo=INFO, GtClasses=(classes, level), IsCrowd=(CROWD, level),
+        GtSegms=(np.concatenate(flat), levels), Rois=(rois.reshape(-1, 4), rows), LabelsInt32=(labels, rows),
     )  # fmt: skip
-    given = {"ImInfo": INFO, "GtClasses": classes, "IsCrowd": CROWD, "GtSegms": shapes, "Offsets": OFFSETS, "Rois": rois, "LabelsInt32": labels}
+    objects = {"GtClasses": classes, "IsCrowd": CROWD, "GtSegms": shapes, "Offsets": OFFSETS}
+    given = {"ImInfo": INFO, **objects, "Rois": rois, "LabelsInt32": labels}
     found = run_op("padded_mask_labels", given, attrs)
     has = found["RoiHasMaskInt32"].ravel() == 1
     np.testing.assert_array_equal(has, labels.ravel() > 0)
@@ -152,7 +154,8 @@ def test_the_best_are_those_of_collect_fpn_proposals(rng):
         parts = [[of[i, ends[k] : ends[k] + counts[i, k]] for i in range(3)] for k in range(3)]
         return [(np.concatenate(part), (np.cumsum([0, *counts[:, k]]),)) for k, part in enumerate(parts)]
 
-    wanted = unpadded("collect_fpn_proposals", {"post_nms_topN": 8}, MultiLevelRois=levels(rois), MultiLevelScores=levels(scores))["FpnRois"][0]
+    lists = {"MultiLevelRois": levels(rois), "MultiLevelScores": levels(scores)}
+    (wanted,) = unpadded("collect_fpn_proposals", {"post_nms_topN": 8}, **lists)["FpnRois"]
     numbers = found["Count"].ravel()
     assert numbers.tolist() == np.diff(wanted.lod[0]).tolist()
     np.testing.assert_array_equal(np.concatenate([found["FpnRois"][i, :n] for i, n in enumerate(numbers)]), wanted.array)
@@ -167,7 +170,8 @@ def test_the_best_are_those_of_collect_fpn_proposals(rng):
 def test_detections_are_those_of_retinanet_detection_output(attrs, rng):
     sizes, moves, scores, anchors = [8, 5, 4], rng.standard_normal((3, 17, 4)) * 0.3, rng.uniform(0, 1, (3, 17, 3)), boxes_of(rng, 17)
     cut = {"BBoxes": (moves, 1), "Scores": (scores, 1), "Anchors": (anchors, 0)}
-    wanted = run_op("retinanet_detection_output", {**{s: np.split(v, [8, 13], axis) for s, (v, axis) in cut.items()}, "ImInfo": INFO}, attrs)
+    levels = {s: np.split(v, [8, 13], axis) for s, (v, axis) in cut.items()}
+    wanted = run_op("retinanet_detection_output", {**levels, "ImInfo": INFO}, attrs)
     found = run_op(
         "padded_retinanet_output", {"BBoxes": moves, "Scores": scores, "Anchors": anchors, "ImInfo": INFO}, {**attrs, "sections": sizes}
     )

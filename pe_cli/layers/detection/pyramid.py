@@ -89,8 +89,8 @@ def collect_fpn_proposals(
         counts: for each level how many rows are boxes, [images, 1] int32, the last output of generate_proposals; all rows if null.
 
     Returns:
-        Boxes [images, the smaller of post_nms_top_n and the rows of all levels, 4], the best of each image first, zeros behind the last one;
-        and how many there are, [images, 1] int32.
+        Boxes [images, the smaller of post_nms_top_n and the rows of all levels, 4], the best of each image first, zeros behind the last
+        one; and how many there are, [images, 1] int32.
 
     Raises:
         PeError: not as many boxes, scores or counts as there are levels, or other shapes.

@@ -131,7 +131,7 @@ def rank_boxes(
 
 @helper
 def _goes_first(scores, ends, order, n, levels, i, p, j, q):
-    """Return whether the box at p of image i's order goes before that at q of image j's: a level before a later one, where scores are equal."""
+    """Return whether the box at p of image i's order goes before that at q of j's: where scores are equal, that of the finer level."""
     a, b = order[i * n + p], order[j * n + q]
     s, t = scores[i * n + a], scores[j * n + b]
     if s != t:
@@ -179,7 +179,8 @@ def keep_best(
     differentiable="",
     samples=[
         Sample(
-            {"Rois": _boxes(2, 5), "Scores": lambda rng: rng.uniform(0, 1, (2, 5, 1)), "Counts": lambda rng: np.array([[3, 1], [2, 2]], "int32")},
+            {"Rois": _boxes(2, 5), "Scores": lambda rng: rng.uniform(0, 1, (2, 5, 1)),
+             "Counts": lambda rng: np.array([[3, 1], [2, 2]], "int32")},
             {"sections": [3, 2], "post_nms_topN": 4}, "two levels",
         ),
         Sample({"Rois": _boxes(1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 3, 1))}, {"sections": [3]}, "one level"),
@@ -209,7 +210,8 @@ def padded_fpn_best(
     name, n = "collect_fpn_proposals", sum(sections)
     fits = len(rois.shape) == 3 and rois.shape[1:] == (n, 4) and scores.shape[1:] == (n, 1) and scores.dtype == rois.dtype
     if not fits or rois.dtype not in FLOATS or min(sections) < 0:
-        raise PeError(f"{name} needs boxes [images, rows, 4] and scores [images, rows, 1] of levels of {sections} rows, got {rois} and {scores}")
+        needs = f"boxes [images, rows, 4] and scores [images, rows, 1] of levels of {sections} rows"
+        raise PeError(f"{name} needs {needs}, got {rois} and {scores}")
     if counts is not None and (counts.shape[1:] != (len(sections),) or counts.dtype != "int32"):
         raise PeError(f"{name} needs counts [images, 1] int32 of every level, got {counts} of all")
     if post_nms_topN < 1:

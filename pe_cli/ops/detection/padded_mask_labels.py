@@ -30,7 +30,7 @@ def _cut(v):
 @helper
 def _is_polygon(segments, at, points):
     """Return whether the points of a polygon are not all the same."""
-    for k in range(1, points):
+    for k in range(1, points):  # noqa: SIM110 (a kernel has no generators)
         if segments[at + 2 * k] != segments[at] or segments[at + 2 * k + 1] != segments[at + 1]:
             return True
     return False

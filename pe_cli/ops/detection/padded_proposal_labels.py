@@ -21,7 +21,7 @@ from pe_cli.ops.detection.padded_targets import CHOSEN_OFF, CHOSEN_ON, OFF, ON, 
 
 
 @kernel
-def judge_boxes(  # noqa: C901, PLR0912 (loops over images, candidates and boxes)
+def judge_boxes(  # noqa: C901 (loops over images, candidates and boxes)
     rois: Ptr, counts: PtrI32, crowd: PtrI32, true: Ptr, offsets: PtrI64, info: Ptr, boxes: Ptr, state: PtrI64, of: PtrI64,
     images: Int, R: Int, rows: Int, C: Int, counted: Int, crowds: Int, stage: Int, high: Real, hi: Real, lo: Real,
 ):  # fmt: skip
@@ -56,7 +56,7 @@ def judge_boxes(  # noqa: C901, PLR0912 (loops over images, candidates and boxes
 
 
 @kernel
-def choose_boxes(
+def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
     true: Ptr, classes: PtrI32, info: Ptr, boxes: Ptr, state: PtrI64, of: PtrI64, rois: Ptr, label: PtrI32, target: Ptr, inside: Ptr,
     outside: Ptr, images: Int, C: Int, F: Int, S: Int, K: Int, agnostic: Int, w0: Real, w1: Real, w2: Real, w3: Real, drawn: Int,
     first: Int, seed: Int, step: PtrI64, status: Status,
@@ -189,7 +189,8 @@ def padded_proposal_labels(
     for slot, kind in (("gt_classes", classes), ("is_crowd", crowd)):
         if kind is not None and -1 not in (kind.shape[0], boxes.shape[0]) and kind.shape[0] != boxes.shape[0]:
             raise PeError(f"{name}: gt_boxes is {boxes}, but {slot} is {kind}", hint="a row for each box")
-    images = {n for n in (rois.shape[0], info.shape[0], offsets.shape[0] - 1 if offsets else -1, counts.shape[0] if counts else -1) if n >= 0}
+    of_each = (rois.shape[0], info.shape[0], offsets.shape[0] - 1 if offsets else -1, counts.shape[0] if counts else -1)
+    images = {n for n in of_each if n >= 0}
     if len(images) > 1 or (counts is not None and (counts.dtype != "int32" or counts.size not in (-1, counts.shape[0]))):
         raise PeError(f"{name}: rpn_rois {rois}, im_info {info}, counts {counts} and the sequences of gt_boxes are of different images")
     fits = batch_size_per_im >= 1 and 0 <= fg_fraction <= 1 and class_nums >= (2 if is_cls_agnostic else 1)

@@ -13,7 +13,7 @@ from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STEP, Buffer, Lowering
-from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.registry import OpDef, Sample, op
 from pe_cli.ops.define.traits import Random
 from pe_cli.ops.detection.host import check_boxes, check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
@@ -56,7 +56,7 @@ def _is_inside(anchors, p, info, i, beyond):
 
 
 @kernel
-def judge_anchors(  # noqa: C901, PLR0912 (loops over images, anchors and boxes)
+def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
     anchors: Ptr, boxes: Ptr, crowd: PtrI32, offsets: PtrI64, info: Ptr, state: PtrI64, of: PtrI64, top: Ptr, images: Int, A: Int,
     rows: Int, crowds: Int, beyond: Real, high: Real, low: Real,
 ):  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal

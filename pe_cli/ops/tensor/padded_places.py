@@ -73,7 +73,7 @@ def padded_where_cpu(o: Lowering) -> None:
 
 @kernel
 def find_values(x: Ptr, order: PtrI64, number: PtrI64, out: Ptr, index: PtrU, times: PtrU, count: PtrI64, n: Int):
-    """out = different values of x in the order in which they come first, then 0; index = the place of each value there; times: how often."""
+    """out = different values of x in the order in which they come first, then 0; index = where each value is there; times: how often."""
     for p in range(n):
         order[p] = p
         number[p] = -1
