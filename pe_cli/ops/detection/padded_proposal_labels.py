@@ -17,7 +17,7 @@ from pe_cli.ops.define.traits import Random, ReportsData
 from pe_cli.ops.detection.generate_proposal_labels import NEAR, generate_proposal_labels
 from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
-from pe_cli.ops.detection.padded_targets import CHOSEN_OFF, CHOSEN_ON, OFF, ON, choose, scaled_overlap, write_moves
+from pe_cli.ops.detection.padded_targets import CHOSEN_OFF, CHOSEN_ON, OFF, ON, choose, has_sides, scaled_overlap, write_moves
 
 
 @kernel
@@ -35,21 +35,22 @@ def judge_boxes(  # noqa: C901 (loops over images, candidates and boxes)
             e = i * C + c
             state[e] = 0
             of[e] = -1
-            if c >= n:
+            if c >= n or (c < known and not has_sides(true, a + c)):
                 continue
             for d in range(4):
                 boxes[4 * e + d] = true[4 * (a + c) + d] if c < known else rois[4 * (i * R + c - known) + d] / info[3 * i + 2]
             best = T(0)
             for g in range(a, b):
-                best = max(best, scaled_overlap(boxes, e, true, g, T(1)))
+                if has_sides(true, g):
+                    best = max(best, scaled_overlap(boxes, e, true, g, T(1)))
             for g in range(a, b):
-                if abs(scaled_overlap(boxes, e, true, g, T(1)) - best) < T(NEAR):
+                if has_sides(true, g) and abs(scaled_overlap(boxes, e, true, g, T(1)) - best) < T(NEAR):
                     of[e] = g
                     break
             judged = T(-1) if crowds and c < b - a and crowd[a + c] != 0 else best
             if stage and (boxes[4 * e + 2] - boxes[4 * e] + T(1) <= T(0) or boxes[4 * e + 3] - boxes[4 * e + 1] + T(1) <= T(0)):
                 continue
-            if a < b and judged >= high:
+            if of[e] >= 0 and judged >= high:
                 state[e] = ON
             elif lo <= judged < hi:
                 state[e] = OFF
@@ -162,7 +163,8 @@ def padded_proposal_labels(
         Counts: [images, 1] int32: how many proposals there are of each image; all rows where it is left out.
         GtClasses: [boxes, 1] int32: classes of the true boxes, from 1 on.
         IsCrowd: [boxes, 1] int32.
-        GtBoxes: [boxes, 4] element type of RpnRois, a sequence for each image: the true boxes, in pixels before the image was scaled.
+        GtBoxes: [boxes, 4] element type of RpnRois, a sequence for each image: the true boxes, in pixels before the image was scaled; one
+            whose right is left of its left, or its bottom above its top, is none.
         ImInfo: [images, 3] element type of RpnRois: height, width and scale of the network's input.
         Offsets: int64 [images + 1]: where the true boxes of each image begin.
 

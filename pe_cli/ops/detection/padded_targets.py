@@ -36,6 +36,12 @@ def scaled_overlap(a, i, b, j, scale):
 
 
 @helper
+def has_sides(b, j):
+    """Return whether box j of b is one: its right is not left of its left, nor its bottom above its top."""
+    return b[4 * j + 2] >= b[4 * j] and b[4 * j + 3] >= b[4 * j + 1]
+
+
+@helper
 def write_moves(out, at, a, i, b, j, scale):
     """Write how box i of a moves to box j of b, which is scaled: its centre in sides, and logarithms of how its sides grow."""
     for d in range(2):
@@ -67,7 +73,7 @@ def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
         scale = info[3 * i + 2]
         for g in range(a, b):
             top[g] = T(-1)
-            for p in range(A):
+            for p in range(A if has_sides(boxes, g) else 0):
                 if _is_inside(anchors, p, info, i, beyond):
                     top[g] = max(top[g], scaled_overlap(anchors, p, boxes, g, scale))
         for p in range(A):
@@ -78,7 +84,7 @@ def judge_anchors(  # noqa: C901 (loops over images, anchors and boxes)
                 continue
             best, closest = T(0), 0
             for g in range(a, b):
-                if crowds and crowd[g] != 0:
+                if (crowds and crowd[g] != 0) or not has_sides(boxes, g):
                     continue
                 v = scaled_overlap(anchors, p, boxes, g, scale)
                 if of[e] < 0 or v > best:
@@ -243,7 +249,8 @@ def padded_rpn_targets(
     Args:
         ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
-        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled.
+        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled; one whose
+            right is left of its left, or its bottom above its top, is none.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
 
@@ -333,7 +340,8 @@ def padded_retinanet_targets(
     Args:
         ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
-        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled.
+        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled; one whose
+            right is left of its left, or its bottom above its top, is none.
         GtLabels: [boxes, 1] int32: their classes, from 1 on.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
