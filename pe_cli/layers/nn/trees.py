@@ -8,7 +8,7 @@ from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
 
-@layer(made_of="tree_patches")
+@layer
 def tree_conv(
     nodes_vector: Variable,
     edge_set: Variable,

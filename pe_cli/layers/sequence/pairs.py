@@ -13,7 +13,7 @@ def _check_dtype(helper: LayerHelper, x: Variable, dtype: str) -> None:
         raise helper.error(f"{helper.layer_type}: dtype is {dtype}, but its input is {x.dtype}", hint="cast the input, or leave dtype out")
 
 
-@layer(made_of="pair_products")
+@layer
 def match_matrix_tensor(
     x: Variable,
     y: Variable,
@@ -83,7 +83,7 @@ def sequence_topk_avg_pooling(input: Variable, row: Variable, col: Variable, top
     return LayerHelper("sequence_topk_avg_pooling").op("sequence_topk_avg_pooling", inputs, attrs, ("Out", "Pos"))[0]
 
 
-@layer(made_of="varied_windows")
+@layer
 def var_conv_2d(
     input: Variable,
     row: Variable,
