@@ -34,8 +34,10 @@ CALLS = {
     ),
     "tdm_child": (
         lambda f: L.tdm_child(f.label, 7, 2),
-        "reshape slice gather cast cast elementwise_mul reshape slice cast gather reshape cast cast cast cast elementwise_mul "
-        "reshape reshape",
+        (
+            "reshape slice gather cast cast elementwise_mul reshape slice cast gather reshape cast cast cast cast elementwise_mul "
+            "reshape reshape"
+        ),
         ["int32[b, 1, 2]", "int32[b, 1, 2]"],
     ),
     "tdm_sampler": (

@@ -150,9 +150,8 @@ WAYS, LAYERS = [[1, 3, 7], [1, 3, 8], [1, 4, 9], [1, 4, 10], [2, 5, 11], [2, 6, 
 
 def test_nodes_on_the_way_and_others_of_their_layers():
     drawn, leaves = [1, 2, 4], [0, 5, 3] * 40
-    attrs = [
-        fluid.ParamAttr(initializer=fluid.initializer.NumpyArrayInitializer(np.array(v, "int32"))) for v in (WAYS, [[i + 1] for i in range(11)])
-    ]
+    start = fluid.initializer.NumpyArrayInitializer
+    attrs = [fluid.ParamAttr(initializer=start(np.array(v, "int32"))) for v in (WAYS, [[i + 1] for i in range(11)])]
     made = C.tdm_sampler(fluid.data("x", [None, 1], "int32"), drawn, [2, 4, 5], 6, *attrs, dtype=np.int64)
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())

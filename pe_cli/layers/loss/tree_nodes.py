@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
@@ -121,8 +121,8 @@ def tdm_sampler(
     for what, kind in (("tree_dtype", tree_dtype), ("dtype", dtype)):
         _check_whole(helper, what, kind)
     if len(neg_samples_num_list) != len(layer_node_num_list) or not layer_node_num_list:
-        message = f"tdm_sampler: neg_samples_num_list has {len(neg_samples_num_list)} layers, layer_node_num_list {len(layer_node_num_list)}"
-        raise helper.error(message, hint="a number for each layer")
+        counts = f"{len(neg_samples_num_list)} layers in neg_samples_num_list, {len(layer_node_num_list)} in layer_node_num_list"
+        raise helper.error(f"tdm_sampler: {counts}", hint="a number for each layer")
     for i, (drawn, nodes) in enumerate(zip(neg_samples_num_list, layer_node_num_list, strict=True)):
         if not 0 <= drawn < nodes:
             raise helper.error(f"tdm_sampler: {drawn} nodes cannot be drawn of layer {i}, which has {nodes}", hint="fewer than it has")
@@ -146,7 +146,7 @@ def _by_layer(helper: LayerHelper, x: Variable, drawn: list[int], output_positiv
     """Return the places of each layer, [batch, places, 1]; none for a layer that has none."""
     ends = [0, *accumulate(n + output_positive for n in drawn)]
     out = []
-    for begin, end in zip(ends[:-1], ends[1:], strict=True):
+    for begin, end in pairwise(ends):
         part = helper.one("slice", {"Input": x}, {"axes": [1], "starts": [begin], "ends": [end]})
         out.append(helper.one("reshape", {"X": part}, {"shape": [-1, end - begin, 1]}))
     return out

@@ -82,7 +82,9 @@ _PAGES = _ranks([2, 1, 1, 2, 0], [1, 1, 1, 2, 0], [1, 1, 2, -1, -1], [-1, -1, -1
     samples=[
         Sample({"X": (4, 3), "RankOffset": _PAGES, "RankParam": (12, 2)}, {"MaxRank": 2}, "two pages", keep=("RankOffset",)),
         Sample({"X": (1, 1), "RankOffset": _ranks([1, 1, 0]), "RankParam": (1, 1)}, {"MaxRank": 1}, "one row", keep=("RankOffset",)),
-        Sample({"X": (0, 2), "RankOffset": lambda rng: _PAGES(rng)[:0], "RankParam": (8, 3)}, {"MaxRank": 2}, "no rows", keep=("RankOffset",)),
+        Sample(
+            {"X": (0, 2), "RankOffset": lambda rng: _PAGES(rng)[:0], "RankParam": (8, 3)}, {"MaxRank": 2}, "no rows", keep=("RankOffset",)
+        ),
     ],
 )  # fmt: skip
 def rank_attention(x: TensorType, ranks: TensorType, param: TensorType, *, MaxRank: int) -> TensorType:

@@ -27,8 +27,7 @@ def no_tree(status, row, node):
 
 @kernel
 def link_nodes(
-    edges: PtrU, parents: PtrI64, places: PtrI64, kids: PtrI64, known: PtrI64, batch: Int, nodes: Int, count: Int, depth: Int,
-    status: Status,
+    edges: PtrU, parents: PtrI64, places: PtrI64, kids: PtrI64, known: PtrI64, batch: Int, nodes: Int, count: Int, status: Status
 ):  # fmt: skip
     """Say of every node its parent (-1 for none), its place among that one's children and how many it has; known: nodes of a tree."""
     for s in range(batch):
@@ -59,6 +58,13 @@ def link_nodes(
                     parents[at + v - 1] = u - 1
                     places[at + v - 1] = kids[at + u - 1]
                     kids[at + u - 1] += 1
+
+
+@kernel
+def find_rings(parents: PtrI64, batch: Int, nodes: Int, depth: Int, status: Status):
+    """Report the nodes that are up to `depth` edges below themselves."""
+    for s in range(batch):
+        at = s * nodes
         for v in range(nodes):
             above = parents[at + v]
             for _ in range(depth):
@@ -211,8 +217,8 @@ def _links(o: Lowering, nodes: int) -> tuple[Buffer, ...]:
     edges = o.input("EdgeSet")
     batch, count = edges.shape[:2]
     made = (*(o.scratch(batch * nodes, "int64") for _ in range(3)), o.scratch(batch, "int64"))
-    depth = o.attrs["max_depth"]
-    o.call(link_nodes, edges, *made, batch, nodes, count, depth, STATUS, second=edges.dtype)
+    o.call(link_nodes, edges, *made, batch, nodes, count, STATUS, second=edges.dtype)
+    o.call(find_rings, made[0], batch, nodes, o.attrs["max_depth"], STATUS)
     return made
 
 
@@ -234,5 +240,5 @@ def tree_patches_grad_cpu(o: Lowering) -> None:
         o.call(add_patches_back, o.input("Out@GRAD"), *_links(o, nodes), dx, batch * nodes, nodes, width, o.attrs["max_depth"])
 
 
-deal(link_nodes, add_patches_back)
+deal(link_nodes, find_rings, add_patches_back)
 also_on_cuda(tree_patches)

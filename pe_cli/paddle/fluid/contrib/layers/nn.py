@@ -1,4 +1,4 @@
-"""Layers of fluid.contrib: the catalogue's by the original's signatures, and what gives rows for which only values tell how many there are."""
+"""Layers of fluid.contrib: the catalogue's by the original's signatures, and multiclass_nms2, whose rows only a step can count."""
 
 from __future__ import annotations
 
