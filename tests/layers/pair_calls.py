@@ -32,6 +32,15 @@ CALLS = {
     "rank_attention": (
         lambda f: L.rank_attention(f.x, L.cast(f.info, "int32"), [4, 5], max_rank=1), "cast rank_attention", ["float32[b, 5]"],
     ),
+    "batch_fc": (
+        lambda f: L.batch_fc(L.expand(L.unsqueeze(f.x, [0]), [2, 1, 1]), [2, 4, 5], None, [2, 5], None, "relu"),
+        "unsqueeze expand matmul unsqueeze elementwise_add relu", ["float32[2, b, 5]"],
+    ),
+    "correlation": (lambda f: L.correlation(f.image, f.image, 2, 1, 2, 1, 2), "correlation", ["float32[b, 9, 8, 8]"]),
+    "bilateral_slice": (
+        lambda f: L.bilateral_slice(f.offset, L.reduce_sum(f.offset, 1), L.reshape(f.cube, [-1, 4, 2, 4, 4]), False),
+        "reduce_sum reshape bilateral_slice", ["float32[b, 2, 8, 8]"],
+    ),
     "tdm_child": (
         lambda f: L.tdm_child(f.label, 7, 2),
         (

@@ -11,6 +11,9 @@ from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import adapt
 from pe_cli.program.ir import Variable
 
+batch_fc = adapt(find("batch_fc"))
+bilateral_slice = adapt(find("bilateral_slice"))
+correlation = adapt(find("correlation"))
 fused_embedding_seq_pool = adapt(find("fused_embedding_seq_pool"))
 match_matrix_tensor = adapt(find("match_matrix_tensor"))
 partial_concat = adapt(find("partial_concat"))
@@ -98,6 +101,7 @@ def multiclass_nms2(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 
 
 __all__ = [
-    "fused_elemwise_activation", "fused_embedding_seq_pool", "match_matrix_tensor", "multiclass_nms2", "partial_concat", "partial_sum",
-    "rank_attention", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child", "tdm_sampler", "tree_conv", "var_conv_2d",
+    "batch_fc", "bilateral_slice", "correlation", "fused_elemwise_activation", "fused_embedding_seq_pool", "match_matrix_tensor",
+    "multiclass_nms2", "partial_concat", "partial_sum", "rank_attention", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child",
+    "tdm_sampler", "tree_conv", "var_conv_2d",
 ]  # fmt: skip
