@@ -1,4 +1,4 @@
-"""Ops over trees, pairs of sequences and images of sizes of their own, against NumPy from their definitions."""
+"""Ops over trees, pairs of sequences, images of sizes of their own and pairs of images, against NumPy from their definitions."""
 
 from __future__ import annotations
 
@@ -90,3 +90,48 @@ def test_windows_times_filters_are_a_convolution(size, strides, rng):
             used = places[:, : h : strides[0], : c : strides[1]]
             right.append(np.einsum("thwab,otab->ohw", used, w).ravel())
     np.testing.assert_allclose(out[:, 0], np.concatenate(right), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("pad", "size", "most", "stride", "step"), [(2, 1, 2, 1, 1), (3, 3, 3, 2, 2), (0, 3, 1, 1, 2)])
+def test_products_of_shifted_windows(pad, size, most, stride, step, rng):
+    x, y = rng.standard_normal((2, 2, 3, 7, 6))
+    attrs = {"pad_size": pad, "kernel_size": size, "max_displacement": most, "stride1": stride, "stride2": step}
+    got = run_op("correlation", {"Input1": x, "Input2": y}, attrs)
+    a, b = (np.pad(v, [(0, 0), (0, 0), (pad, pad), (pad, pad)]) for v in (x, y))
+    shifts = [k * step for k in range(-(most // step), most // step + 1)]
+    tops, lefts = (range(most, a.shape[axis] - most - size + 1, stride) for axis in (2, 3))
+    assert got.shape == (2, len(shifts) ** 2, len(tops), len(lefts))
+    for (i, down), (j, along) in itertools.product(enumerate(shifts), repeat=2):
+        for (h, top), (w, left) in itertools.product(enumerate(tops), enumerate(lefts)):
+            there = b[:, :, top + down : top + down + size, left + along : left + along + size]
+            right = (a[:, :, top : top + size, left : left + size] * there).mean((1, 2, 3))
+            np.testing.assert_allclose(got[:, i * len(shifts) + j, h, w], right, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("has_offset", [False, True])
+def test_maps_from_a_grid(has_offset, rng):
+    x, guide = rng.standard_normal((2, 2, 4, 5)), rng.uniform(-0.2, 1.2, (2, 4, 5))
+    deep, high, wide = 3, 2, 4
+    grid = rng.standard_normal((2, 3 * (2 + has_offset), deep, high, wide))
+    got = run_op("bilateral_slice", {"X": x, "Guide": guide, "Grid": grid}, {"has_offset": has_offset})
+
+    def shares(place, count):
+        """Return how much each cell counts, with cells outside of the grid added to those at its edge."""
+        out = np.zeros(count)
+        for cell in range(-3, count + 3):
+            out[min(max(cell, 0), count - 1)] += max(0, 1 - abs(cell + 0.5 - place))
+        return out
+
+    maps = grid.reshape(2, 3, -1, deep, high, wide)
+    for s, p, q in np.ndindex(2, 4, 5):
+        weights = [shares(guide[s, p, q] * deep, deep), shares((p + 0.5) * high / 4, high), shares((q + 0.5) * wide / 5, wide)]
+        own = np.einsum("octyx,t,y,x->oc", maps[s], *weights)
+        np.testing.assert_allclose(got[s, :, p, q], own @ [*x[s, :, p, q], *[1.0] * has_offset], rtol=1e-3, atol=1e-3)
+
+
+def test_sizes_that_do_not_fit():
+    image = np.zeros((1, 1, 3, 3))
+    with pytest.raises(PeError, match="no place of .* has all shifts inside"):
+        run_op("correlation", {"Input1": image, "Input2": image}, {"max_displacement": 2})
+    with pytest.raises(PeError, match="Grid .* do not fit X"):
+        run_op("bilateral_slice", {"X": image, "Guide": image[0], "Grid": np.zeros((1, 3, 1, 1, 1))}, {"has_offset": True})

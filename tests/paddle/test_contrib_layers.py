@@ -205,3 +205,14 @@ def test_ranks_on_a_page(rng):
     check((got, dw), right, slopes)
     with pytest.raises(FluidValueError, match="rank_param_shape"):
         C.rank_attention(x, x, [18, 5], max_rank=2)
+
+
+def test_a_layer_for_each_slot(rng):
+    a, w, b = (rng.standard_normal(shape).astype("float32") for shape in ((2, 3, 4), (2, 4, 5), (2, 5)))
+    x = fluid.data("x", [2, None, 4], "float32")
+    out = C.batch_fc(x, [2, 4, 5], given("w", w), [2, 5], given("b", b), act="relu")
+    got, db = run(out, ["b"], {"x": a})
+    right = np.maximum(a @ w + b[:, None], 0)
+    check((got, db), right, 2 * right.sum(1))
+    with pytest.raises(FluidValueError, match="do not fit"):
+        C.batch_fc(x, [3, 4, 5], None, [3, 5], None)

@@ -43,9 +43,9 @@ def _cell(number, count):
 @helper
 def _read(grid, at, height, gx, gy, deep, high, wide, slope):
     """Return the grid's number of one channel at a place, or its derivative by the height."""
-    left = int(math.floor(gx - T(0.5)))
-    top = int(math.floor(gy - T(0.5)))
-    low = int(math.floor(height - T(0.5)))
+    left = math.floor(gx - T(0.5))
+    top = math.floor(gy - T(0.5))
+    low = math.floor(height - T(0.5))
     total = T(0)
     for k in range(8):
         u = left + (k & 1)
@@ -127,7 +127,7 @@ def slice_grid_back_guide(
 @helper
 def _share(place, cell, count):
     """Return how much a cell counts at a place where cells outside of the grid stand for those at its edge."""
-    first = int(math.floor(place - T(0.5)))
+    first = math.floor(place - T(0.5))
     total = T(0)
     for k in range(2):
         total += _beside(place, first + k) if _cell(first + k, count) == cell else T(0)
@@ -136,7 +136,7 @@ def _share(place, cell, count):
 
 @helper
 def _share_above(place, cell, count):
-    first = int(math.floor(place - T(0.5)))
+    first = math.floor(place - T(0.5))
     total = T(0)
     for k in range(2):
         total += _above(place, first + k) if _cell(first + k, count) == cell else T(0)
