@@ -131,7 +131,7 @@ def test_maps_from_a_grid(has_offset, rng):
 
 def test_sizes_that_do_not_fit():
     image = np.zeros((1, 1, 3, 3))
-    with pytest.raises(PeError, match="no place of .* has all shifts inside"):
+    with pytest.raises(PeError, match=r"no place of .* has all shifts inside"):
         run_op("correlation", {"Input1": image, "Input2": image}, {"max_displacement": 2})
-    with pytest.raises(PeError, match="Grid .* do not fit X"):
+    with pytest.raises(PeError, match=r"Grid .* do not fit X"):
         run_op("bilateral_slice", {"X": image, "Guide": image[0], "Grid": np.zeros((1, 3, 1, 1, 1))}, {"has_offset": True})
