@@ -71,13 +71,13 @@ def test_trees():
 
 
 def test_edges_that_make_no_tree():
-    x, e = fluid.data("x", [1, 3, 1], "float32"), fluid.data("e", [1, 2, 2], "int64")
-    out = C.tree_conv(x, e, 1)
+    x, e = fluid.data("x", [1, 3, 1], "float32"), fluid.data("e", [1, 2, 2], "float32")
+    out = C.tree_conv(x, e, 1)  # the original's example declares edges as float32, too
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())
     for edges, said in (([[1, 2], [3, 2]], "node 2 of sample 0 has two parents"), ([[1, 2], [1, 5]], r"value 5 .* out of range \[0, 4\)")):
         with pytest.raises(Exception, match=said):
-            exe.run(feed={"x": np.ones((1, 3, 1), "float32"), "e": np.array([edges])}, fetch_list=[out])
+            exe.run(feed={"x": np.ones((1, 3, 1), "float32"), "e": np.array([edges], "float32")}, fetch_list=[out])
 
 
 def test_rows_of_pairs_of_sequences():

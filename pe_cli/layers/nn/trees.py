@@ -27,7 +27,8 @@ def tree_conv(
 
     Args:
         nodes_vector: [batch, nodes, width].
-        edge_set: [batch, edges, 2] int32 or int64: parent and child of every edge, nodes counted from 1; 0 and 0 where there are no more.
+        edge_set: [batch, edges, 2] whole numbers: parent and child of every edge, nodes counted from 1; 0 and 0 where there are no more.
+            Of float32, as the original's example declares it, they are cast.
         output_size: numbers of a node and filter.
         num_filters: filters.
         max_depth: levels of nodes that a filter sees, that of the node itself among them.
@@ -50,7 +51,8 @@ def tree_conv(
     for what, size in (("output_size", output_size), ("num_filters", num_filters)):
         if size < 1:
             raise helper.error(f"tree_conv: {what} is {size}", hint="at least 1")
-    inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set}
+    edges = edge_set if edge_set.dtype in ("int32", "int64") else helper.one("cast", {"X": edge_set}, {"out_dtype": "int64"})
+    inputs = {"NodesVector": nodes_vector, "EdgeSet": edges}
     patches = helper.one("tree_patches", inputs, {"max_depth": max_depth})
     weight = helper.parameter(param_attr, (nodes_vector.shape[2], 3, output_size, num_filters), nodes_vector.dtype)
     out = helper.one("mul", {"X": patches, "Y": weight}, {"x_num_col_dims": 2, "y_num_col_dims": 2})

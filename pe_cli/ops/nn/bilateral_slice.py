@@ -170,7 +170,7 @@ def slice_grid_back_grid(
         d[i] = total
 
 
-def _guide(deep: int, *shape: int):  # type: ignore[no-untyped-def]
+def _guide(deep: int, *shape: int):
     """Return a maker of guides between the grid's layers, where the op is smooth."""
     return lambda rng: (rng.integers(-1, deep, shape) + 0.5 + rng.uniform(0.2, 0.8, shape)) / deep
 
