@@ -38,6 +38,7 @@ from pe_cli.paddle.fluid.layers import (
     files,
     io,
     kept_rows,
+    learning_rate_scheduler,
     losses,
     lstm,
     ops,
@@ -159,9 +160,9 @@ def _collected() -> dict[str, Any]:
 
 
 #: Modules of the original that have no file of their own here: the names of all of them are this package's.
-_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "learning_rate_scheduler", "device", "utils", "distributions")
+_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "device", "utils", "distributions")
 #: Modules of the original that have a file, which holds a part of what the original's does.
-_PARTS = (control_flow, detection, io, ops, rnn, tensor)
+_PARTS = (control_flow, detection, io, learning_rate_scheduler, ops, rnn, tensor)
 
 globals().update(_collected())
 for _part in _PARTS:
