@@ -16,6 +16,7 @@ from typing import IO
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.core.signals import held
 from pe_cli.execute.executor import usable_cores
 from pe_cli.io import atomic
 
@@ -85,10 +86,11 @@ def start_training(
     command += [part for override in overrides for part in ("-o", override)]
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
     # a Ctrl-C in the terminal would reach it, too: it is told once, by us
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-        pass_fds=tuple(keep), preexec_fn=die_with_parent() if keep else None,
-    )  # fmt: skip
+    with held():
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+            pass_fds=tuple(keep), preexec_fn=die_with_parent() if keep else None,
+        )  # fmt: skip
     return Child(process, out, err)
 
 
