@@ -16,7 +16,6 @@ from typing import IO
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
-from pe_cli.core.signals import held
 from pe_cli.execute.executor import usable_cores
 from pe_cli.io import atomic
 
@@ -69,7 +68,7 @@ def new_folder(parent: Path, name: str) -> Path:
 def start_training(
     run: RunSpec, overrides: Sequence[str], jobs: int, *, resume: Path | None = None, keep: Collection[int] = ()
 ) -> Child:
-    """Start `pe train` with a config, as one of several that share the cores.
+    """Start `pe train` with a config, as one of several that share the cores; with signals `held` until the caller has noted it.
 
     Args:
         run: whose file is trained.
@@ -86,11 +85,10 @@ def start_training(
     command += [part for override in overrides for part in ("-o", override)]
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
     # a Ctrl-C in the terminal would reach it, too: it is told once, by us
-    with held():
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-            pass_fds=tuple(keep), preexec_fn=die_with_parent() if keep else None,
-        )  # fmt: skip
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+        pass_fds=tuple(keep), preexec_fn=die_with_parent() if keep else None,
+    )  # fmt: skip
     return Child(process, out, err)
 
 
