@@ -68,19 +68,19 @@ def _watch(here: int, there: int, seconds: float, rank: int, size: int) -> None:
                 f"this is process {rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
             )
             os.write(2, text.encode())
-            _abort()
+            abort(ExitCode.PEER_LOST)
+            time.sleep(1.0)
             os.kill(os.getppid(), signal.SIGABRT)
     finally:
         os._exit(0)
 
 
-def _abort() -> None:
-    """Ask MPICH's mpiexec to end all processes, and itself with exit code 6, as MPI_Abort does; other launchers see how this one ends."""
+def abort(code: ExitCode) -> None:
+    """Ask MPICH's mpiexec to end all processes, and itself with a code, as MPI_Abort does; other launchers see how this one ends."""
     descriptor = os.environ.get("PMI_FD", "")
     if descriptor.isdigit():
         with contextlib.suppress(OSError):
-            os.write(int(descriptor), f"cmd=abort exitcode={int(ExitCode.PEER_LOST)}\n".encode())
-            time.sleep(1.0)
+            os.write(int(descriptor), f"cmd=abort exitcode={int(code)}\n".encode())
 
 
 def check_size(size: int, environment: Mapping[str, str] | None = None) -> None:
