@@ -15,6 +15,10 @@ def main() -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
+    if "PMI_FD" in os.environ:
+        from pe_cli.collectives.overseer import oversee
+
+        oversee()
     from pe_cli.cli.main import main as command
 
     command()

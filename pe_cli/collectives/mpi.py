@@ -21,7 +21,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pe_cli.collectives import hydra
 from pe_cli.collectives.lane import Lane
+from pe_cli.collectives.overseer import BEGUN, LEFT, tell
 from pe_cli.collectives.protocol import Array, Parts, PeerError, Pending
 from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.collectives.trees import gather, seat, small_sum
@@ -102,6 +104,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
+        tell(BEGUN, timeout)
         with watched_start(timeout):
             self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
@@ -113,6 +116,7 @@ class MpiPeers:
         self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
+        self._left = False
         self._beaten = 0.0
         self._heard: dict[int, float] = {}  # when a process last gave a sign of life
         self._failures: dict[int, tuple[str, int]] = {}
@@ -277,6 +281,13 @@ class MpiPeers:
         except self._mpi.Exception:
             return  # whoever is gone needs no message
 
+    def take_leave(self) -> bool:
+        """Let the others go on when this process ends; see `Communicator`."""
+        if not self._left and hydra.take_leave():
+            self._left = True
+            tell(LEFT)
+        return self._left
+
     def abort(self, code: int) -> None:
         """End all processes, and the launcher with this exit code."""
         with contextlib.suppress(self._mpi.Exception), self._calls:
@@ -309,6 +320,9 @@ class MpiPeers:
         self.gather(b"")
         self._guarded(self._near, self._look)
         self._mpi.Finalize()
+        if hydra.way() is not None:
+            self._left = True
+            tell(LEFT)
 
 
 def _outlive_the_lost() -> None:

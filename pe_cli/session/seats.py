@@ -91,6 +91,8 @@ class ServerTeam(Team):
             if launcher is not None and error.code == ExitCode.PEER_LOST:
                 atexit.register(launcher.abort, int(error.code))
                 atexit.register(time.sleep, LINGER)
+            elif launcher is not None:
+                launcher.take_leave()
             raise
         if launcher is not None:
             launcher.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.launchers import RANK
 from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
@@ -142,6 +144,10 @@ class HubPeers:
         self._failed = True
         facts = {"message": error.message, "code": int(error.code)}
         self._servers.say(Message("fail", facts))
+
+    def take_leave(self) -> bool:
+        """Let the others go on when this process ends: `pe launch` does so anyway; see `Communicator`."""
+        return self._launcher.take_leave() if self._launcher is not None else RANK in os.environ
 
     def abort(self, code: int) -> None:
         """End all that MPI has started; else servers tell the others, and `pe launch` ends what is left."""
