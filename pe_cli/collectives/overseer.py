@@ -24,7 +24,7 @@ OVERSEER = "PE_OVERSEER"
 #: What the child says: that MPI has begun, with the seconds that others may be silent; that it has taken leave.
 BEGUN, LEFT = "begun", "left"
 #: Seconds beside the timeout that the others have to end all by themselves.
-MERCY = 8.0
+MERCY = 7.0
 #: Of Linux's prctl: the signal that a process gets when its parent dies, and the name that `ps` and `top` show.
 _PARENT_DEATH_SIGNAL, _NAME = 1, 15
 

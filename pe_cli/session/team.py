@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 #: Seconds that a process waits to hear whether the first one ends with the same error.
 HEARING = 8.0
 #: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
-LINGER = 8.0
+LINGER = 5.0
 
 
 class Team:
