@@ -18,6 +18,10 @@ def main() -> None:
     for number in numbers:
         signal.signal(number, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    if "PMI_FD" in os.environ:
+        from pe_cli.collectives.overseer import oversee
+
+        oversee()
     from pe_cli.cli.main import main as command
 
     command()
