@@ -17,7 +17,16 @@ from pe_cli.ops.define.traits import Random, ReportsData
 from pe_cli.ops.detection.generate_proposal_labels import NEAR, generate_proposal_labels
 from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
-from pe_cli.ops.detection.padded_targets import CHOSEN_OFF, CHOSEN_ON, OFF, ON, choose, has_sides, scaled_overlap, write_moves
+from pe_cli.ops.detection.padded_targets import (
+    CHOSEN_OFF,
+    CHOSEN_ON,
+    OFF,
+    ON,
+    choose,
+    has_sides,
+    scaled_overlap,
+    write_moves,
+)
 
 
 @kernel
