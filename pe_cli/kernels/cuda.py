@@ -57,7 +57,10 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T; `4T` are four numbers, `4int32` four words."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T.
+
+    `4T` are four numbers, `4int32` four words. Where one takes a `T*`, it may be given a pointer to bfloat16, see `cuda_half`.
+    """
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:

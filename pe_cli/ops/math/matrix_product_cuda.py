@@ -72,7 +72,8 @@ def multiply_cuda(
     parts = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype) if shares > 1 else nothing
     tickets = Tickets(tiles * each) if shares > 1 else Numbers(())
     o.call(
-        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc, nothing if bias is None else bias, end,
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc,
+        nothing if bias is None else bias, end,
         table, len(pairs), chunk, shares, parts, tickets, each,
     )  # fmt: skip
     offer_product(o, begin, what, pairs, (a, b, c, c if bias is None else bias))
