@@ -63,7 +63,7 @@ class Executor:
         levels: feed -> levels of its sequences; default: as the program declares.
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
-        precision: float32, tf32 or bf16: of products on CUDA; on CPUs, bf16 is how values between products are stored.
+        precision: float32, tf32 or bf16: of products on CUDA; bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
 
     Attributes:

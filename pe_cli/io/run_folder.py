@@ -100,6 +100,8 @@ class RunFolder:
         """
         folder = cls(path)
         if not is_run(path):
+            if path.is_file():
+                raise data_error(f"{path}: a file, not the folder of a run", "a config stands in front: pe train CONFIG --resume")
             around = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
             what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
             raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
