@@ -31,7 +31,7 @@ _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that pru
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
-_HASHED = Refusal("the original needs a library of its own for it", "fluid.layers.hash and embedding")
+_HASHED = Refusal("how many rows come out is drawn, and its gradient moves the table by itself", "fluid.layers.hash and embedding")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
