@@ -85,7 +85,7 @@ def trained_a_little(path):
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
 NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
 #: Models whose outputs need what ONNX has no form of yet: boxes, searches.
-NO_FORM = ("ssd", "translator", "yolo")
+NO_FORM = ("faster_rcnn", "ssd", "translator", "yolo")
 #: Models of which every output depends on noise.
 ALL_NOISE = ("bert",)
 
