@@ -66,7 +66,6 @@ REFUSED: dict[str, Refusal] = {
     ),
     "fluid.contrib.*": Refusal("not all that is on trial in the original is taken over", "docs/how-to/fluid.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
-    "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
     "fluid.contrib.slim": _FEWER_BITS,
     "fluid.contrib.quantize": _FEWER_BITS,
     "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,
