@@ -17,7 +17,17 @@ from pe_cli.ops.define.traits import Random, ReportsData
 from pe_cli.ops.detection.generate_proposal_labels import NEAR, generate_proposal_labels
 from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
-from pe_cli.ops.detection.padded_targets import CHOSEN_OFF, CHOSEN_ON, OFF, ON, choose, has_sides, scaled_overlap, write_moves
+from pe_cli.ops.detection.padded_targets import (
+    APART,
+    CHOSEN_OFF,
+    CHOSEN_ON,
+    OFF,
+    ON,
+    choose,
+    has_sides,
+    scaled_overlap,
+    write_moves,
+)
 
 
 @kernel
@@ -64,9 +74,9 @@ def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
 ):  # fmt: skip
     """Write the rows of what is chosen of each image: on objects, then on none; then rows that do not count."""
     for i in range(images):
-        at, number = i * C, 2 * (first + i) * C
+        at, number = i * C, 2 * (first + i) * APART
         found = choose(state, at, C, ON, CHOSEN_ON, F, drawn, seed, step[0], number)
-        choose(state, at, C, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + C)
+        choose(state, at, C, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + APART)
         r = i * S
         for turn in range(2):
             for e in range(at, at + C):
