@@ -251,8 +251,8 @@ def padded_rpn_targets(
     Args:
         ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
-        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled; one whose
-            right is left of its left, or its bottom above its top, is none.
+        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled;
+            one whose right is left of its left, or its bottom above its top, is none.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
 
@@ -342,8 +342,8 @@ def padded_retinanet_targets(
     Args:
         ImInfo: [images, 3] element type of Anchor: height, width and scale of the network's input.
         Anchor: [anchors, 4] float32 or float64.
-        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled; one whose
-            right is left of its left, or its bottom above its top, is none.
+        GtBoxes: [boxes, 4] element type of Anchor, a sequence for each image: the true boxes, in pixels before the image was scaled;
+            one whose right is left of its left, or its bottom above its top, is none.
         GtLabels: [boxes, 1] int32: their classes, from 1 on.
         IsCrowd: [boxes, 1] int32: boxes that are left out are not 0.
         Offsets: int64 [images + 1]: where the boxes of each image begin.
