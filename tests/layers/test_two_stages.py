@@ -105,6 +105,7 @@ def test_every_name_of_fluid_layers_is_a_layer_of_model_files_or_says_what_is():
     assert len(names) > 300
     assert sorted(n for n in names if n not in LAYERS and n not in INSTEAD) == []
     assert not set(INSTEAD) & set(LAYERS)
+    assert fluid.layers.interpolate is fluid.layers.image_resize  # a model file has fewer arguments
 
 
 def test_a_name_without_a_layer_says_what_to_use():
