@@ -143,7 +143,7 @@ def is_even(env: Any, args: list[Any]) -> Any:
 
 @cuda_intrinsic("void", "T*", "int64", "T", "T")
 def put_global_two(env: Any, args: list[Any]) -> None:
-    """Write two neighbours by one access, at a multiple of its bytes; rounded to bfloat16 by the instruction that tensor cores come with."""
+    """Write two neighbours by one access, at a multiple of its bytes; rounded to bfloat16 by the instruction of tensor cores."""
     from llvmlite import ir
 
     b, short = env.builder, ir.IntType(32)

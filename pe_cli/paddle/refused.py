@@ -31,7 +31,7 @@ _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that pru
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
-_HASHED = Refusal("the original needs a library of its own for it", "fluid.layers.hash and embedding")
+_HASHED = Refusal("how many rows come out is drawn, and its gradient moves the table by itself", "fluid.layers.hash and embedding")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
@@ -66,7 +66,6 @@ REFUSED: dict[str, Refusal] = {
     ),
     "fluid.contrib.*": Refusal("not all that is on trial in the original is taken over", "docs/how-to/fluid.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
-    "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
     "fluid.contrib.slim": _FEWER_BITS,
     "fluid.contrib.quantize": _FEWER_BITS,
     "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,

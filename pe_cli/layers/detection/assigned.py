@@ -29,7 +29,7 @@ def constants(found: list[Variable]) -> list[Variable]:
     return found
 
 
-@layer
+@layer(made_of="padded_rpn_targets")
 def rpn_target_assign(
     bbox_pred: Variable,
     cls_logits: Variable,
@@ -99,7 +99,7 @@ def _taken(helper: LayerHelper, x: Variable, index: Variable) -> Variable:
     return helper.one("gather", {"X": x, "Index": index})
 
 
-@layer
+@layer(made_of="padded_retinanet_targets")
 def retinanet_target_assign(
     bbox_pred: Variable,
     cls_logits: Variable,
@@ -154,7 +154,7 @@ def retinanet_target_assign(
     return [rows_of(cls_logits, num_classes), rows_of(bbox_pred, 4), *found]
 
 
-@layer
+@layer(made_of="padded_proposal_labels")
 def generate_proposal_labels(
     rpn_rois: Variable,
     gt_classes: Variable,
@@ -225,7 +225,7 @@ def generate_proposal_labels(
     return constants(helper.op("padded_proposal_labels", inputs, attrs, outs))
 
 
-@layer
+@layer(made_of="padded_mask_labels")
 def generate_mask_labels(
     im_info: Variable,
     gt_classes: Variable,

@@ -26,7 +26,7 @@ def _sizes(helper: LayerHelper, parts: list[Variable], what: str) -> list[int]:
     return [part.shape[1] for part in parts]
 
 
-@layer
+@layer(made_of="padded_fpn_levels")
 def distribute_fpn_proposals(
     fpn_rois: Variable, min_level: int, max_level: int, refer_level: int, refer_scale: int, name: str | None = None
 ) -> list[Variable]:
@@ -67,7 +67,7 @@ def distribute_fpn_proposals(
     return found
 
 
-@layer
+@layer(made_of="padded_fpn_best")
 def collect_fpn_proposals(
     multi_rois: list[Variable],
     multi_scores: list[Variable],
@@ -111,7 +111,7 @@ def collect_fpn_proposals(
     return boxes, count
 
 
-@layer
+@layer(made_of="padded_retinanet_output")
 def retinanet_detection_output(
     bboxes: list[Variable],
     scores: list[Variable],

@@ -17,7 +17,7 @@ def rank_attention(
     Args:
         input: [rows, width], the results of all pages.
         rank_offset: int32 [rows, 1 + 2 max_rank]: the rank of a row, from 1, then of every row of its page its rank and its number in
-            input. What is below 1 counts nothing.
+            input, from 0; where devices share a batch, in a device's part of it, as in the original. A rank below 1 counts nothing.
         rank_param_shape: of the weights, [max_rank max_rank width, size].
         rank_param_attr: of the weights; Xavier by default.
         max_rank: ranks that count.

@@ -256,7 +256,7 @@ def lod_append(x: Variable, level: list[int]) -> Variable:
     return LayerHelper("lod_append").one("lod_reset", {"X": x}, {"target_lod": list(level), "append": True})
 
 
-@layer
+@layer(made_of="mark_by_instag")
 def filter_by_instag(
     ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
 ) -> tuple[Variable, Variable]:

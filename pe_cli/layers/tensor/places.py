@@ -21,7 +21,8 @@ def where(condition: Variable) -> list[Variable]:
         condition: bool, any shape but a scalar.
 
     Returns:
-        Places [elements, axes of condition] int64, -1 behind the last one; and how many there are, [1] int64.
+        Places [elements, axes of condition] int64, -1 behind the last one; and how many there are, [1] int64. On several devices they
+        are those in each device's part of the batch.
 
     Raises:
         PeError: condition is not bool, or a scalar.
@@ -77,7 +78,7 @@ def unique(x: Variable, dtype: str = "int32") -> list[Variable]:
     return [out, index, count]
 
 
-@layer
+@layer(made_of="padded_unique")
 def unique_with_counts(x: Variable, dtype: str = "int32") -> list[Variable]:
     """Find the different values of a vector, and how often each comes, in as many places as the vector has.
 

@@ -18,6 +18,7 @@ from pe_cli.ops.detection.generate_proposal_labels import NEAR, generate_proposa
 from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
 from pe_cli.ops.detection.padded_targets import (
+    APART,
     CHOSEN_OFF,
     CHOSEN_ON,
     OFF,
@@ -73,9 +74,9 @@ def choose_boxes(  # noqa: C901 (loops over images, candidates and numbers)
 ):  # fmt: skip
     """Write the rows of what is chosen of each image: on objects, then on none; then rows that do not count."""
     for i in range(images):
-        at, number = i * C, 2 * (first + i) * C
+        at, number = i * C, 2 * (first + i) * APART
         found = choose(state, at, C, ON, CHOSEN_ON, F, drawn, seed, step[0], number)
-        choose(state, at, C, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + C)
+        choose(state, at, C, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + APART)
         r = i * S
         for turn in range(2):
             for e in range(at, at + C):

@@ -21,6 +21,8 @@ from pe_cli.ops.detection.rpn_targets import NEAR, retinanet_target_assign, rpn_
 
 #: What is known of an anchor, as the sum of these: it is on an object, on none, chosen as on an object, chosen as on none.
 ON, OFF, CHOSEN_ON, CHOSEN_OFF = 1, 2, 4, 8
+#: Numbers that may be drawn for an image and a kind: which ones they are does not depend on what else a device has.
+APART = 1 << 24
 
 
 @helper
@@ -125,9 +127,9 @@ def choose_anchors(
 ):  # fmt: skip
     """Write the rows of what is chosen of each image: on objects, then on none; then rows that do not count."""
     for i in range(images):
-        at, number = i * A, 2 * (first + i) * A
+        at, number = i * A, 2 * (first + i) * APART
         found = choose(state, at, A, ON, CHOSEN_ON, F, drawn, seed, step[0], number)
-        choose(state, at, A, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + A)
+        choose(state, at, A, OFF, CHOSEN_OFF, S - found, drawn, seed, step[0], number + APART)
         moved, r = i * F, i * S
         for p in range(A):
             if state[at + p] & (CHOSEN_ON | CHOSEN_OFF) == CHOSEN_ON:

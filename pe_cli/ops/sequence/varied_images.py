@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count
@@ -27,11 +27,35 @@ def window_offsets(rows: Indices, columns: Indices, *, strides: tuple[int, int])
 
 @kernel
 def take_windows(
-    x: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, owner: PtrI64, out: Ptr, n: Int, channels: Int, high: Int,
-    wide: Int, down: Int, along: Int,
+    x: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, owner: PtrI64, out: Ptr, images: Int, n: Int, channels: Int,
+    high: Int, wide: Int, down: Int, along: Int,
 ):  # fmt: skip
     """out[p, t] = the numbers of channel t around window p's place, 0 outside its image."""
-    for i in range(n):
+    for s in range(images):
+        height = rows[s + 1] - rows[s]
+        width = columns[s + 1] - columns[s]
+        many = (width - 1) // along + 1
+        for p in range(begins[s], begins[s + 1]):
+            line = (p - begins[s]) // many
+            top = line * down - high // 2
+            left = (p - begins[s] - line * many) * along - wide // 2
+            for t in range(channels):
+                at = offsets[s] + t * height * width
+                to = (p * channels + t) * high * wide
+                for a in range(high):
+                    row = at + (top + a) * width + left
+                    within = 0 <= top + a < height
+                    for b in range(wide):
+                        out[to + a * wide + b] = x[row + b] if within and 0 <= left + b < width else T(0)
+
+
+@on_cuda(take_windows)
+def take_windows_by_channel(
+    x: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, owner: PtrI64, out: Ptr, images: Int, n: Int, channels: Int,
+    high: Int, wide: Int, down: Int, along: Int,
+):  # fmt: skip
+    """The same numbers, a thread for each window and channel."""
+    for i in range(n * channels):
         p = i // channels
         t = i - p * channels
         s = owner[p]
@@ -51,10 +75,38 @@ def take_windows(
 
 @kernel
 def take_windows_back(
-    g: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, image: PtrI64, dx: Ptr, n: Int, channels: Int, high: Int,
-    wide: Int, down: Int, along: Int,
+    g: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, image: PtrI64, dx: Ptr, images: Int, n: Int, channels: Int,
+    high: Int, wide: Int, down: Int, along: Int,
 ):  # fmt: skip
-    """dx = the gradients of all windows that a number is in."""
+    """dx = the gradients of all windows that a number is in, from the last window's to the first's."""
+    for s in range(images):
+        height = rows[s + 1] - rows[s]
+        width = columns[s + 1] - columns[s]
+        many = (width - 1) // along + 1
+        for j in range(offsets[s], offsets[s + 1]):
+            dx[j] = T(0)
+        for i in range(begins[s + 1] - begins[s]):
+            p = begins[s + 1] - 1 - i
+            line = (p - begins[s]) // many
+            top = line * down - high // 2
+            left = (p - begins[s] - line * many) * along - wide // 2
+            for t in range(channels):
+                at = offsets[s] + t * height * width
+                to = (p * channels + t) * high * wide
+                for a in range(high):
+                    row = at + (top + a) * width + left
+                    if 0 <= top + a < height:
+                        for b in range(wide):
+                            if 0 <= left + b < width:
+                                dx[row + b] += g[to + a * wide + b]
+
+
+@on_cuda(take_windows_back)
+def take_windows_back_by_number(
+    g: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, image: PtrI64, dx: Ptr, images: Int, n: Int, channels: Int,
+    high: Int, wide: Int, down: Int, along: Int,
+):  # fmt: skip
+    """The same sums in the same order, a thread for each number."""
     for i in range(n):
         s = image[i]
         height = rows[s + 1] - rows[s]
@@ -154,20 +206,22 @@ def varied_windows_lod(s: LodRequest) -> None:
 
 @varied_windows.lower("cpu")
 def varied_windows_cpu(o: Lowering) -> None:
-    """Window by window."""
+    """Image by image."""
     out, a = o.output("Out"), o.attrs
     arrays = [o.input(slot) for slot in ("Rows", "Columns", "Offsets", "Begins", "Owner")]
     if out.size:
-        o.call(take_windows, o.input("X"), *arrays, out, out.shape[0] * a["channels"], a["channels"], *a["size"], *a["strides"])
+        images = o.input("Begins").size - 1
+        o.call(take_windows, o.input("X"), *arrays, out, images, out.shape[0], a["channels"], *a["size"], *a["strides"])
 
 
 @varied_windows.grad(uses="Rows Columns Offsets Begins Image").lower("cpu")
 def varied_windows_grad_cpu(o: Lowering) -> None:
-    """Number by number."""
+    """Image by image."""
     dx, a = o.output("X@GRAD"), o.attrs
     arrays = [o.input(slot) for slot in ("Rows", "Columns", "Offsets", "Begins", "Image")]
     if dx.size:
-        o.call(take_windows_back, o.input("Out@GRAD"), *arrays, dx, dx.size, a["channels"], *a["size"], *a["strides"])
+        images = o.input("Begins").size - 1
+        o.call(take_windows_back, o.input("Out@GRAD"), *arrays, dx, images, dx.size, a["channels"], *a["size"], *a["strides"])
 
 
 # --- varied_channels --------------------------------------------------------------------------------------------------
@@ -258,5 +312,5 @@ def varied_channels_grad_cpu(o: Lowering) -> None:
         o.call(put_channels_last, o.input("Out@GRAD"), o.input("Offsets"), o.input("Owner"), dx, *dx.shape)
 
 
-deal(take_windows, take_windows_back, put_channels_first, put_channels_last)
+deal(put_channels_first, put_channels_last)
 also_on_cuda(varied_windows, varied_channels)

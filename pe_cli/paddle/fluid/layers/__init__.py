@@ -100,6 +100,7 @@ _WIDER = {
     "fill_constant_batch_size_like",
     "crop",
     "image_resize",
+    "interpolate",
     "crop_tensor",
     "range",
     "linspace",
