@@ -86,7 +86,6 @@ REFUSED: dict[str, Refusal] = {
     **{f"fluid.contrib.{place}tree_conv": _TREES for place in ("", "layers.")},
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.fleet.collective.*": _PROCESSES,
-    "fluid.incubate.data_generator.*": _PROCESSES,
     "paddle.incubate.*": _PROCESSES,
     "paddle.distributed.*": _PROCESSES,
     "paddle.amp.*": _HALF,
