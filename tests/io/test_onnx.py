@@ -84,8 +84,8 @@ def trained_a_little(path):
 
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
 NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
-#: Models whose outputs need what ONNX has no form of yet: boxes, searches.
-NO_FORM = ("ssd", "translator", "yolo")
+#: Models whose outputs need what ONNX has no form of yet: searches.
+NO_FORM = ("translator",)
 #: Models of which every output depends on noise.
 ALL_NOISE = ("bert",)
 
