@@ -95,7 +95,8 @@ def padded_nms_onnx(o: Writer) -> None:
     parts = [(o.node("Cast", [each[1]], to_=there), -1.0), (each[2], 0.0), (corners, 0.0)]
     o.node("Concat", [o.node("Where", [each[0], v, o.const(other, "Scores")]) for v, other in parts], to="Out", axis=2)
     if o.wanted("Index"):
-        first = o.node("CumSum", [o.node("Expand", [o.const([[n]]), o.node("Concat", [counted, o.const([1])], axis=0)]), o.const(0)], exclusive=1)
+        each_image = o.node("Expand", [o.const([[n]]), o.node("Concat", [counted, o.const([1])], axis=0)])
+        first = o.node("CumSum", [each_image, o.const(0)], exclusive=1)
         at = o.node("Where", [valid, o.node("Add", [place, first]), o.const(-1)])
         o.node("Cast", [at], to="Index", to_=element_type("int32"))
     if o.wanted("Count"):

@@ -1,4 +1,4 @@
-"""Programs that turn lines of any text into lines of slots, as data sets read them; `set_pipe_command` of a data set names such a program."""
+"""Programs that turn lines of any text into lines of slots; `set_pipe_command` of a data set names such a program."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class MultiSlotDataGenerator(DataGenerator):
             if not isinstance(values, list) or not values:
                 raise FluidValueError(f"slot '{name}' has the values {values!r:.60}", hint="a list that is not empty: pad it")
             if not all(isinstance(v, (int, float)) for v in values):
-                raise FluidValueError(f"slot '{name}' has the values {values!r:.60}", hint="numbers; MultiSlotStringDataGenerator takes texts")
+                hint = "numbers; MultiSlotStringDataGenerator takes texts"
+                raise FluidValueError(f"slot '{name}' has the values {values!r:.60}", hint=hint)
             if any(isinstance(v, float) for v in values):
                 self._proto_info[i] = name, "float"
         return " ".join(" ".join(map(str, [len(values), *values])) for _, values in slots) + "\n"
