@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.incubate.hapi import vision
-from pe_cli.paddle.names import places
+from pe_cli.paddle.incubate.hapi import distributed, vision
 
-globals().update(places(__name__, {"distributed": "pe_cli.paddle.io"}))
 __all__ = ["distributed", "vision"]
