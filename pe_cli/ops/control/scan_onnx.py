@@ -11,7 +11,11 @@ from pe_cli.ops.define.onnx import Writer, in_onnx
 
 @in_onnx("scan")
 def scan_onnx(o: Writer) -> None:
-    """States, then rows; without rows the numbers of the steps are gone through."""
+    """States, then rows; without rows the numbers of the steps are gone through.
+
+    Raises:
+        PeError: only a step knows how many rounds there are.
+    """
     if o.has("Count"):
         why = "scan has no form in ONNX where only a step knows how many rounds there are: Scan goes through all rows that it is given"
         raise PeError(why, hint="choose outputs that do not need it")

@@ -13,7 +13,11 @@ _ALL = 2**31 - 1
 
 @in_onnx("yolo_box")
 def yolo_box_onnx(o: Writer) -> None:
-    """Numbers of a cell apart: [batch, anchors, numbers, cells]."""
+    """Numbers of a cell apart: [batch, anchors, numbers, cells].
+
+    Raises:
+        PeError: a grid whose size is not known.
+    """
     a, kind = o.attrs, o.type()
     rows, columns = kind.shape[2:]
     if rows < 0 or columns < 0:
@@ -53,7 +57,11 @@ def yolo_box_onnx(o: Writer) -> None:
 
 @in_onnx("padded_nms")
 def padded_nms_onnx(o: Writer) -> None:
-    """What is kept stays in a map of all scores, the rest of it is minus infinity; the best of the map are the rows."""
+    """What is kept stays in a map of all scores, the rest of it is minus infinity; the best of the map are the rows.
+
+    Raises:
+        PeError: an attribute that NonMaxSuppression lacks, or scores whose classes or boxes are not known.
+    """
     a, kind = o.attrs, o.type("Scores")
     classes, boxes, never = kind.shape[1], o.x("BBoxes"), o.const(-np.inf, "Scores")
     if a["nms_eta"] < 1 or not a["normalized"]:
