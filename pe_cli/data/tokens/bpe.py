@@ -187,7 +187,11 @@ class _Cache:
 
 
 class Pairs(Tokenizer):
-    """Bytes, and what merges make of them: id 0 is padding, the bytes have ids 1 to 256, and merges those from 257 on."""
+    """Bytes, and what merges make of them: id 0 is padding, the bytes have ids 1 to 256, and merges those from 257 on.
+
+    Raises:
+        PeError: a merge is listed twice, or joins what no merge before it made (exit code 3).
+    """
 
     kind: ClassVar[Kind] = "bpe"
 

@@ -39,7 +39,11 @@ def learn(wanted: Wanted, texts: Texts, threads: int | None) -> State:
 
 
 class Characters(Tokenizer):
-    """Characters of a vocabulary: id 0 is padding, 1 an unknown character, and the characters have the ids from 2 on."""
+    """Characters of a vocabulary: id 0 is padding, 1 an unknown character, and the characters have the ids from 2 on.
+
+    Raises:
+        PeError: a character is listed twice (exit code 3).
+    """
 
     kind: ClassVar[Kind] = "characters"
 

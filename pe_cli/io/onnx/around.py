@@ -46,6 +46,9 @@ class Surrounding:
         lists: nodes of the model, which grow at both ends.
         types: of all variables of the model.
         rows: feed with sequences -> name of its first axis.
+
+    Raises:
+        PeError: an output and a column have the same name.
     """
 
     def __init__(self, around: Around, lists: Lists, types: Mapping[str, TensorType], rows: Mapping[str, str]) -> None:

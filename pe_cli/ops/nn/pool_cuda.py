@@ -1,4 +1,4 @@
-"""pool2d on CUDA: a thread a window forward, a thread per element of the image backward."""
+"""pool2d on CUDA: one thread per window forward, one thread per element of the image backward."""
 
 from __future__ import annotations
 

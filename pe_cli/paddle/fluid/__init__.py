@@ -82,7 +82,7 @@ from pe_cli.paddle.names import missing, refusing
 __version__ = VERSION
 #: Modules of the original whose names are refused; their paths can be imported.
 _REFUSED = (
-    "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.utils",
+    "contrib.mixed_precision", "contrib.slim", "contrib.quantize", "contrib.utils",
     "incubate.fleet.collective", "evaluator", "debugger", "net_drawer", "trainer_desc",
     "default_scope_funcs", "imperative",
 )  # fmt: skip

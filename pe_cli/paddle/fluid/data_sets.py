@@ -44,6 +44,9 @@ class TensorDataset(Dataset):
 
     Args:
         tensors: arrays.
+
+    Raises:
+        FluidValueError: the arrays have different lengths.
     """
 
     def __init__(self, tensors: Sequence[Any]) -> None:

@@ -112,6 +112,9 @@ class HSigmoidLoss(Layer):
         is_custom: a call is given path_table and path_code.
         is_sparse: only False.
         name: prefix of the names of the parameters.
+
+    Raises:
+        FluidValueError: num_classes is below 2, or is_sparse is set.
     """
 
     def __init__(
