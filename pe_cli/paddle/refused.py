@@ -74,7 +74,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.contrib.layers.search_pyramid_hash": _HASHED,
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.fleet.collective.*": _PROCESSES,
-    "fluid.incubate.data_generator.*": _PROCESSES,
     "paddle.incubate.*": _PROCESSES,
     "paddle.distributed.*": _PROCESSES,
     "paddle.amp.*": _HALF,
@@ -92,6 +91,9 @@ REFUSED: dict[str, Refusal] = {
     "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
     "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
+    "paddle.sysconfig.*": Refusal(
+        "there is no library with headers to compile against", "docs/adding-an-op.md: an op is a Python file that compiles for every device"
+    ),
     "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
 }
 
