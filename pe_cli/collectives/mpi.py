@@ -5,6 +5,7 @@ Sums are made here and not by the library, whose order of addition is its own af
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -21,7 +22,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pe_cli.collectives import hydra
 from pe_cli.collectives.lane import Lane
+from pe_cli.collectives.overseer import BEGUN, LEFT, tell
 from pe_cli.collectives.protocol import Array, Parts, PeerError, Pending
 from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.collectives.trees import gather, seat, small_sum
@@ -49,17 +52,22 @@ class _Transfer(Protocol):
     peer: int
 
     def done(self) -> bool:
-        """Whether it is over; asking moves it on."""
+        """Whether the transfer is over; MPI moves it on when it is asked."""
 
 
 def _check_shared_memory() -> None:
-    """Refuse a machine on which MPICH would end with a signal: it takes shared memory without a look at how much there is."""
+    """Refuse a machine on which MPICH would end with a signal: it takes shared memory without a look at how much there is.
+
+    The first process of each machine decides for all, and ends the others once it has told: were each to look for itself, one could find
+    too little where MPI has taken some for another already, which would wait for it until the timeout.
+    """
     local = os.environ.get("MPI_LOCALNRANKS", "")  # of MPICH's mpiexec
-    if not local.isdigit() or not SHARED.is_dir():
+    if not local.isdigit() or os.environ.get("MPI_LOCALRANKID", "0") != "0" or not SHARED.is_dir():
         return
     facts = os.statvfs(SHARED)
     free, wanted = facts.f_bavail * facts.f_frsize, SHARED_BASE + int(local) * SHARED_EACH
     if free < wanted:
+        atexit.register(hydra.abort, ExitCode.DEVICE)  # once the error is told
         raise PeError(
             f"MPI needs about {wanted >> 20} MiB in {SHARED} for {local} processes, and {free >> 20} MiB are free",
             hint="give more: mount -o remount,size=256m /dev/shm, or docker run --shm-size=256m",
@@ -102,6 +110,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
+        tell(BEGUN, timeout)
         with watched_start(timeout):
             self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
@@ -113,6 +122,7 @@ class MpiPeers:
         self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]
         self._kept: list[_Transfer] = []
+        self._left = False
         self._beaten = 0.0
         self._heard: dict[int, float] = {}  # when a process last gave a sign of life
         self._failures: dict[int, tuple[str, int]] = {}
@@ -277,6 +287,13 @@ class MpiPeers:
         except self._mpi.Exception:
             return  # whoever is gone needs no message
 
+    def take_leave(self) -> bool:
+        """Let the others go on when this process ends; see `Communicator`."""
+        if not self._left and hydra.take_leave():
+            self._left = True
+            tell(LEFT)
+        return self._left
+
     def abort(self, code: int) -> None:
         """End all processes, and the launcher with this exit code."""
         with contextlib.suppress(self._mpi.Exception), self._calls:
@@ -309,6 +326,9 @@ class MpiPeers:
         self.gather(b"")
         self._guarded(self._near, self._look)
         self._mpi.Finalize()
+        if hydra.way() is not None:
+            self._left = True
+            tell(LEFT)
 
 
 def _outlive_the_lost() -> None:

@@ -71,6 +71,9 @@ class Communicator(Protocol):
     def fail(self, error: PeError) -> None:
         """Tell the others why this process ends; takes at most a second or two."""
 
+    def take_leave(self) -> bool:
+        """Tell the launcher that this process needs the others no more; whether those go on when it ends with an error then."""
+
     def abort(self, code: int) -> None:
         """End all processes that the launcher has started, and the launcher itself with this exit code, where it can be told."""
 

@@ -8,9 +8,9 @@ import os
 import select
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 
+from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import started_by
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -68,19 +68,10 @@ def _watch(here: int, there: int, seconds: float, rank: int, size: int) -> None:
                 f"this is process {rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
             )
             os.write(2, text.encode())
-            _abort()
+            hydra.abort(ExitCode.PEER_LOST)
             os.kill(os.getppid(), signal.SIGABRT)
     finally:
         os._exit(0)
-
-
-def _abort() -> None:
-    """Ask MPICH's mpiexec to end all processes, and itself with exit code 6, as MPI_Abort does; other launchers see how this one ends."""
-    descriptor = os.environ.get("PMI_FD", "")
-    if descriptor.isdigit():
-        with contextlib.suppress(OSError):
-            os.write(int(descriptor), f"cmd=abort exitcode={int(ExitCode.PEER_LOST)}\n".encode())
-            time.sleep(1.0)
 
 
 def check_size(size: int, environment: Mapping[str, str] | None = None) -> None:

@@ -57,6 +57,9 @@ class Stages:
         fetches: variables whose values must stay what the program says.
         state: variables that live between steps of which this process has its own rows alone.
         said: of what was done before any pass.
+
+    Raises:
+        PeError: a fetch is divided among processes, none of which has it whole.
     """
 
     def __init__(

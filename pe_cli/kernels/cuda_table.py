@@ -170,7 +170,7 @@ class Row:
 
     @property
     def blocks(self) -> int:
-        """How many blocks it has."""
+        """How many blocks the launch has."""
         return int(np.prod(self.grid))
 
 

@@ -135,7 +135,7 @@ def put_global_four(env: Any, args: list[Any]) -> None:
 
 @cuda_intrinsic("bool", "T*", "int64", "int64")
 def is_wide(env: Any, args: list[Any]) -> Any:
-    """Return whether lines of so many elements, the first at an index of a pointer, begin at multiples of 16 bytes, of bfloat16 of 8."""
+    """Return whether lines of so many elements, the first at an index of a pointer, all begin at multiples of 16 bytes (8 of bfloat16)."""
     from llvmlite import ir
 
     word, (_, size) = ir.IntType(64), element_of(args[0], env.dtype)

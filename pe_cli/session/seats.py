@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.launchers import RANK, SERVERS, SIZE, started_by
+from pe_cli.collectives.overseer import BEGUN, tell
 from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.hub import HubPeers
@@ -91,6 +92,8 @@ class ServerTeam(Team):
             if launcher is not None and error.code == ExitCode.PEER_LOST:
                 atexit.register(launcher.abort, int(error.code))
                 atexit.register(time.sleep, LINGER)
+            elif launcher is not None:
+                launcher.take_leave()
             raise
         if launcher is not None:
             launcher.close()
@@ -238,6 +241,7 @@ def _launched(run: RunSpec, servers: int) -> Seat | None:
     if launcher is None or run.distributed.endpoints is None:
         return None
     _check(launcher.size, servers, run)
+    tell(BEGUN, run.executor.peer_timeout)
     return Seat(launcher.rank, launcher.size, list(run.distributed.endpoints))
 
 

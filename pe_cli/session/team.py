@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +22,7 @@ from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import SIGNALS
 from pe_cli.core.types import Place, TensorType
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.result import StepResult
@@ -34,7 +37,7 @@ Array = np.ndarray[Any, Any]
 #: Seconds that a process waits to hear whether the first one ends with the same error.
 HEARING = 8.0
 #: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
-LINGER = 8.0
+LINGER = 5.0
 
 
 class Team:
@@ -335,9 +338,9 @@ class PeerTeam(Team):
         self.peers.advice = hint
 
     def linger(self) -> None:
-        """Leave the first process time to end before this one does with an exit code other than 0."""
-        if not self.leads:
-            atexit.register(time.sleep, LINGER)  # after its own last words
+        """Leave the first process time to end before this one does, where the launcher ends all when one has another exit code than 0."""
+        if not self.peers.take_leave() and not self.leads:
+            atexit.register(_linger, LINGER)  # after its own last words
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -360,12 +363,13 @@ class PeerTeam(Team):
             self.peers.fail(error)
             if error.code == ExitCode.PEER_LOST:
                 self._end_all()
+            else:
+                self.linger()
             raise
         except PeError as error:
             self.peers.fail(error)
             told = None if self.leads else self.peers.failure_of(0, HEARING)
-            if told is not None:
-                self.linger()
+            self.linger()
             if told == (error.message, int(error.code)):
                 raise SystemExit(int(error.code)) from None
             raise
@@ -373,12 +377,22 @@ class PeerTeam(Team):
             interrupted = isinstance(error, KeyboardInterrupt)
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
             self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
+            self.linger()
             raise
 
     def _end_all(self) -> None:
         """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
         atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
-        self.linger()
+        if not self.leads:
+            atexit.register(_linger, LINGER)
+
+
+def _linger(seconds: float) -> None:
+    """Wait for the launcher's end of all, which is no interruption and nothing to tell."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: os._exit(int(ExitCode.INTERRUPTED)))
+    time.sleep(seconds)
 
 
 def open_team(run: RunSpec) -> Team:

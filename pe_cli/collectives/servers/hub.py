@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives import hydra
+from pe_cli.collectives.launchers import RANK
+from pe_cli.collectives.overseer import LEFT, tell
 from pe_cli.collectives.protocol import Communicator, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
@@ -143,6 +147,13 @@ class HubPeers:
         facts = {"message": error.message, "code": int(error.code)}
         self._servers.say(Message("fail", facts))
 
+    def take_leave(self) -> bool:
+        """Let the others go on when this process ends, as `pe launch` does anyway; see `Communicator`."""
+        if self._launcher is not None:
+            return self._launcher.take_leave()
+        tell(LEFT)
+        return RANK in os.environ or hydra.way() is not None
+
     def abort(self, code: int) -> None:
         """End all that MPI has started; else servers tell the others, and `pe launch` ends what is left."""
         if self._launcher is not None:
@@ -159,3 +170,5 @@ class HubPeers:
         self._servers.leave()
         if self._launcher is not None:
             self._launcher.close()
+        else:
+            tell(LEFT)

@@ -48,7 +48,7 @@ Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True}
 
 
 class ExecutorSection(Section):
-    """On what it runs."""
+    """On which devices, in how many threads and processes a run computes."""
 
     type: Literal["parallel", "async"] = Field(
         default="parallel",

@@ -117,7 +117,7 @@ class Group:
             while any(p.poll() is None for p in self.processes):
                 codes = [p.poll() for p in self.processes]
                 if any(code not in (None, ExitCode.DONE, ExitCode.STOPPED) for code in codes):
-                    noticed = ExitCode.PEER_LOST in codes
+                    noticed = ExitCode.PEER_LOST in codes or self._server_has_failed(codes)
                     until = min(until, time.monotonic() + MERCY + (0 if noticed else self._seconds))
                 if (time.monotonic() > until or self._asked > 1) and not killed:
                     killed = True
@@ -129,6 +129,11 @@ class Group:
                 signal.signal(number, handler)
         self._hang_up()
         return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]
+
+    def _server_has_failed(self, codes: Sequence[int | None]) -> bool:
+        """Whether a server has ended with an error of its own: who waits for it, perhaps from the start, has nothing to tell."""
+        own = [code for task, code in zip(self._tasks, codes, strict=True) if task.serves and code is not None]
+        return any(0 < code < 128 for code in own)  # above, a signal has ended it
 
     def _hang_up(self) -> None:
         """Close all connections, once what was said has been read."""

@@ -10,6 +10,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.ir import Program
 from tests.cuda.ptx import models
+from tests.rotation import on_its_day
 
 
 def program(size: int) -> Program:
@@ -45,6 +46,7 @@ def test_values_are_rounded_as_on_the_cpu(rng, size):
         np.testing.assert_allclose(value, found["cpu"][name], rtol=2**-7, atol=2**-8, err_msg=name)
 
 
+@on_its_day(1, of=4)
 def test_a_config_whose_values_are_stored_narrow_learns_as_on_the_cpu():
     """Losses of two steps: those of the CPU in bf16 but for the order of sums."""
     config, more = models.ROOT / "configs/digits.yaml", ("executor.precision=bf16",)

@@ -38,10 +38,18 @@ def test_what_was_said_before_can_be_left_out():
     assert said.count(("[1] the same", False)) <= 1
 
 
-def test_a_process_that_goes_on_after_another_was_lost_is_ended(monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "serves"),
+    [
+        pytest.param(ExitCode.PEER_LOST, False, id="another was lost"),
+        pytest.param(ExitCode.USAGE, True, id="a server could not begin"),
+    ],
+)
+def test_a_process_that_goes_on_without_the_other_is_ended(monkeypatch, code, serves):
     monkeypatch.setattr("pe_cli.session.launch.group.MERCY", 0.2)
-    codes, _ = ran([Task("0", script("import time; time.sleep(100)")), Task("1", script(f"raise SystemExit({int(ExitCode.PEER_LOST)})"))])
-    assert codes == [None, 6]
+    waits = Task("0", script("import time; time.sleep(100)"))
+    codes, _ = ran([waits, Task("1", script(f"raise SystemExit({int(code)})"), serves=serves)], 60.0)
+    assert codes == [None, code]
 
 
 def test_a_command_on_another_machine_is_quoted_and_gives_its_exit_code(monkeypatch, tmp_path):

@@ -1,0 +1,49 @@
+"""What MPICH's launcher, hydra, is told in its own protocol (PMI 1) by a process that it has started.
+
+It ends all processes of a machine when one closes its end without having taken leave, or is killed; then its own exit code is that of
+whichever process it hears of last, 9 for one that it has killed itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Mapping
+
+#: Seconds that the launcher may take to answer, and to end all.
+ANSWER, END = 1.0, 1.0
+#: Bytes of an answer, at most.
+_MOST = 1 << 12
+
+
+def way(environment: Mapping[str, str] | None = None) -> int | None:
+    """Return the descriptor by which this process talks to hydra; None where another launcher, or none, has started it."""
+    facts = os.environ if environment is None else environment
+    descriptor = facts.get("PMI_FD", "")
+    return int(descriptor) if descriptor.isdigit() and facts.get("MPI_LOCALNRANKS", "").isdigit() else None
+
+
+def take_leave() -> bool:
+    """Say that this process needs no one any more, so that the others may go on when it ends; whether hydra has heard it."""
+    descriptor = way()
+    if descriptor is None:
+        return False
+    with contextlib.suppress(OSError):
+        os.write(descriptor, b"cmd=finalize\n")
+        return bool(select.select([descriptor], [], [], ANSWER)[0]) and b"finalize_ack" in os.read(descriptor, _MOST)
+    return False
+
+
+def abort(code: int) -> None:
+    """Ask hydra to end all processes, and itself with an exit code; other launchers see how this process ends.
+
+    Args:
+        code: 1 to 255.
+    """
+    descriptor = way()
+    if descriptor is not None:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, f"cmd=abort exitcode={int(code)}\n".encode())
+            time.sleep(END)

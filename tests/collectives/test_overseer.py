@@ -1,0 +1,104 @@
+"""The process between MPICH's launcher, here the other end of a socket, and one that trains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from pe_cli.collectives import hydra, overseer
+from pe_cli.core.errors import ExitCode
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch):
+    """The launcher's end of the way to this process, which it calls the second of three."""
+    ours, theirs = socket.socketpair()
+    for name, value in {"PMI_FD": str(theirs.fileno()), "MPI_LOCALNRANKS": "3", "PMI_SIZE": "3", "PMI_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(overseer.OVERSEER, raising=False)
+    monkeypatch.setattr(hydra, "END", 0.0)
+    monkeypatch.setattr(overseer, "MERCY", 0.0)
+    with ours, theirs:
+        ours.settimeout(20)
+        yield ours
+
+
+def heard(launcher: socket.socket) -> str:
+    launcher.setblocking(False)
+    try:
+        return launcher.recv(4096).decode()
+    except BlockingIOError:
+        return ""
+
+
+def test_who_takes_leave_waits_until_the_launcher_has_heard_it(launcher: socket.socket) -> None:
+    answer = threading.Thread(target=lambda: launcher.sendall(b"cmd=finalize_ack\n" * (launcher.recv(4096) == b"cmd=finalize\n")))
+    answer.start()
+    assert hydra.take_leave()
+    answer.join()
+
+
+def test_other_launchers_are_told_nothing(launcher: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPI_LOCALNRANKS")  # Slurm has the descriptor, and speaks PMI 2
+    assert not hydra.take_leave()
+    hydra.abort(6)
+    overseer.oversee()
+    assert heard(launcher) == ""
+
+
+def ended(work) -> int:
+    """Return how a process ended that was overseen while it did some work, as `waitpid` tells it."""
+    process = os.fork()
+    if process == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        overseer.oversee()
+        try:
+            work()
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def killed(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+BEGUN = (overseer.BEGUN, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("said", "work", "code", "told"),
+    [
+        pytest.param([BEGUN], lambda: killed(signal.SIGKILL), ExitCode.PEER_LOST, "cmd=abort exitcode=6\n", id="killed"),
+        pytest.param([], lambda: killed(signal.SIGKILL), -signal.SIGKILL, "", id="killed before MPI has begun"),
+        pytest.param([BEGUN, (overseer.LEFT,)], lambda: os._exit(3), 3, "", id="an error that the others know of"),
+        pytest.param([BEGUN], lambda: os._exit(130), 130, "cmd=abort exitcode=130\n", id="an end that the others do not know of"),
+        pytest.param([], lambda: os._exit(2), 2, "", id="an error before MPI has begun"),
+        pytest.param([BEGUN], lambda: os._exit(0), 0, "", id="done"),
+    ],
+)
+def test_the_overseer_ends_as_what_it_oversees_and_tells_the_launcher_what_the_others_cannot_know(
+    launcher: socket.socket, said, work, code: int, told: str
+) -> None:
+    def tells() -> None:
+        for words in said:
+            overseer.tell(*words)
+        work()
+
+    assert ended(tells) == code
+    assert heard(launcher) == told
+
+
+def test_signals_reach_what_is_overseen(launcher: socket.socket) -> None:
+    del launcher
+
+    def asks() -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(75))
+        os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
+
+    assert ended(asks) == 75
