@@ -124,7 +124,11 @@ def main() -> None:
     gc.set_threshold(GARBAGE, 10, 10)
     # there are no plugins for our forms, and pydantic would look for some in every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # Python remembers a KeyboardInterrupt that left an exec, as dataclasses and named tuples use it, and would end by SIGINT for it at
+    # its end, handled or not; the next exec makes it forget.
+    exec("")
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exit code

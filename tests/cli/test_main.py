@@ -203,6 +203,20 @@ def test_a_signal_that_was_held_back_while_python_started_counts(number: signal.
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "interrupted\n")
 
 
+def test_an_interruption_that_was_taken_leaves_the_exit_code_as_it_is() -> None:
+    """One in an exec, with which named tuples are made, would be remembered by Python."""
+    program = (
+        "from pe_cli.cli import main\n"
+        "def run(arguments):\n"
+        "    try: exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "main.run = run\n"
+        "main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "")
+
+
 def test_signals_are_held_back_for_those_who_are_started_only() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with held():
