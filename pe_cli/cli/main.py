@@ -125,8 +125,8 @@ def main() -> None:
     # there are no plugins for our forms, and pydantic would look for some in every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code = run(sys.argv[1:])
-    # Python remembers a KeyboardInterrupt that left an exec, as dataclasses and named tuples use it, and would end by SIGINT for it at
-    # its end, handled or not; the next exec makes it forget.
+    # `python -m` remembers a KeyboardInterrupt that left an exec, with which dataclasses and named tuples are made, and ends by SIGINT
+    # for it at its end, handled or not; the next exec makes it forget.
     exec("")
     sys.exit(code)
 

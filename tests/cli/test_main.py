@@ -203,9 +203,9 @@ def test_a_signal_that_was_held_back_while_python_started_counts(number: signal.
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "interrupted\n")
 
 
-def test_an_interruption_that_was_taken_leaves_the_exit_code_as_it_is() -> None:
-    """One in an exec, with which named tuples are made, would be remembered by Python."""
-    program = (
+def test_an_interruption_that_was_taken_leaves_the_exit_code_as_it_is(tmp_path: Path) -> None:
+    """One in an exec, with which named tuples are made, is remembered by Python where a module is the program."""
+    (tmp_path / "interrupted.py").write_text(
         "from pe_cli.cli import main\n"
         "def run(arguments):\n"
         "    try: exec('raise KeyboardInterrupt')\n"
@@ -213,7 +213,7 @@ def test_an_interruption_that_was_taken_leaves_the_exit_code_as_it_is() -> None:
         "main.run = run\n"
         "main.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "")
 
 
