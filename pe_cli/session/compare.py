@@ -143,7 +143,7 @@ def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[i
         stacked = np.stack(values).astype(np.float64)
         of = phase.program.global_block().vars.get(name.removesuffix(GRAD)) if phase and name.endswith(GRAD) else None
         if of is not None and not of.persistable:
-            return stacked.sum(axis=0)
+            return np.asarray(stacked.sum(axis=0))
         return np.asarray(np.average(stacked, axis=0, weights=list(sizes) or None))
     return np.asarray(values[0])
 

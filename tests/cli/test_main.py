@@ -15,7 +15,7 @@ import pytest
 
 from pe_cli.cli.main import PLUMBING, cli, run
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import SIGNALS, held, interruptible
+from pe_cli.core.signals import SIGNALS, fatal, held, interruptible
 from tests.cli.conftest import ROOT, Pe
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -222,6 +222,13 @@ def test_signals_are_held_back_for_those_who_are_started_only() -> None:
     with held():
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before | set(SIGNALS)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_signals_end_what_holds_the_lock_of_python() -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    with fatal():
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_DFL] * 2
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
 
 
 def test_the_second_signal_stops_at_once(config: Path) -> None:

@@ -159,7 +159,7 @@ def _code(codes: Sequence[int | None]) -> int:
 def _before_training(tasks: Sequence[Task], codes: Sequence[int | None]) -> bool:
     """Whether all that were asked to stop have ended as they do while there is nothing to be resumed.
 
-    That is with 130, or by the signal while Python starts; mpiexec says the latter with the signal's number.
+    That is with 130, or by the signal while Python or MPI starts; mpiexec says the latter with the signal's number.
     """
     ends = (ExitCode.INTERRUPTED, -signal.SIGTERM, signal.SIGTERM, 128 + signal.SIGTERM)
     return all(code in ends for task, code in zip(tasks, codes, strict=True) if not task.serves)
