@@ -84,7 +84,7 @@ site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an er
 dist: $(VENV)/.created ## pack the sources of the last commit and a wheel into dist/ with their hashes; KEY=FILE signs these with an SSH key
 	rm -rf dist && mkdir dist
 	git archive --format=tar --prefix=pe-$(VERSION)/ HEAD | gzip -n9 > dist/pe-$(VERSION).tar.gz
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist dist/pe-$(VERSION).tar.gz
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist dist/pe-$(VERSION).tar.gz
 	cd dist && sha256sum *.tar.gz *.whl > SHA256SUMS
 	@if [ -n "$(KEY)" ]; then ssh-keygen -Y sign -f "$(KEY)" -n file dist/SHA256SUMS; else echo "not signed: make dist KEY=FILE"; fi
 

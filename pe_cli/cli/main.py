@@ -16,7 +16,7 @@ import click
 from pe_cli import __version__
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import interrupted, interruptible
+from pe_cli.core.signals import SIGNALS, interrupted, interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
@@ -116,6 +116,7 @@ def main() -> None:
 
     SIGINT and SIGTERM interrupt a command. Training takes them itself once it has begun, and until then they end the process.
     """
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     if "train" not in sys.argv[1:2] or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         interruptible()
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -124,7 +125,13 @@ def main() -> None:
     gc.set_threshold(GARBAGE, 10, 10)
     # there are no plugins for our forms, and pydantic would look for some in every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # `python -m` remembers a KeyboardInterrupt that left an exec, with which dataclasses and named tuples are made, and ends by SIGINT
+    # for it at its end, handled or not; the next exec makes it forget.
+    exec("")
+    for number, handler in before.items():  # there is nothing left to put in order, and an exception would be printed and lost
+        signal.signal(number, handler)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per exit code

@@ -56,11 +56,19 @@ def command(run: Path, step: int, names: tuple[str, ...], to: Path | None, quiet
         return
     head = ("", "", "mean", "deviation", "smallest", "largest", "not finite", "first elements")
     body = [
-        (name, f"{f['type']}{f['shape']}", *(f"{f[k]:.6g}" for k in ("mean", "deviation", "smallest", "largest")), str(f["not_finite"]),
+        (name, _form(f), *(f"{f[k]:.6g}" for k in ("mean", "deviation", "smallest", "largest")), str(f["not_finite"]),
          " ".join(f"{v:.6g}" for v in f["first"]))
         for name, f in rows.items()
     ]  # fmt: skip
     echo(columns([head, *body], right=range(2, 7)))
+
+
+def _form(facts: dict[str, Any]) -> str:
+    """Return type and shape of a value; where it is on several devices with one shape, how many times."""
+    shape = facts["shape"]
+    if shape and isinstance(shape[0], list) and all(other == shape[0] for other in shape):
+        return f"{len(shape)} x {facts['type']}{shape[0]}"
+    return f"{facts['type']}{shape}"
 
 
 def _facts(values: Sequence[np.ndarray]) -> dict[str, Any]:

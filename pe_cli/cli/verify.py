@@ -51,8 +51,8 @@ def command(run: Path, steps: tuple[int, int | None] | None, quiet: bool, as_jso
     else:
         seen = found.seen
         compared = (
-            f"{seen.numbers:,} numbers of metrics, {len(seen.checkpoints)} checkpoints with {seen.variables:,} variables, "
-            f"{seen.fetched:,} fetched steps"
+            f"{_so_many(seen.numbers, 'number')} of metrics, {_so_many(len(seen.checkpoints), 'checkpoint')} with "
+            f"{_so_many(seen.variables, 'variable')}, {_so_many(seen.fetched, 'fetched step')}"
         )
         if found.difference is None:
             echo(f"same bits: steps {found.first} to {found.last}: {compared}")
@@ -64,3 +64,7 @@ def command(run: Path, steps: tuple[int, int | None] | None, quiet: bool, as_jso
         if found.difference is not None and not found.elsewhere:
             echo("note: neither packages nor processor differ: look at the data, and at values that were given with --init")
     return ExitCode.DONE if found.difference is None else ExitCode.DIFFERENT
+
+
+def _so_many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s'[: count != 1]}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import started_by
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import fatal
 
 #: Which launcher goes with which library.
 REMEDY = (
@@ -48,7 +49,8 @@ def watched_start(seconds: float) -> Iterator[None]:
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     libc.signal(signal.SIGABRT, ctypes.cast(libc._exit, ctypes.c_void_p))
     try:
-        yield
+        with fatal():
+            yield
     finally:
         os.close(there)
         with contextlib.suppress(ChildProcessError):

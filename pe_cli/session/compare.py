@@ -17,6 +17,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, is_run
+from pe_cli.ops.define.registry import GRAD
 from pe_cli.session.changes import changes
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import recorded
@@ -131,7 +132,10 @@ def beginning(job: Job) -> dict[str, Array]:
 
 
 def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Return a variable over all devices: samples one behind the other, numbers as their mean by samples, the rest of the first."""
+    """Return a variable over all devices: samples one behind the other, numbers as their mean by samples, the rest of the first.
+
+    The gradient with respect to such a mean is shared out among the devices: it is the sum of their parts.
+    """
     if len(values) == 1:
         return np.asarray(values[0])
     phase = built.phase_of(name)
@@ -139,7 +143,11 @@ def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[i
     if v is not None and v.shape[:1] == (-1,):
         return np.concatenate(values)
     if v is not None and v.dtype in FLOATS and not v.persistable and len({a.shape for a in values}) == 1 and values[0].size == 1:
-        return np.asarray(np.average(np.stack(values).astype(np.float64), axis=0, weights=list(sizes) or None))
+        stacked = np.stack(values).astype(np.float64)
+        of = phase.program.global_block().vars.get(name.removesuffix(GRAD)) if phase and name.endswith(GRAD) else None
+        if of is not None and not of.persistable:
+            return np.asarray(stacked.sum(axis=0))
+        return np.asarray(np.average(stacked, axis=0, weights=list(sizes) or None))
     return np.asarray(values[0])
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from pe_cli.cli.main import PLUMBING, cli, run
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import SIGNALS, held, interruptible
+from pe_cli.core.signals import SIGNALS, fatal, held, interruptible
 from tests.cli.conftest import ROOT, Pe
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -203,11 +203,32 @@ def test_a_signal_that_was_held_back_while_python_started_counts(number: signal.
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "interrupted\n")
 
 
+def test_an_interruption_that_was_taken_leaves_the_exit_code_as_it_is(tmp_path: Path) -> None:
+    """One in an exec, with which named tuples are made, is remembered by Python where a module is the program."""
+    (tmp_path / "interrupted.py").write_text(
+        "from pe_cli.cli import main\n"
+        "def run(arguments):\n"
+        "    try: exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "main.run = run\n"
+        "main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "")
+
+
 def test_signals_are_held_back_for_those_who_are_started_only() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with held():
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before | set(SIGNALS)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_signals_end_what_holds_the_lock_of_python() -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    with fatal():
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_DFL] * 2
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
 
 
 def test_the_second_signal_stops_at_once(config: Path) -> None:

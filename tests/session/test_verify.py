@@ -97,7 +97,7 @@ def test_an_element_of_a_checkpoint_that_is_otherwise_is_named_with_the_op_that_
     assert f"different: step 8: {name}[1, 2] (" in bench.out
     assert repr(float(arrays[name][1, 2]))[:8] in bench.out
     assert "the same before: " in bench.out
-    assert "1 checkpoints with" in bench.out
+    assert "1 checkpoint with" in bench.out
 
 
 def test_what_is_otherwise_here_is_told(bench: Bench) -> None:

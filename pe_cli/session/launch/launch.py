@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
         group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
         codes = group.wait()
         code = _code(codes)
-        if group.interrupted:
+        if group.interrupted or (group.asked and _before_training(tasks, codes)):
             return ExitCode.INTERRUPTED
         lost = _lost(wish, tasks, codes, said)
         folder = _newest(wish.run)
@@ -153,6 +154,15 @@ def _code(codes: Sequence[int | None]) -> int:
     if all(code in (ExitCode.DONE, ExitCode.STOPPED) for code in codes):
         return ExitCode.STOPPED if ExitCode.STOPPED in codes else ExitCode.DONE
     return own[0] if own else ExitCode.PEER_LOST
+
+
+def _before_training(tasks: Sequence[Task], codes: Sequence[int | None]) -> bool:
+    """Whether all that were asked to stop have ended as they do while there is nothing to be resumed.
+
+    That is with 130, or by the signal while Python or MPI starts; mpiexec says the latter with the signal's number.
+    """
+    ends = (ExitCode.INTERRUPTED, -signal.SIGTERM, signal.SIGTERM, 128 + signal.SIGTERM)
+    return all(code in ends for task, code in zip(tasks, codes, strict=True) if not task.serves)
 
 
 def _lost(wish: Launch, tasks: Sequence[Task], codes: Sequence[int | None], said: Sequence[str]) -> list[int]:

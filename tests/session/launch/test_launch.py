@@ -60,6 +60,22 @@ def test_the_exit_code_is_that_of_the_error(codes, code):
     assert module._code(codes) == code
 
 
+@pytest.mark.parametrize(
+    ("codes", "before"),
+    [
+        pytest.param([130, 130, None], True, id="both trainers, and a server that had to be ended"),
+        pytest.param([130, -15, 6], True, id="one while Python started"),
+        pytest.param([130, 143, 6], True, id="one of them by a shell, or mpiexec"),
+        pytest.param([75, 130, 0], False, id="one has a checkpoint"),
+        pytest.param([130, -9, 0], False, id="one was killed"),
+        pytest.param([130, 6, 0], False, id="one has lost the other"),
+    ],
+)
+def test_who_is_stopped_before_training_loses_nobody(codes, before):
+    tasks = [module.Task("0", ["pe"]), module.Task("1", ["pe"]), module.Task("server 0", ["pe"], serves=True)]
+    assert module._before_training(tasks, codes) is before
+
+
 def test_those_that_are_left_go_on():
     served = wish(5, SERVED)
     tasks = module._served(served)
