@@ -15,7 +15,7 @@ def main() -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    if "PMI_FD" in os.environ:
+    if "PMI_FD" in os.environ or "OMPI_COMM_WORLD_SIZE" in os.environ:
         from pe_cli.collectives.overseer import oversee
 
         oversee()

@@ -1,4 +1,4 @@
-"""A process between MPICH's launcher and one that trains: the launcher would end all others when that one is killed, before they know why.
+"""A process between mpiexec and one that trains: mpiexec would end all others when that one is killed, before they know why.
 
 The overseer is what the launcher has started. What trains is its child, which says when MPI has begun, and when it has taken leave of
 the others.
@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from pe_cli.collectives import hydra
-from pe_cli.collectives.launchers import started_by
+from pe_cli.collectives.launchers import OPEN_MPI, started_by
 from pe_cli.core.errors import ExitCode
 
 #: Tells the child its own number and the descriptor that leads to the overseer: `number:descriptor`, which its own children ignore.
@@ -30,9 +30,11 @@ _PARENT_DEATH_SIGNAL, _NAME = 1, 15
 
 
 def oversee() -> None:
-    """Return in a child that does the work, where MPICH's launcher has started several processes; this one ends as the child does."""
+    """Return in a child that does the work, where mpiexec has started several processes; this one ends as the child does."""
     started = started_by(os.environ)
-    if hydra.way() is None or started is None or started.size == 1 or not sys.platform.startswith("linux") or _line() is not None:
+    if started is None or started.size == 1 or not sys.platform.startswith("linux") or _line() is not None:
+        return
+    if hydra.way() is None and started.variable != OPEN_MPI:  # srun, for example, lets the others go on
         return
     here, there = os.pipe()
     parent, child = os.getpid(), os.fork()

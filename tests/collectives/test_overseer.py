@@ -1,4 +1,4 @@
-"""The process between MPICH's launcher, here the other end of a socket, and one that trains."""
+"""The process between mpiexec, here the other end of a socket, and one that trains."""
 
 from __future__ import annotations
 
