@@ -47,7 +47,7 @@ def oversee() -> None:
         os.environ[OVERSEER] = f"{os.getpid()}:{there}"
         return
     os.close(there)
-    ctypes.CDLL(None).prctl(_NAME, b"pe overseer")
+    ctypes.CDLL(None).prctl(_NAME, b"pe-overseer")
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         del frame
