@@ -104,7 +104,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
-        tell(BEGUN, timeout)
+        tell(BEGUN, f"{timeout:g}")
         with watched_start(timeout):
             self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
