@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def draw(rows: list[dict], path: Path, title: str) -> None:
-    """Write the chart of run.py's rows as SVG: a bar a workload.
+    """Write the chart of run.py's rows as SVG: one bar per workload.
 
     Args:
         rows: each with name, size, ours and theirs (ms a step), best (the fastest peer), operations (0: nothing to compute that

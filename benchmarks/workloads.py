@@ -98,7 +98,7 @@ def separables() -> Iterator[tuple[str, int, int, int]]:
         yield name, channels, made, 2 if made > channels and number > 1 else 1
 
 
-def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901, PLR0912 - one branch a workload
+def parameters(name: str, seed: int = 11) -> Arrays:  # noqa: C901, PLR0912 - one branch per workload
     """Return initial parameters by name, drawn in a fixed order."""
     draw = np.random.RandomState(seed)
     out: Arrays = {}

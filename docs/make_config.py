@@ -62,7 +62,7 @@ def written(value: Any) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # noqa: C901, PLR0911 - one case a type
+def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # noqa: C901, PLR0911 - one case per type
     """Return what a key takes, in words, from its JSON Schema."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]

@@ -103,7 +103,7 @@ def render() -> str:
     counts = rows(
         ("names", "state"),
         [
-            (str(len(there)), "[there](#there)"),
+            (str(len(there)), "[supported](#supported)"),
             (str(len(refused)), "[refused](#refused): they can be imported, and raise an error that says what to use"),
             (str(len(missing)), "[missing](#missing): an `AttributeError` says so"),
             (str(len(NO_NAMES)), "entries of the index that are no names: " + ", ".join(f"`{n}` ({why})" for n, why in NO_NAMES.items())),
@@ -119,7 +119,7 @@ def render() -> str:
         rows(("name", "why", "use"), _further({s.refusal[0] for s in refused if s.refusal})),
         "\n## Missing\n",
         ", ".join(f"`{s.name}`" for s in missing) + "." if missing else "None.",
-        "\n## There\n",
+        "\n## Supported\n",
         rows(("name", "is", "in"), [(f"`{s.name}`", s.kind, ", ".join(f"`{path}`" for path in s.at)) for s in there]),
     ]
     return "\n".join(parts) + "\n"

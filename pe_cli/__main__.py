@@ -12,10 +12,13 @@ def main() -> None:
     """Run the command line; until a command takes signals itself, SIGINT and SIGTERM end the process with exit code 130.
 
     They do so at once and not by an exception, which a library that is being imported could swallow, and also where a shell that
-    started this in the background has SIGINT ignored.
+    started this in the background has SIGINT ignored. Whoever starts this with the two held back, as `env --block-signal` and
+    `core.signals.held` do, loses none of those that come while Python itself starts: they count from here on.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
         signal.signal(number, _end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     if "PMI_FD" in os.environ or "OMPI_COMM_WORLD_SIZE" in os.environ:
         from pe_cli.collectives.overseer import oversee
 

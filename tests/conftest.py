@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import socket
+from pathlib import Path
 
 # NumPy's and PyTorch's threads wait by spinning: on small arrays that takes more time than the tests, and processes run beside this one.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -13,6 +15,9 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 - it reads them when it is imported
 import pytest  # noqa: E402
 
+HERE = Path(__file__).parent
+#: Folders of tests that start processes, or run CUDA kernels on the CPU: some take as long as a thousand others.
+LONG = frozenset({"benchmarks", "cli", "collectives", "cuda", "fuzz", "session"})
 _HERE = ("127.0.0.1", "::1", "localhost", "")
 
 
@@ -22,6 +27,36 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # xdist reads it
     return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each of several workers begin with what takes long and end with what is short.
+
+    A worker first gets a run of neighbours as long as that of any other, and later half of what another one has still to do, from its
+    end: were those long tests, then in the end one worker would go on alone with them.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
+    long: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    short: list[pytest.Item] = []
+    modules = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+    number = 0
+    for tests in modules:
+        if HERE not in tests[0].path.parents or LONG.isdisjoint(tests[0].path.relative_to(HERE).parts):
+            short += tests
+        else:
+            long[number % workers] += tests
+            number += 1
+    left, ordered = len(items), []
+    for k, tests in enumerate(long):
+        share = left // (workers - k)  # as xdist divides them
+        left -= share
+        count = max(0, share - len(tests))
+        ordered += tests + short[:count]
+        short = short[count:]
+    items[:] = ordered + short
 
 
 def pytest_collection_finish() -> None:

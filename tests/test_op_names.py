@@ -19,11 +19,20 @@ WORDS = {
     "reverse", "round", "scale", "scan", "scatter", "select", "shape", "sign", "sin", "slice", "split", "sqrt", "square", "stack",
     "sum", "transpose", "unique", "weight_norm", "while", "greater_than", "less_than",
 }  # fmt: skip
-NAMES = set(discover()) - WORDS
+ALL = set(discover())
+NAMES = ALL - WORDS
 
 
-def known(node: ast.AST) -> list[str]:
-    return [c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and isinstance(c.value, str) and c.value in NAMES]
+def known(node: ast.AST, names: set[str] = NAMES) -> list[str]:
+    return [c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and isinstance(c.value, str) and c.value in names]
+
+
+def listed(value: ast.expr | None) -> bool:
+    """Return whether a value is a list of what it holds: a display, or a set or tuple that is made of one."""
+    makes = isinstance(value, ast.Call) and ast.unparse(value.func) in ("frozenset", "set", "tuple", "list")
+    if makes and value.args:
+        return listed(value.args[0])
+    return isinstance(value, (ast.Tuple, ast.List, ast.Set))
 
 
 def decided_by(tree: ast.AST) -> list[str]:
@@ -31,11 +40,13 @@ def decided_by(tree: ast.AST) -> list[str]:
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
-            found += known(node)
+            found += known(node, ALL if any(isinstance(side, ast.Attribute) and side.attr == "type" for side in ast.walk(node)) else NAMES)
         elif isinstance(node, ast.Dict):
             found += [name for key in node.keys if key is not None for name in known(key)]
-        elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Tuple, ast.List, ast.Set)):
+        elif isinstance(node, ast.Assign) and listed(node.value):
             found += known(node.value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id.isupper():
+            found += known(node)
         elif isinstance(node, ast.match_case):
             found += known(node.pattern)
     return found
@@ -56,6 +67,9 @@ def test_no_op_is_known_by_its_name(path: Path):
 def test_the_check_sees():
     assert decided_by(ast.parse('if op.type == "conv2d": pass')) == ["conv2d"]
     assert decided_by(ast.parse('if op.type in ("relu", "tanh"): pass')) == ["relu", "tanh"]
+    assert decided_by(ast.parse('if op.type == "sum": pass')) == ["sum"]
+    assert decided_by(ast.parse('if how == "sum": pass')) == []
+    assert decided_by(ast.parse('MOVED: Final = frozenset({"conv2d"})')) == ["conv2d"]
     assert decided_by(ast.parse('RULES = {"sgd": 1}')) == ["sgd"]
     assert decided_by(ast.parse('SAME = ("lookup_table", "x")')) == ["lookup_table"]
     assert decided_by(ast.parse('block.append_op("fill_constant", {}, {})')) == []

@@ -55,7 +55,7 @@ class Phase:
 
     @property
     def name(self) -> str:
-        """Empty where it is the only one."""
+        """The name of the phase; empty where a run has only one."""
         return self.spec.name
 
     @property

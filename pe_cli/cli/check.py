@@ -224,6 +224,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from pe_cli.cli.common import libraries_of
     from pe_cli.core.errors import ExitCode, PeError
+    from pe_cli.devices.protocol import device
     from pe_cli.execute.estimate import beside, estimate_memory
     from pe_cli.execute.work import statistics_note
     from pe_cli.graph.dot import size_text
@@ -255,12 +256,12 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             mistakes.add(error)
             return []
         return [f"memory is not planned: {error.message}"]
-    for device in found:
+    for one in found:
         echo(
-            f"memory of {device.place}: {size_text(device.persistable + device.temporaries)}"
-            f" = {size_text(device.persistable)} that stays + {size_text(device.temporaries)} a step"
-            f" (without sharing {size_text(device.unshared)}), batch_size {source.batch_size}"
+            f"memory of {one.place}: {size_text(one.persistable + one.temporaries)}"
+            f" = {size_text(one.persistable)} that stays + {size_text(one.temporaries)} a step"
+            f" (without sharing {size_text(one.unshared)}), batch_size {source.batch_size}"
         )
     with mistakes.catch():
-        check_room(sum(device.persistable + device.temporaries for device in found if device.place.kind == "cpu"))
+        check_room(sum(one.persistable + one.temporaries for one in found if device(one.place.kind).is_host))
     return []

@@ -202,11 +202,11 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
 
 def libraries_of(source: Source, kind: str) -> frozenset[str]:
     """Return the libraries of CUDA that a run on devices of a kind may use."""
-    if source.run is None or kind != "cuda":
+    if source.run is None:
         return frozenset()
-    from pe_cli.devices.cuda_libraries.opened import names
+    from pe_cli.session import devices
 
-    return names(source.run.executor.libraries)
+    return devices.libraries_of(kind, source.run.executor.libraries)
 
 
 def open_trained(

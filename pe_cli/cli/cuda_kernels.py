@@ -46,7 +46,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     steps = {phase: _step(source, evaluation) for phase, evaluation in phases.items()}
     launches = {phase: Counter(launched) for phase, (launched, *_) in steps.items()}
     around: set[Built] = set().union(*(needed for *_, needed in steps.values()))
-    kernels: list[Built] = sorted(around.union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second))
+    kernels: list[Built] = sorted(around.union(*launches.values()), key=lambda b: (b.kernel.name, b.dtype, b.second, sorted(b.halves)))
     names = " ".join(map(arch, wanted))
     said = ", ".join(f"{sum(found.values())} launches a step of {phase}" for phase, found in launches.items())
     for capability in wanted:
@@ -58,7 +58,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
         rows.append(
             (
                 _shown(built.kernel.name),
-                built.dtype if built.dtype == built.second else f"{built.dtype}, {built.second}",
+                built.type_names,
                 *counts,
                 *(_each([getattr(u, what) for u in used]) for what in ("registers", "spills", "local", "shared", "instructions")),
             )

@@ -26,7 +26,7 @@ from pe_cli.cli.say import echo
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws: the same seed gives the same text.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
-def command(  # noqa: PLR0913, PLR0917 - one argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     target: Path,
     prompt: str,
     tokens: int,

@@ -41,7 +41,7 @@ STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan"
 @click.option("--number", type=click.IntRange(min=0), default=0, show_default=True, help="With --role: which trainer or server.")
 @click.option("--processes", type=click.IntRange(min=2), help="With --role: processes, servers among them; two trainers when absent.")
 @override_option
-def command(  # noqa: PLR0913, PLR0917 - one parameter an option
+def command(  # noqa: PLR0913, PLR0917 - one parameter per option
     config: Path,
     stage: str | None,
     dot: Path | None,

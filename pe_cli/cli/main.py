@@ -16,7 +16,7 @@ import click
 from pe_cli import __version__
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import interruptible
+from pe_cli.core.signals import interrupted, interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
@@ -127,7 +127,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exit code
+def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per exit code
     """Run the command line.
 
     Args:
@@ -167,6 +167,9 @@ def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return an exi
         echo(said.render(), err=True)
         return said.code
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
+        if interrupted():
+            echo("interrupted", err=True)
+            return ExitCode.INTERRUPTED
         return _bug(error)
 
 

@@ -25,6 +25,7 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     from pe_cli.cli.things import things
     from pe_cli.config.plugins import offering
     from pe_cli.core.errors import PeError, did_you_mean
+    from pe_cli.layers.define.instead import INSTEAD
 
     load_plugins_of(config)
     if folder is not None:
@@ -43,7 +44,10 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     if not found:
         package = offering(name)
         hint = f"the installed package '{package}' has it: --config FILE with plugins: [{package}] in it" if package else None
-        hint = hint or did_you_mean(name, known) or "pe ops lists them all"
+        why, instead = INSTEAD.get(name, ("", ""))
+        hint = hint or instead or did_you_mean(name, known) or "pe ops lists them all"
+        if why:
+            raise PeError(f"'{name}' of fluid.layers is no layer of a model file: {why}", hint=hint)
         raise PeError(f"there is no layer, op or type '{name}'", hint=hint)
     if found != [name]:
         echo(f"'{name}' is called {' or '.join(found)} here.\n")

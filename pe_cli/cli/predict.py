@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--split", default=None, help="Data of the config; predict where there is such data, else eval.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
-def command(  # noqa: PLR0913, PLR0917 - one argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     target: Path,
     files: tuple[Path, ...],
     fetches: tuple[str, ...],
@@ -70,7 +70,7 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
     return spooled(sys.stdin.buffer, folder, text_column(run))
 
 
-def _predict(  # noqa: PLR0913, PLR0917 - one argument an option
+def _predict(  # noqa: PLR0913, PLR0917 - one argument per option
     target: Path,
     files: list[Path],
     fetches: tuple[str, ...],

@@ -21,7 +21,7 @@ from pe_cli.cli.say import echo
 @click.option("--wait", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Milliseconds that a batch waits for more.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
-def command(  # noqa: PLR0913, PLR0917 - one argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     target: Path,
     host: str,
     port: int,

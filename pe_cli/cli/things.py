@@ -30,7 +30,7 @@ class Thing:
     keys: tuple[tuple[str, str, str], ...]
 
     def page(self) -> str:
-        """Return all that is known of it, as Markdown."""
+        """Return the page of this thing as Markdown: what it does, and its keys."""
         rows = [("key", "default", "meaning"), ("---", "---", "---"), *self.keys]
         table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
         parts = [f"# {self.name}", f"## {self.kind.capitalize()}", f"Written as `{self.where}`.", self.doc]

@@ -72,7 +72,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option(
     "--live-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the page; a free one when absent."
 )
-def command(  # noqa: PLR0913, PLR0917 - one argument an option
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     config: Path | None,
     overrides: tuple[str, ...],
     resume: str | None,

@@ -40,7 +40,7 @@ class Job:
         self._over.set()
 
     def wait(self) -> None:
-        """Return when it is done; see `Pending`."""
+        """Return when the sum is done; see `Pending`."""
         self._over.wait()
         if self._error is not None:
             raise self._error

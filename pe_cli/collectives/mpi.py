@@ -5,6 +5,7 @@ Sums are made here and not by the library, whose order of addition is its own af
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -51,17 +52,22 @@ class _Transfer(Protocol):
     peer: int
 
     def done(self) -> bool:
-        """Whether it is over; asking moves it on."""
+        """Whether the transfer is over; MPI moves it on when it is asked."""
 
 
 def _check_shared_memory() -> None:
-    """Refuse a machine on which MPICH would end with a signal: it takes shared memory without a look at how much there is."""
+    """Refuse a machine on which MPICH would end with a signal: it takes shared memory without a look at how much there is.
+
+    The first process of each machine decides for all, and ends the others once it has told: were each to look for itself, one could find
+    too little where MPI has taken some for another already, which would wait for it until the timeout.
+    """
     local = os.environ.get("MPI_LOCALNRANKS", "")  # of MPICH's mpiexec
-    if not local.isdigit() or not SHARED.is_dir():
+    if not local.isdigit() or os.environ.get("MPI_LOCALRANKID", "0") != "0" or not SHARED.is_dir():
         return
     facts = os.statvfs(SHARED)
     free, wanted = facts.f_bavail * facts.f_frsize, SHARED_BASE + int(local) * SHARED_EACH
     if free < wanted:
+        atexit.register(hydra.abort, ExitCode.DEVICE)  # once the error is told
         raise PeError(
             f"MPI needs about {wanted >> 20} MiB in {SHARED} for {local} processes, and {free >> 20} MiB are free",
             hint="give more: mount -o remount,size=256m /dev/shm, or docker run --shm-size=256m",

@@ -57,7 +57,7 @@ class ScalarNode:
 
     @property
     def refers(self) -> bool:
-        """Whether a `${` is in it."""
+        """Whether the text has a `${` in it."""
         return isinstance(self.value, str) and "${" in self.value
 
 

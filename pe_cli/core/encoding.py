@@ -211,7 +211,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Lane:
-    """A raw value, and what becomes of it."""
+    """A raw value, and the steps that encode it."""
 
     source: Source
     steps: tuple[Step, ...] = ()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -19,4 +22,34 @@ def interruptible() -> None:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt from now on; only the main thread can say so."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _first)
+
+
+def interrupted() -> bool:
+    """Whether a signal has come since `interruptible`: what was raised after it may be what a library made of the interruption."""
+    return signal.getsignal(signal.SIGINT) is _later
+
+
+def _first(number: int, frame: FrameType | None) -> None:
+    for each in SIGNALS:
+        signal.signal(each, _later)
+    _later(number, frame)
+
+
+def _later(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back for the processes that are started inside; `pe_cli.__main__` takes them once it is there.
+
+    Without it a signal would come while Python itself starts, and be lost or end it with a traceback. A program that does not ask for
+    its signals never gets them, so that this is for `pe` alone.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

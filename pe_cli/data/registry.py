@@ -55,7 +55,7 @@ class Reader:
 
     @property
     def doc(self) -> str:
-        """What it reads, as written at the reader."""
+        """What the reader reads, as written at it."""
         return inspect.getdoc(self.open) or ""
 
 

@@ -110,6 +110,9 @@ class Joined:
     Args:
         dataset: has the fields that are joined.
         groups: new field -> those that make it.
+
+    Raises:
+        PeError: a field cannot be joined, or the fields differ in shape (exit code 3).
     """
 
     def __init__(self, dataset: Dataset, groups: Mapping[str, Wanted]) -> None:

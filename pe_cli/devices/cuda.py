@@ -56,7 +56,7 @@ class CudaDevice:
     native_threads = False
     makes_calls = False
     caches_blocks = False
-    stores_bfloat16 = False  # products would need copies in float32, which take more launches than the step has without
+    stores_bfloat16 = True
     line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import computed
 from pe_cli.devices.cuda_libraries.choice import Chosen
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda, halves_of
 from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
@@ -18,7 +19,9 @@ AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
 
 def built_of(call: Call) -> Built:
     """Return the kernel of a call for its element types; of `forms`."""
-    return build(call.kernel, call.dtype, call.second)
+    halves = halves_of(call)
+    assert halves is not None, f"{call.kernel} takes no bfloat16"
+    return build(call.kernel, computed(call.dtype), computed(call.second), halves)
 
 
 def calls_of(calls: Sequence[Call]) -> list[Call]:

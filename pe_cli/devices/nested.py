@@ -17,7 +17,7 @@ Words = np.ndarray[Any, Any]
 
 
 def every_call(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield calls and all that they make, however deep."""
+    """Yield calls and all calls that these make, however deep."""
     for call in calls:
         yield call
         for arg in call.args:

@@ -10,7 +10,7 @@ from pe_cli.kernels.calls import Buffer, Numbers, Offset, Table
 
 
 def describe_plan(plan: Plan) -> str:
-    """Return the plan as text: memory first, then one line a kernel call, then chains where threads take them dynamically."""
+    """Return the plan as text: memory first, then one line per kernel call, then chains where threads take them dynamically."""
     lines = []
     for d, found in enumerate(plan.memory):
         place, memory = plan.graph.places[d], found.plan

@@ -32,7 +32,7 @@ class Door:
 
     @property
     def place(self) -> tuple[Spot, TensorType]:
-        """Where it starts, and its type."""
+        """Where the value lies, and its type."""
         return self._spot, self._kind
 
     def feed(self, value: Array) -> None:

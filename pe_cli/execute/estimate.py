@@ -12,11 +12,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Spot, Work
+from pe_cli.devices.protocol import Spot, Work, device
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
+from pe_cli.execute.lowered import lowering
 from pe_cli.execute.lowering import GraphLowering
-from pe_cli.execute.plan import lowering
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.tasks import Task
@@ -56,10 +56,10 @@ class Estimate:
 def beside(*found: Estimate) -> Estimate:
     """Return what a device needs for several programs of one scope that run one after the other.
 
-    Their temporaries take turns in the same bytes on the CPU; a CUDA device keeps those of each.
+    Their temporaries take turns in the same bytes of the host; other devices keep those of each.
     """
     kept = {name: size for each in found for name, size in each.kept.items()}
-    join = max if found[0].place.kind == "cpu" else sum
+    join = max if device(found[0].place.kind).is_host else sum
     temporaries, unshared = join(each.temporaries for each in found), join(each.unshared for each in found)
     return Estimate(found[0].place, sum(kept.values()), temporaries, unshared, max(each.kernels for each in found), kept)
 

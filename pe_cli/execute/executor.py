@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
-from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
+from pe_cli.execute.feeds import Feeds
 from pe_cli.execute.late import LateValues
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.plans import MAX_PLANS, Plans
@@ -23,7 +24,7 @@ from pe_cli.execute.processes import Told, types_of_all
 from pe_cli.execute.request import Request
 from pe_cli.execute.result import Batch, StepResult
 from pe_cli.execute.shortcut import Shortcut, Shortcuts, samples_of
-from pe_cli.execute.split import check_offsets, cut, cut_parts, split_sizes
+from pe_cli.execute.split import split_sizes
 from pe_cli.execute.stalled import stalled
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.ssa import Graph
@@ -42,7 +43,7 @@ def usable_cores() -> int:
 
 
 def threads_of(execution: ExecutionStrategy, places: Sequence[Place]) -> int:
-    """Return the native threads of a step: those that are asked for, else one a device, but no more than cores."""
+    """Return the native threads of a step: those that are asked for, else one per device, but no more than cores."""
     return execution.num_threads or min(len(places), usable_cores())
 
 
@@ -62,7 +63,7 @@ class Executor:
         levels: feed -> levels of its sequences; default: as the program declares.
         peers: processes that share every batch and sum their gradients, each with as many devices; None for this one alone.
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
-        precision: float32, tf32 or bf16: of products on CUDA; on CPUs, bf16 is how values between products are stored.
+        precision: float32, tf32 or bf16: of products on CUDA; bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
 
     Attributes:
@@ -109,29 +110,9 @@ class Executor:
         self._moves = scope.moves
         self._open: list[tuple[Plan, LateValues]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
-        self._find_feeds(constants or {})
+        self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
         scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-
-    def _find_feeds(self, constants: Mapping[str, Array]) -> None:
-        """Find what is fed: what ops read or arrays are made from, and the offsets of all sequences among it."""
-        sequences = self.sequences
-        self.read = {n for op in self.program.global_block().ops for n in op.input_names()}
-        made = {recipe.name for recipe in sequences.recipes}
-        offsets = {level for levels in sequences.feeds.values() for level in levels}
-        data = {v.name: v.type for v in self.program.list_vars() if v.is_data and v.name not in made}
-        used = self.read | {source for recipe in sequences.recipes for source in recipe.sources}
-        for name, levels in sequences.feeds.items():
-            if name in used or not used.isdisjoint(levels):
-                used |= {*levels}
-        self._known = set(data)
-        self._constants = {name: value for name, value in constants.items() if name in data}
-        self._wanted = {name: kind for name, kind in data.items() if name in used}
-        self._grouped = {name: levels for name, levels in sequences.feeds.items() if used.issuperset(levels)}
-        plain = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
-        self._batched = plain - offsets - set(self._grouped)
-        # a plan checks where sequences end, also of those whose offsets no op reads itself
-        self.read |= {lod[-1] for lod in sequences.lods.values() if lod[-1] in made or lod[-1] in self._wanted}
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -234,56 +215,18 @@ class Executor:
         self.plans.clear()
         self._shortcuts.clear()
 
+    @property
+    def read(self) -> set[str]:
+        """What ops read, and the offsets that plans look at."""
+        return self._feeds.read
+
     def check_feed(self, feed: Feed) -> dict[str, Array]:
         """Return the arrays that the program is fed, converted where that loses nothing.
 
         Raises:
             PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
         """
-        wanted, known = self._wanted, self._known
-        feed = {**self._constants, **feed} if self._constants else feed
-        for name in feed:
-            if name not in known:
-                raise PeError(f"the program has no feed '{name}'", hint=did_you_mean(name, known), code=ExitCode.DATA)
-        out = {}
-        for name, kind in wanted.items():
-            if name not in feed:
-                raise self._missing(name)
-            out[name] = self._convert(name, kind, feed[name])
-        for name, levels in self._grouped.items():
-            check_offsets(name, {level: out[level] for level in levels}, len(out[name]) if name in out else None)
-        return out
-
-    def _missing(self, name: str) -> PeError:
-        owner = next((feed for feed, levels in self._grouped.items() if name in levels), None)
-        if owner is None:
-            hint = f"the program reads {', '.join(self._wanted)}"
-            return PeError(f"feed '{name}' is missing", hint=hint, code=ExitCode.DATA)
-        hint = f"feed '{name}': int64 [sequences + 1], from 0 to the number of rows"
-        return PeError(f"feed '{owner}' has sequences, but their offsets are missing", hint=hint, code=ExitCode.DATA)
-
-    def _convert(self, name: str, kind: TensorType, value: Array) -> Array:
-        array = np.asarray(value)
-        fits = len(array.shape) == len(kind.shape) and all(
-            w in (-1, g) for w, g in zip(kind.shape, array.shape, strict=True)
-        )
-        if not fits:
-            wanted = TensorType(kind.shape, kind.dtype)
-            raise PeError(
-                f"feed '{name}' should be {wanted}, got {list(array.shape)}", hint="reshape it", code=ExitCode.DATA
-            )
-        if array.dtype != kind.numpy:
-            ok = array.dtype.kind == kind.numpy.kind and (
-                array.dtype.kind == "f" or np.can_cast(array.dtype, kind.numpy)
-            )
-            if not ok:
-                raise PeError(
-                    f"feed '{name}' should be {kind.dtype}, got {array.dtype}",
-                    hint=f"feed it as {kind.dtype}",
-                    code=ExitCode.DATA,
-                )
-            array = array.astype(kind.numpy)
-        return array
+        return self._feeds.checked(feed)
 
     def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], list[int]]:
         """Give every device its part of a batch; views, no copies.
@@ -301,40 +244,32 @@ class Executor:
         devices = len(self.places) * (self.peers.size if self.peers else 1)
         if not isinstance(feed, Mapping):
             if len(feed) != devices:
-                raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one a device", code=ExitCode.DATA)
+                raise PeError(f"{len(feed)} feeds for {devices} devices", hint="one per device", code=ExitCode.DATA)
             checked = [self.check_feed(f) for f in feed]
-            return self._completed(checked), [self._samples(part) for part in checked]
+            return self._completed(checked), [self._feeds.samples(part) for part in checked]
         arrays = self.check_feed(feed)
-        if not self._batched and not self._grouped:
+        if not self._feeds.divisible:
             return self._completed([dict(arrays) for _ in range(devices)]), [1] * devices
-        sizes = self._sizes(self._samples(arrays))
-        return self._completed(cut_parts(arrays, sizes, self._grouped, self._batched)), sizes
+        sizes = self._sizes(self._feeds.samples(arrays))
+        return self._completed(self._feeds.parts(arrays, sizes)), sizes
 
     def _completed(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
         """Return what ops read of every device's part of a batch, with the arrays that are made for sequence ops."""
         if not self.sequences.feeds and not self.sequences.recipes:
             return [dict(part) for part in parts]
-        return [{k: a for k, a in part.items() if k in self.read} for part in self.sequences.complete(parts)]
+        return [{k: a for k, a in part.items() if k in self._feeds.read} for part in self.sequences.complete(parts)]
 
     def samples(self, feed: Feed) -> int:
         """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
-        return self._samples(self.check_feed(feed))
+        return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
         """Return what the program knows of a batch that is fed to others, too."""
-        return {name: array for name, array in feed.items() if name in self._known}
+        return self._feeds.known(feed)
 
     def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:
         """Return the samples of a batch from one up to another, by their numbers."""
-        return cut(self.check_feed(feed), self._grouped, self._batched, begin, end)
-
-    def _samples(self, arrays: Mapping[str, Array]) -> int:
-        lengths = {name: a.shape[0] for name, a in arrays.items() if name in self._batched}
-        lengths |= {name: len(arrays[levels[0]]) - 1 for name, levels in self._grouped.items()}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} has {n}" for name, n in lengths.items())
-            raise PeError(f"feeds of one batch differ in length: {listed}", code=ExitCode.DATA)
-        return next(iter(lengths.values()), 1)
+        return self._feeds.part(self.check_feed(feed), begin, end)
 
     def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), samples: int | None = None) -> Batch:
         """Check a batch, split it, and find or make the plan that runs it.
@@ -360,14 +295,14 @@ class Executor:
             assert isinstance(feed, Mapping)
             made, sizes, first = self._shared(feed, fetches, samples), [*self._mine(self._sizes(samples))], 0
         if not self.sequences.feeds and not self.sequences.recipes:
-            shortcut = Shortcut(made.plan, sizes, self._batched, slice(first, first + len(self.places)))
+            shortcut = Shortcut(made.plan, sizes, self._feeds.batched, slice(first, first + len(self.places)))
             self._shortcuts.keep(feed, fetches, shortcut, made.parts, samples)
         return made
 
     def _sizes(self, samples: int) -> list[int]:
         """Return the samples of every device of all processes."""
         devices = len(self.places) * (self.peers.size if self.peers else 1)
-        return split_sizes(samples, devices) if self._batched or self._grouped else [1] * devices
+        return split_sizes(samples, devices) if self._feeds.divisible else [1] * devices
 
     def _shared(self, feed: Feed, fetches: Sequence[str], samples: int) -> Batch:
         """Find or make the plan of a batch of which this process has its share alone.
@@ -377,13 +312,13 @@ class Executor:
         assert self.peers is not None
         arrays, whole = self.check_feed(feed), self._sizes(samples)
         sizes = self._mine(whole)
-        parts = cut_parts(arrays, sizes, self._grouped, self._batched)
+        parts = self._feeds.parts(arrays, sizes)
         if self.sequences.feeds or self.sequences.recipes:
             told = Told(self.peers)
-            parts = [{k: a for k, a in part.items() if k in self.read} for part in self.sequences.complete(parts, told.longest)]
+            parts = [{k: a for k, a in part.items() if k in self._feeds.read} for part in self.sequences.complete(parts, told.longest)]
             types = told.types(parts)
         else:
-            types = types_of_all(arrays, whole, self._batched)
+            types = types_of_all(arrays, whole, self._feeds.batched)
         plan = self.plan(types, whole, fetches)
         return Batch(plan, plan.request, parts, samples_of(plan, sizes))
 

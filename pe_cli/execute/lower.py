@@ -50,7 +50,7 @@ MIN_ROWS = 512
 
 
 def lower(g: GraphLowering, like: GraphLowering | None = None) -> list[Task]:
-    """Return the tasks of all nodes, in order; a collective gives one a shard.
+    """Return the tasks of all nodes, in order; a collective gives one per shard.
 
     Args:
         g: of the graph; keeps the tasks.

@@ -10,11 +10,10 @@ from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Collective, Compute, Graph
 from pe_cli.kernels.calls import Buffer
 from pe_cli.ops.define.traits import MergesRows, UpdatesTable
-from pe_cli.program.ir import Role
+from pe_cli.program.operator import UPDATES
 
 #: A byte range: (space, begin, end). Ranges of different spaces never overlap.
 Range = tuple[int, int, int]
-UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pe_cli.graph.picture import Arrow, Box, Datum, Picture, is_fused
 
 
 def plan_picture(plan: Plan, title: str = "") -> Picture:
-    """Return the picture of a plan: a box a task, an arrow where one waits for another.
+    """Return the picture of a plan: one box per task, an arrow where one waits for another.
 
     Args:
         plan: one step.

@@ -14,17 +14,17 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute import aliases, help_last
+from pe_cli.execute import aliases
 from pe_cli.execute.arenas import Arenas
-from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
 from pe_cli.execute.fit import Pairs, correspond
 from pe_cli.execute.late import LateValues
 from pe_cli.execute.lower import lower
+from pe_cli.execute.lowered import lowering, written_elsewhere
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
-from pe_cli.execute.processes import Whole, whole_of
+from pe_cli.execute.processes import whole_of
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.sum_processes import under_way
 from pe_cli.execute.tasks import Task
@@ -171,7 +171,7 @@ class Plan:
             for t in self.tasks
         ]
         works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
-        self._written = _elsewhere(self.graph, self.request.fetches)
+        self._written = written_elsewhere(self.graph, self.request.fetches)
         indexes = [place.index for place in self.graph.places]
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
@@ -405,43 +405,3 @@ class Plan:
     def nbytes(self) -> int:
         """Bytes of all arenas."""
         return sum(found.plan.nbytes for found in self._memory)
-
-
-def lowering(  # noqa: PLR0913 - each a wish of its own
-    graph: Graph,
-    types: Sequence[Mapping[str, TensorType]],
-    sizes: Sequence[int],
-    *,
-    seed: int,
-    threads: int,
-    whole: Whole | None = None,
-    like: GraphLowering | None = None,
-    precision: str = "float32",
-    libraries: frozenset[str] = frozenset(),
-) -> GraphLowering:
-    """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
-    each = max(1, threads // len(graph.places))
-    if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
-        graph = help_last.run(graph, types)
-    cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(
-        graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision,
-        libraries=libraries,
-    )  # fmt: skip
-
-
-def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:
-    """Return whether a device's threads have enough to do side by side, so that its ops are better left whole."""
-    device = next(iter(graph.active), 0)
-    ours = [node.op for node in graph.nodes if isinstance(node, Compute) and node.device == device]
-    return wide(costs(ours, graph.program.global_block(), types[device].get), threads)
-
-
-def _elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return, for fetches that not every device computes (with Reduce: the owner alone), the device whose value is meant."""
-    writers = {(v.name, v.device): None for node in graph.nodes for v in node.outputs}
-    found: dict[tuple[str, int], int] = {}
-    for name in fetches:
-        there = [d for n, d in writers if n == name]
-        found |= {(name, d): there[-1] for d in graph.active if there and d not in there}
-    return found

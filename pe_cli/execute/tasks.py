@@ -41,7 +41,7 @@ class Task:
     buckets: list[list[Buffer]] = field(default_factory=list)
 
     def work(self, calls: Sequence[Call], waits: Iterable[int] = (), spare: int = 0) -> Work:
-        """Return it for a device; see `Work`."""
+        """Return the task as a device takes it; see `Work`."""
         return Work(self.home, calls, frozenset(waits), self.takers, spare, frozenset((*self.writes, *self.scratch)), self.buckets)
 
 

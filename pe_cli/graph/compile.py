@@ -35,7 +35,7 @@ class Purpose:
         levels: feed -> levels of its sequences; as the program declares when None.
         threads: native threads of a step, of all devices together.
         rank: of this process.
-        precision: float32, tf32 or bf16; with bf16, CPUs store values between products as bfloat16.
+        precision: float32, tf32 or bf16; with bf16, values between products are stored as bfloat16.
     """
 
     places: Sequence[Place]
@@ -57,6 +57,9 @@ class Stages:
         fetches: variables whose values must stay what the program says.
         state: variables that live between steps of which this process has its own rows alone.
         said: of what was done before any pass.
+
+    Raises:
+        PeError: a fetch is divided among processes, none of which has it whole.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ def _flows(
 
 
 def _depth(layers: Collection[str], limit: int | None) -> int:
-    """Return how many names of a path a box is made of at most."""
+    """Return the most names of a path that one box is made of."""
     deepest = max((key.count("/") + 1 for key in layers), default=1)
     if limit is None:
         return deepest

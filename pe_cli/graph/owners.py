@@ -210,7 +210,7 @@ class _Finder:
         return {n for n in (*op.input_names(), *op.output_names()) if self.param.get(n) == self.of[op] != n}
 
     def _shaped(self, op: Operator) -> set[str]:
-        """Return those of them that have its shape."""
+        """Return the state that an update makes and that has its parameter's shape."""
         return {n for n in self._made(op) if self.has_rows(n, self.of[op])}
 
 

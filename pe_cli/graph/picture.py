@@ -57,13 +57,13 @@ class Box:
 
     @property
     def is_op(self) -> bool:
-        """Whether it computes."""
+        """Whether the box is an operation, not data."""
         return self.kind in OPS
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """From what makes data to what takes it.
+    """An arrow from what makes data to what takes it.
 
     Args:
         source, target: keys of boxes.

@@ -70,7 +70,7 @@ class Target:
             places: devices.
             processes: that share every batch.
             checked: `check_nan_inf` looks for the first variable with a NaN, so that all have to be there.
-            precision: float32, tf32 or bf16. On CUDA, bf16 is about products alone, see `Lowering`.
+            precision: float32, tf32 or bf16, see `Lowering` too.
         """
         caches = all(device(place.kind).caches_blocks for place in places)
         several = len(places) * processes > 1

@@ -29,8 +29,8 @@ from pe_cli.graph.ssa import (
 )
 from pe_cli.ops.define.traits import Folds, MergesRows, OwnRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
+from pe_cli.program.operator import UPDATES
 
-UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
 #: Bytes of gradients that are not worth a bucket of their own.
 SMALL_BUCKET = 1 << 16
 

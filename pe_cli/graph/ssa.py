@@ -58,7 +58,7 @@ class Node:
 
     @property
     def role(self) -> Role:
-        """What part of a step it belongs to."""
+        """Which part of a training step the node belongs to."""
         return Role.DIST
 
     @property
@@ -197,7 +197,7 @@ class Start(Collective):
 
 
 class Wait(Collective):
-    """Waits for what a node has begun; every device gets it."""
+    """Waits for what another node has begun; every device gets the result."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -216,7 +216,7 @@ class StartSum(Start):
 
 
 class WaitSum(Wait):
-    """Waits for a sum over all processes; every device gets it."""
+    """Waits for a sum over all processes; every device gets the sum."""
 
     kind: ClassVar[str] = "wait_all_reduce_processes"
 

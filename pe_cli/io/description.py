@@ -19,6 +19,11 @@ Meta = dict[str, object]
 
 
 def read_meta(folder: Path) -> tuple[Meta, dict[str, object]]:
+    """Return what meta.json of a checkpoint holds, and the description of its tensors.
+
+    Raises:
+        PeError: DATA; the file is missing, damaged, or of a format that this version does not read.
+    """
     path = folder / META
     try:
         with open_regular(path) as stream:

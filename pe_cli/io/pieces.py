@@ -57,7 +57,7 @@ class Piece:
     rows: Mapping[str, Rows]
 
     def to_json(self) -> dict[str, object]:
-        """Return it as JSON values."""
+        """Return the description as JSON values."""
         rows = {name: [r.whole, r.begin, r.end] for name, r in self.rows.items()}
         return {"sha256": self.sha256, "bytes": self.bytes, "rows": rows}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import append, atomic, checkpoint, lock, strict_json
+from pe_cli.io import append, atomic, checkpoint, json_files, lock, strict_json
 from pe_cli.io.environment import environment
-from pe_cli.io.regular import open_regular, read_regular
+from pe_cli.io.regular import read_regular
 from pe_cli.io.tensors import data_error
 
 __all__ = ["RunFolder", "State", "environment"]
@@ -100,6 +100,8 @@ class RunFolder:
         """
         folder = cls(path)
         if not is_run(path):
+            if path.is_file():
+                raise data_error(f"{path}: a file, not the folder of a run", "a config stands in front: pe train CONFIG --resume")
             around = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
             what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
             raise data_error(f"{path}: {what}", did_you_mean(path.name, set(around) - {path.name}))
@@ -310,15 +312,7 @@ class RunFolder:
         Raises:
             PeError: DATA; the file can't be read.
         """
-        try:
-            with open_regular(path) as lines:
-                for line in lines:
-                    with contextlib.suppress(ValueError):
-                        value = strict_json.loads(line)
-                        if isinstance(value, dict):
-                            yield value
-        except OSError as error:
-            raise data_error(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        return json_files.lines(path)
 
     def status(
         self,
@@ -343,22 +337,13 @@ class RunFolder:
         Raises:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
         """
-        now = _now()
-        before: dict[str, object] = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None}
-        if is_run(self.path):
-            before |= self.known_status()
-        before.pop("damaged", None)
+        before = self.known_status() if is_run(self.path) else {}
         given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning, "error": error}
-        after = before | {key: value for key, value in given.items() if value is not None}
-        if state not in (None, "failed"):
-            after.pop("error", None)
-        if not after.get("warning"):
-            after.pop("warning", None)
+        after = _changed(before, {key: value for key, value in given.items() if value is not None})
         if not self._clock:
             known = before.get("seconds")
             self._clock.extend((float(known) if isinstance(known, int | float) else 0.0, time.monotonic()))
-        seconds = self._clock[0] + time.monotonic() - self._clock[1]
-        after |= {"updated": now, "pid": os.getpid(), "seconds": round(seconds, 3)}
+        after |= {"pid": os.getpid(), "seconds": round(self._clock[0] + time.monotonic() - self._clock[1], 3)}
         atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n")
 
     def known_status(self) -> dict[str, object]:
@@ -387,15 +372,19 @@ class RunFolder:
         Raises:
             PeError: DATA; it is missing or damaged.
         """
-        try:
-            value = strict_json.loads(read_regular(self.status_path))
-        except OSError as error:
-            raise data_error(f"{self.status_path}: {(error.strerror or str(error)).lower()}") from None
-        except ValueError as error:
-            raise data_error(f"{self.status_path}: not whole JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise data_error(f"{self.status_path}: not a JSON object")
-        return value
+        return json_files.mapping(self.status_path)
+
+
+def _changed(before: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
+    """Return a status with what is given, updated now; a warning or an error that no longer holds is left out."""
+    now = _now()
+    after = {"state": "running", "step": 0, "epoch": 0, "started": now, "best": None, **before, **given, "updated": now}
+    gone = {"damaged"}
+    if given.get("state", "failed") != "failed":
+        gone.add("error")
+    if not after.get("warning"):
+        gone.add("warning")
+    return {key: value for key, value in after.items() if key not in gone}
 
 
 def _now() -> str:

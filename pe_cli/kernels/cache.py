@@ -49,7 +49,7 @@ def _me() -> int:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether nobody else may have written it."""
+    """Whether nobody else may have written the file."""
     return found.st_uid in (_me(), 0) and not found.st_mode & _OTHERS
 
 

@@ -33,11 +33,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import BFLOAT16, FLOATS, computed
-from pe_cli.kernels import cuda_rounded
-from pe_cli.kernels.calls import Call
+from pe_cli.kernels.calls import Call, buffers_of
 from pe_cli.kernels.cuda_deal import deal_loops
+from pe_cli.kernels.cuda_half import element_of, held_as, number_of
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
-from pe_cli.kernels.cuda_rounded import STORED, converting, suits
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 
@@ -58,7 +57,10 @@ cuda: Any = _Module()
 
 @dataclass(frozen=True, eq=False)
 class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T; `4T` are four numbers."""
+    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T.
+
+    `4T` are four numbers, `4int32` four words. Where one takes a `T*`, it may be given a pointer to bfloat16, see `cuda_half`.
+    """
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
@@ -73,37 +75,39 @@ def claim(env: Any, args: list[Any]) -> Any:
     return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
 
 
-def _fours(env: Any, place: Any, at: Any) -> tuple[Any, Any]:
-    """Return a pointer to a vector of four elements, and the number of a lane as LLVM wants it."""
+def _fours(env: Any, place: Any, at: Any) -> tuple[Any, int, Any]:
+    """Return a pointer to a vector of four elements, its alignment in bytes, and the number of a lane as LLVM wants it."""
     from llvmlite import ir
 
-    element = {"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype]()
-    return env.builder.bitcast(env.builder.gep(place, [at]), ir.VectorType(element, 4).as_pointer()), ir.IntType(32)
+    element, size = element_of(place, env.dtype)
+    pointer = env.builder.bitcast(env.builder.gep(place, [at]), ir.VectorType(element, 4).as_pointer())
+    return pointer, min(16, 4 * size), ir.IntType(32)
 
 
 @cuda_intrinsic("4T", "T*", "int64")
 def load_four(env: Any, args: list[Any]) -> Any:
-    """Return four neighbours that lie at a multiple of 16 bytes, by one load, or two of float64."""
+    """Return four neighbours that lie at a multiple of 16 bytes, of bfloat16 of 8, by one load, or two of float64."""
     from llvmlite import ir
 
-    place, lane = _fours(env, *args)
-    found = env.builder.load(place, align=16)
-    out = ir.Constant(ir.ArrayType(found.type.element, 4), ir.Undefined)
-    for i in range(4):
-        out = env.builder.insert_value(out, env.builder.extract_element(found, ir.Constant(lane, i)), i)
+    place, align, lane = _fours(env, *args)
+    found = env.builder.load(place, align=align)
+    four = [number_of(env.builder, env.builder.extract_element(found, ir.Constant(lane, i))) for i in range(4)]
+    out = ir.Constant(ir.ArrayType(four[0].type, 4), ir.Undefined)
+    for i, number in enumerate(four):
+        out = env.builder.insert_value(out, number, i)
     return out
 
 
 @cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
 def store_four(env: Any, args: list[Any]) -> None:
-    """Write four neighbours that lie at a multiple of 16 bytes, by one store, or two of float64."""
+    """Write four neighbours that lie at a multiple of 16 bytes, of bfloat16 of 8, by one store, or two of float64."""
     from llvmlite import ir
 
-    place, lane = _fours(env, *args[:2])
+    place, align, lane = _fours(env, *args[:2])
     made = ir.Constant(place.type.pointee, ir.Undefined)
     for i, value in enumerate(args[2:]):
-        made = env.builder.insert_element(made, value, ir.Constant(lane, i))
-    env.builder.store(made, place, align=16)
+        made = env.builder.insert_element(made, held_as(env.builder, value, made.type.element), ir.Constant(lane, i))
+    env.builder.store(made, place, align=align)
 
 
 def shared_tile(name: str, size: int) -> Any:
@@ -232,6 +236,7 @@ class Built:
         second: element type U.
         threads: how many have something to do along each axis, as expressions; `loops` where the largest counts.
         loops: whether the outermost loops are dealt.
+        halves: numbers of the parameters that point to bfloat16 where their annotation says T or U, which is float32 then.
     """
 
     fn: types.FunctionType
@@ -241,6 +246,7 @@ class Built:
     second: str
     threads: tuple[Any, ...]
     loops: bool
+    halves: frozenset[int] = frozenset()
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -259,15 +265,25 @@ class Built:
             return None
         return (max(found),) if self.loops else tuple(found)
 
-    def element(self, kind: str) -> str:
-        """Return the element type of a pointer parameter as it is stored; a bool is a byte."""
-        named = POINTERS.get(kind, "T")  # an Addr is the place of a T, too
-        found = {"T": self.dtype, "U": self.second}.get(named, named)
-        return {"bool": "uint8", BFLOAT16: STORED}.get(found, found)
+    def element(self, number: int) -> str | None:
+        """Return the element type that a parameter of a number points to, as it is stored; a bool is a byte. None for a number."""
+        kind = self.kernel.params[number]
+        return _element(kind, self.dtype, self.second, number in self.halves)
+
+    @property
+    def elements(self) -> frozenset[str]:
+        """The element types that parameters point to."""
+        return frozenset(found for i in range(len(self.kernel.params)) if (found := self.element(i)))
+
+    @property
+    def type_names(self) -> str:
+        """T, and what other types it has to do with."""
+        others = [self.second] * (self.second != self.dtype) + [BFLOAT16] * bool(self.halves)
+        return ", ".join([self.dtype, *others])
 
     def number(self, kind: str) -> str:
         """Return the type of a parameter that is a number."""
-        return computed(self.dtype) if kind == "Real" and computed(self.dtype) in FLOATS else {"Real": "float64", "Int": "int64"}[kind]
+        return self.dtype if kind == "Real" and self.dtype in FLOATS else {"Real": "float64", "Int": "int64"}[kind]
 
     def bound(
         self, module: Any, intrinsic: Callable[[CudaIntrinsic], Any] | None = None, made: dict[types.FunctionType, Any] | None = None
@@ -306,42 +322,47 @@ def forms(kernel: Kernel | CudaKernel) -> Sequence[Kernel | CudaKernel]:
     return INSTEAD.get(kernel, (kernel,)) if isinstance(kernel, Kernel) else (kernel,)
 
 
+def _element(kind: str, dtype: str, second: str, half: bool) -> str | None:
+    if kind not in POINTERS and kind != "Addr":
+        return None
+    named = POINTERS.get(kind, "T")  # an Addr is the place of a T, too
+    found = BFLOAT16 if half else {"T": dtype, "U": second}.get(named, named)
+    return "uint8" if found == "bool" else found
+
+
 @functools.cache
-def build(kernel: Kernel | CudaKernel, dtype: str, second: str) -> Built:
+def build(kernel: Kernel | CudaKernel, dtype: str, second: str, halves: frozenset[int] = frozenset()) -> Built:
     """Return a kernel for element types T and U, ready to be compiled.
 
     Args:
         kernel: one of `forms`.
         dtype: element type T.
         second: element type U.
+        halves: see `Built`.
     """
-    tree, space, resolver, loops = _prepared(kernel, dtype, second)
+    tree, space, resolver, loops = _prepared(kernel, dtype, second, halves)
     own = kernel if isinstance(kernel, CudaKernel) else None
     threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
     exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
     codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
     made = space.pop(tree.name)
-    return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops))
+    return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops), halves)
 
 
-def prepared(kernel: Kernel | CudaKernel, dtype: str, second: str) -> tuple[ast.FunctionDef, dict[str, Any]]:
-    """Return the text of a kernel, its loops dealt, and its globals; see `build`."""
-    return _prepared(kernel, dtype, second)[:2]
+def prepared(built: Built) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    """Return the text of a kernel, its loops dealt, and its globals."""
+    return _prepared(built.kernel, built.dtype, built.second, built.halves)[:2]
 
 
 def _prepared(
-    kernel: Kernel | CudaKernel, dtype: str, second: str
+    kernel: Kernel | CudaKernel, dtype: str, second: str, halves: frozenset[int]
 ) -> tuple[ast.FunctionDef, dict[str, Any], _Resolver, list[ast.expr]]:
     own = kernel if isinstance(kernel, CudaKernel) else None
     tree = definition(kernel.fn, own.text if own else None)
-    stored = functools.partial(Built.element, Built(kernel.fn, frozenset(), kernel, dtype, second, (), False))
-    arrays = {arg.arg: stored(kind) for arg, kind in zip(tree.args.args, kernel.params, strict=True) if kind in POINTERS}
-    resolver = _Resolver(computed(dtype))
+    named = zip(tree.args.args, kernel.params, strict=True)
+    arrays = {arg.arg: str(_element(kind, dtype, second, i in halves)) for i, (arg, kind) in enumerate(named) if kind in POINTERS}
+    resolver = _Resolver(dtype)
     space = resolver.space(kernel.fn)
-    halves = [arg.arg for arg, kind in zip(tree.args.args, kernel.params, strict=True) if _is_half(kind, dtype, second)]
-    if halves:
-        converting(tree, halves)
-        space |= cuda_rounded.meanings(CudaIntrinsic)
     short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
     loops = deal_loops(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
     for element in sorted(set(arrays.values())) if loops else ():
@@ -349,23 +370,13 @@ def _prepared(
     return tree, space, resolver, loops
 
 
-def _is_half(kind: str, dtype: str, second: str) -> bool:
-    return {"T": dtype, "U": second}.get(POINTERS.get(kind, "")) == BFLOAT16
-
-
-@functools.cache
-def converts(kernel: Kernel) -> bool:
-    """Whether a kernel may be compiled for arrays of bfloat16: its texts on CUDA are dealt, and reach arrays element by element."""
-    if kernel in CHOSEN:
-        return False
-    for form in forms(kernel):
-        own = form if isinstance(form, CudaKernel) else None
-        tree = definition(form.fn, own.text if own else None)
-        arrays = [a.arg for a, kind in zip(tree.args.args, form.params, strict=True) if POINTERS.get(kind) in ("T", "U")]
-        dealt = not own.block if own else form in DEALT
-        if not (dealt and suits(tree, arrays)):
-            return False
-    return True
+def halves_of(call: Call) -> frozenset[int] | None:
+    """Return the numbers of a call's arguments that are of bfloat16 where a parameter points to T or U; None where one is elsewhere."""
+    found = {i for i, arg in enumerate(call.args) if any(b.dtype == BFLOAT16 for b in buffers_of(arg))}
+    params, types = getattr(call.kernel, "params", ()), {"T": call.dtype, "U": call.second}
+    if any(i >= len(params) or computed(types.get(POINTERS.get(params[i], "T"), "")) != "float32" for i in found):
+        return None
+    return frozenset(found)
 
 
 def _loops(fn: types.FunctionType) -> bool:

@@ -39,7 +39,7 @@ def of_chain(parts: tuple[Built, ...]) -> Built:
     for number, built in enumerate(parts):
         member = space[f"_member_{number}"] = _member(built, number)
         helpers |= {member, *built.helpers}
-        words = [taken(built, kind, f"_table[{at + k}]") for k, kind in enumerate(built.kernel.params)]
+        words = [taken(built, k, f"_table[{at + k}]") for k in range(len(built.kernel.params))]
         lines += [f"_member_{number}({', '.join(words)})", "_cuda.syncthreads()"]
         at += len(words)
     exec("def chain(_table):\n    " + "\n    ".join(lines[:-1]), space)  # our own text: names of ours only
@@ -49,12 +49,12 @@ def of_chain(parts: tuple[Built, ...]) -> Built:
 
 
 def _meanings(parts: tuple[Built, ...]) -> dict[str, Any]:
-    return meanings(frozenset(b.element(k) for b in parts for k in b.kernel.params))
+    return meanings(frozenset().union(*(built.elements for built in parts)))
 
 
 def _member(built: Built, number: int) -> types.FunctionType:
     """Return a kernel as a function for the only block that there is."""
-    tree, space = language.prepared(built.kernel, built.dtype, built.second)
+    tree, space = language.prepared(built)
     tree.body = [*ast.parse(ALONE).body, *(Here().visit(statement) for statement in tree_of(built, tree))]
     tree.name = f"_member_{number}"
     space |= _meanings((built,))

@@ -22,19 +22,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import computed
-from pe_cli.kernels import cache
+from pe_cli.core.types import BFLOAT16
+from pe_cli.kernels import cache, cuda_half
 from pe_cli.kernels.collection import paused
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.digest import reached
-from pe_cli.kernels.lang import POINTERS
 
 #: (major, minor)
 Capability = tuple[int, int]
 #: Capabilities that a config is compiled for where none is named: A100, H100 and H200, B200.
 USUAL: tuple[Capability, ...] = ((8, 0), (9, 0), (10, 0))
 #: What the hash of what is kept on disk begins with; a new number where its form changes.
-FORM = "cuda 2"
+FORM = "cuda 3"
 #: Bytes of an instruction of every capability since 7.0.
 INSTRUCTION = 16
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "cuda-bindings", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -104,9 +103,10 @@ def entry_of(built: Built, capability: Capability) -> str:
 @functools.cache
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
-    form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second)
+    halves = repr(sorted(built.halves))
+    form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second, halves)
     said = [kernel.name, *form, arch(capability), *_toolchain()]
-    return hashlib.sha256("\0".join([*said, *reached(built.fn, computed(built.dtype))]).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
 
 def _resident(built: Built) -> int:
@@ -171,14 +171,12 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
         from numba import cuda, types
 
         args = [
-            types.CPointer(getattr(types, built.element(kind)))
-            if kind in POINTERS or kind == "Addr"
-            else getattr(types, built.number(kind))
-            for kind in built.kernel.params
+            _pointer(element) if (element := built.element(i)) else getattr(types, built.number(kind))
+            for i, kind in enumerate(built.kernel.params)
         ]
         with _target(capability), warnings.catch_warnings(), paused():
             warnings.simplefilter("ignore")
-            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=computed(built.dtype)), _helpers(capability))
+            fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
             resident = _resident(built)
             bounds = (math.prod(built.block), resident) if resident else None
             text, _ = cuda.compile(fn, types.void(*args), device=False, abi="numba", cc=capability, output="ptx", launch_bounds=bounds)
@@ -202,16 +200,25 @@ def _renamed(text: str, entry: str) -> str:
     return "\n".join(line for line in lines if line.strip()) + "\n"
 
 
+def _pointer(element: str) -> Any:
+    """Return numba-cuda's type of a pointer to elements."""
+    from numba import types
+
+    return cuda_half.pointer() if element == BFLOAT16 else types.CPointer(getattr(types, element))
+
+
 def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:
-    """Return numba-cuda's form of an intrinsic, which calls `value.emit`."""
+    """Return numba-cuda's form of an intrinsic, which calls `value.emit`; where it takes a pointer to T, one to bfloat16 will do."""
     from numba import types
     from numba.cuda.extending import intrinsic
 
+    half = cuda_half.pointer()
+
     def type_of(name: str) -> Any:
         if name.endswith("*"):
-            return types.CPointer(type_of(name[:-1]))
-        if name == "4T":
-            return types.UniTuple(type_of("T"), 4)
+            return _pointer({"T": dtype, "bool": "uint8"}.get(name[:-1], name[:-1]))
+        if name[0].isdigit():
+            return types.UniTuple(type_of(name[1:]), int(name[0]))
         return types.void if name == "void" else getattr(types, {"T": dtype, "bool": "uint8"}.get(name, name))
 
     returns, wanted = type_of(value.returns), [type_of(a) for a in value.args]
@@ -220,9 +227,13 @@ def _intrinsic(value: CudaIntrinsic, dtype: str) -> Any:
         out = value.emit(python_types.SimpleNamespace(builder=builder, dtype=dtype), list(args))
         return context.get_dummy_value() if value.returns == "void" else out
 
+    def typer(*given: Any) -> Any:
+        taken = [g if g == half and name == "T*" else w for g, w, name in zip(given, wanted, value.args, strict=True)]
+        return returns(*taken), codegen
+
     names = ", ".join(f"a{i}" for i in range(len(wanted)))
-    space: dict[str, Any] = {"typer": lambda: (returns(*wanted), codegen)}
-    exec(f"def {value.name}(context, {names}):\n    return typer()\n", space)  # our own text: names of ours only
+    space: dict[str, Any] = {"typer": typer}
+    exec(f"def {value.name}(context, {names}):\n    return typer({names})\n", space)  # our own text: names of ours only
     return intrinsic(space[value.name])
 
 

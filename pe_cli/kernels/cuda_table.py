@@ -17,7 +17,7 @@ import numpy as np
 
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
-from pe_cli.kernels.lang import POINTERS, Kernel
+from pe_cli.kernels.lang import Kernel
 
 #: Words of a row before its arguments.
 HEAD = 4
@@ -45,9 +45,9 @@ def of_table(built: Built) -> Built | None:
     kernel = built.kernel
     if asks_elsewhere(built) or any(isinstance(n, ast.Return) for n in ast.walk(_tree(kernel))):
         return None
-    made, space = language.prepared(kernel, built.dtype, built.second)
+    made, space = language.prepared(built)
     _take_row(made, built)
-    space |= meanings(frozenset(map(built.element, kernel.params)))
+    space |= meanings(built.elements)
     exec(compile(ast.fix_missing_locations(ast.Module([made], [])), kernel.name, "exec"), space)
     fn = space.pop(made.name)
     of = CudaKernel(fn, ("PtrI64",), f"{kernel.name}[]", block=built.block)
@@ -61,10 +61,11 @@ def asks_elsewhere(built: Built) -> bool:
     return any(n.attr not in PLACES for n in asked) or any(_ASKS & set(fn.__code__.co_names) for fn in built.helpers)
 
 
-def taken(built: Built, kind: str, word: str) -> str:
-    """Return the text that makes an argument of a word, for a parameter of that kind."""
-    if kind in POINTERS or kind == "Addr":
-        return f"_at_{built.element(kind)}({word})"
+def taken(built: Built, number: int, word: str) -> str:
+    """Return the text that makes an argument of a word, for the parameter of a number."""
+    kind = built.kernel.params[number]
+    if element := built.element(number):
+        return f"_at_{element}({word})"
     return f"_number_{built.number(kind)}({word})" if kind == "Real" else word
 
 
@@ -87,8 +88,8 @@ def _tree(kernel: Kernel | CudaKernel) -> ast.FunctionDef:
 def _take_row(tree: ast.FunctionDef, built: Built) -> None:
     """Let a function, whose loops are dealt, take its arguments and its place in the grid from a table."""
     lines = ["_table_row = _table[_cuda.blockIdx.x]", "_table_block = _u32(_cuda.blockIdx.x - _table[_table_row])"]
-    for at, (arg, kind) in enumerate(zip(tree.args.args, built.kernel.params, strict=True), HEAD):
-        lines.append(f"{arg.arg} = {taken(built, kind, f'_table[_table_row + {at}]')}")
+    for number, arg in enumerate(tree.args.args):
+        lines.append(f"{arg.arg} = {taken(built, number, f'_table[_table_row + {HEAD + number}]')}")
     for axis in "xyz":
         lines.append(f"_table_gridDim_{axis} = _i32(_table[_table_row + {1 + 'xyz'.index(axis)}])")
     lines += [
@@ -169,7 +170,7 @@ class Row:
 
     @property
     def blocks(self) -> int:
-        """How many blocks it has."""
+        """How many blocks the launch has."""
         return int(np.prod(self.grid))
 
 

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.core.types import DTYPES
-from pe_cli.kernels.cuda_rounded import BYTES, STORED
+from pe_cli.core.types import BFLOAT16, DTYPES, computed
+from pe_cli.kernels.halves import round_half, widen
 from pe_cli.kernels.lang import Intrinsic
 
 #: Iterations that a thread does at a time.
 WIDTH = 4
-#: Bytes of an element, as it is stored.
-SIZES = {**DTYPES, STORED: BYTES}
+#: Bytes of an element.
+SIZES = DTYPES
 #: Bytes of the largest access.
 ACCESS = 16
 #: Statements and expressions of a body that is copied for every iteration; longer ones are bound by what they compute.
@@ -158,7 +158,10 @@ class _Lane(ast.NodeTransformer):
         return ast.Assign([ast.Name(lane, ast.Store())], self._of_type(name, total))
 
     def _of_type(self, name: str, value: ast.expr) -> ast.expr:
-        return ast.Call(ast.Name(AS + self.walked[name], ast.Load()), [value], [])
+        kind = self.walked[name]
+        if kind == BFLOAT16:
+            value = ast.Call(ast.Name(AS + computed(kind), ast.Load()), [value], [])
+        return ast.Call(ast.Name(AS + kind, ast.Load()), [value], [])
 
 
 # --- instructions -----------------------------------------------------------------------------------------------------
@@ -198,6 +201,7 @@ def _take(env: Any, args: list[Any], element: str) -> Any:
     found = None
     for k in range(WIDTH):
         value = env.builder.extract_element(loaded[k // count], ir.IntType(32)(k % count))
+        value = widen(env.builder, value) if element == BFLOAT16 else value
         wanted = env.builder.icmp_signed("==", args[2], ir.IntType(64)(k))
         found = value if found is None else env.builder.select(wanted, value, found)
     return found
@@ -210,8 +214,23 @@ def _put(env: Any, args: list[Any], element: str) -> Any:
     for p, piece in enumerate(_pieces(env, element, args[0], args[1])):
         value = ir.Constant(_vector(element, count), ir.Undefined)
         for k in range(count):
-            value = env.builder.insert_element(value, args[2 + p * count + k], ir.IntType(32)(k))
+            held = args[2 + p * count + k]
+            held = _upper(env, held) if element == BFLOAT16 else held
+            value = env.builder.insert_element(value, held, ir.IntType(32)(k))
         env.builder.store(value, piece, align=_alignment(element))
+
+
+def _upper(env: Any, number: Any) -> Any:
+    """Return the bfloat16 that a number of float32 is, which has been rounded to one."""
+    from llvmlite import ir
+
+    word = env.builder.bitcast(number, ir.IntType(32))
+    return env.builder.trunc(env.builder.lshr(word, ir.IntType(32)(16)), ir.IntType(16))
+
+
+def _rounded(env: Any, args: list[Any], element: str) -> Any:
+    del element
+    return widen(env.builder, round_half(env.builder, args[0]))
 
 
 @functools.cache
@@ -225,10 +244,12 @@ def meanings(element: str, intrinsic: type[Intrinsic]) -> dict[str, Any]:
 
         return intrinsic(begin + element, returns, args, emitted)
 
-    array = f"{element}*"
+    array, number = f"{element}*", computed(element)
+    rounded = {} if element == number else {AS + element: made(AS, _rounded, number, number)}
     return {
         PLACE + element: made(PLACE, _place, "int64", array),
-        TAKE + element: made(TAKE, _take, element, array, "uint32", "int64"),
-        PUT + element: made(PUT, _put, "void", array, "uint32", *[element] * WIDTH),
-        AS + element: getattr(np, element),
+        TAKE + element: made(TAKE, _take, number, array, "uint32", "int64"),
+        PUT + element: made(PUT, _put, "void", array, "uint32", *[number] * WIDTH),
+        AS + number: getattr(np, number),
+        **rounded,
     }

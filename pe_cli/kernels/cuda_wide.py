@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.kernels.cuda import CudaIntrinsic, cuda_intrinsic
+from pe_cli.kernels.cuda_half import BYTES, element_of, held_as, is_half, number_of
 
 #: Address space of shared memory in LLVM.
 _SHARED = 3
@@ -36,23 +37,31 @@ def _element(env: Any) -> Any:
     return {"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype]()
 
 
-def _pair(env: Any) -> tuple[Any, int, int]:
-    """Return the vector that one access moves, its elements, and the accesses of four elements."""
+def _pair(element: Any, size: int) -> tuple[Any, int, int]:
+    """Return the vector of elements of so many bytes that one access moves, how many these are, and the accesses of four elements."""
     from llvmlite import ir
 
-    lanes = 4 if env.dtype == "float32" else 2
-    return ir.VectorType(_element(env), lanes), lanes, 4 // lanes
+    lanes = min(4, 16 // size)
+    return ir.VectorType(element, lanes), lanes, 4 // lanes
 
 
 def _load(env: Any, places: list[Any], kind: Any, lanes: int) -> Any:
     from llvmlite import ir
 
-    out = ir.Constant(ir.ArrayType(kind.element, 4), ir.Undefined)
+    out = ir.Constant(ir.ArrayType(_element(env), 4), ir.Undefined)
     for i, place in enumerate(places):
-        found = env.builder.load(place, align=16)
+        found = env.builder.load(place, align=_access(kind))
         for j in range(lanes):
-            out = env.builder.insert_value(out, env.builder.extract_element(found, ir.IntType(32)(j)), lanes * i + j)
+            number = number_of(env.builder, env.builder.extract_element(found, ir.IntType(32)(j)))
+            out = env.builder.insert_value(out, number, lanes * i + j)
     return out
+
+
+def _access(kind: Any) -> int:
+    """Return the bytes of an access, at a multiple of which it lies."""
+    from llvmlite import ir
+
+    return kind.count * BYTES if kind.element == ir.IntType(16) else 16
 
 
 def _store(env: Any, places: list[Any], kind: Any, lanes: int, values: list[Any]) -> None:
@@ -61,14 +70,15 @@ def _store(env: Any, places: list[Any], kind: Any, lanes: int, values: list[Any]
     for i, place in enumerate(places):
         made = ir.Constant(kind, ir.Undefined)
         for j in range(lanes):
-            made = env.builder.insert_element(made, values[lanes * i + j], ir.IntType(32)(j))
-        env.builder.store(made, place, align=16)
+            held = held_as(env.builder, values[lanes * i + j], kind.element)
+            made = env.builder.insert_element(made, held, ir.IntType(32)(j))
+        env.builder.store(made, place, align=_access(kind))
 
 
 def _in_shared(env: Any, at: Any) -> tuple[list[Any], Any, int]:
     from llvmlite import ir
 
-    kind, lanes, count = _pair(env)
+    kind, lanes, count = _pair(_element(env), 4 if env.dtype == "float32" else 8)
     pointer = ir.PointerType(kind, addrspace=_SHARED)
     return [env.builder.inttoptr(env.builder.add(at, ir.IntType(64)(16 * i)), pointer) for i in range(count)], kind, lanes
 
@@ -76,7 +86,7 @@ def _in_shared(env: Any, at: Any) -> tuple[list[Any], Any, int]:
 def _in_global(env: Any, place: Any, at: Any) -> tuple[list[Any], Any, int]:
     from llvmlite import ir
 
-    kind, lanes, count = _pair(env)
+    kind, lanes, count = _pair(*element_of(place, env.dtype))
     first = env.builder.bitcast(env.builder.gep(place, [at]), kind.as_pointer())
     return [env.builder.gep(first, [ir.IntType(64)(i)]) for i in range(count)], kind, lanes
 
@@ -113,25 +123,25 @@ def put_shared_one(env: Any, args: list[Any]) -> None:
 
 @cuda_intrinsic("4T", "T*", "int64")
 def global_four(env: Any, args: list[Any]) -> Any:
-    """Return four neighbours from an index on, whose address is a multiple of 16 bytes."""
+    """Return four neighbours from an index on, whose address is a multiple of 16 bytes, of bfloat16 of 8."""
     return _load(env, *_in_global(env, *args))
 
 
 @cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
 def put_global_four(env: Any, args: list[Any]) -> None:
-    """Write four neighbours from an index on, whose address is a multiple of 16 bytes."""
+    """Write four neighbours from an index on, whose address is a multiple of 16 bytes, of bfloat16 of 8."""
     _store(env, *_in_global(env, *args[:2]), args[2:])
 
 
 @cuda_intrinsic("bool", "T*", "int64", "int64")
 def is_wide(env: Any, args: list[Any]) -> Any:
-    """Return whether lines of so many elements, the first at an index of a pointer, all begin at multiples of 16 bytes."""
+    """Return whether lines of so many elements, the first at an index of a pointer, all begin at multiples of 16 bytes (8 of bfloat16)."""
     from llvmlite import ir
 
-    word, size = ir.IntType(64), 4 if env.dtype == "float32" else 8
+    word, (_, size) = ir.IntType(64), element_of(args[0], env.dtype)
     begin = env.builder.ptrtoint(env.builder.gep(args[0], [args[1]]), word)
     both = env.builder.or_(begin, env.builder.mul(args[2], word(size)))
-    found = env.builder.icmp_unsigned("==", env.builder.and_(both, word(15)), word(0))
+    found = env.builder.icmp_unsigned("==", env.builder.and_(both, word(min(16, 4 * size) - 1)), word(0))
     return env.builder.zext(found, ir.IntType(8))
 
 
@@ -196,7 +206,10 @@ mma_bf16: Any = _mma("m16n8k16", "bf16")
 
 @cuda_intrinsic("void", "int64", "T*", "int64", "int32")
 def copy_four(env: Any, args: list[Any]) -> None:
-    """Begin to copy the first so many of four neighbours of float32 to shared memory, zeros for the rest; 16 bytes each, aligned so."""
+    """Begin to copy the first so many of four neighbours of float32 to shared memory, zeros for the rest; 16 bytes each, aligned so.
+
+    Neighbours of bfloat16 become float32 on their way, and are there at once.
+    """
     _copy(env, args, "cg", 16)
 
 
@@ -210,10 +223,24 @@ def _copy(env: Any, args: list[Any], how: str, size: int) -> None:
     from llvmlite import ir
 
     b, word, short = env.builder, ir.IntType(64), ir.IntType(32)
+    if is_half(args[1]):
+        for i in range(size // 4):
+            _widen_one(env, b.add(args[0], word(4 * i)), args[1], b.add(args[2], word(i)), b.icmp_signed(">", args[3], short(i)))
+        return
     source = b.ptrtoint(b.addrspacecast(b.gep(args[1], [args[2]]), ir.PointerType(_element(env), addrspace=1)), word)
     given = [b.trunc(args[0], short), source, b.mul(args[3], short(4))]
     text = f"cp.async.{how}.shared.global [$0], [$1], {size}, $2;"
     _asm(env, ir.VoidType(), [short, word, short], text, "r,l,r,~{memory}", given, effect=True)
+
+
+def _widen_one(env: Any, at: Any, array: Any, index: Any, there: Any) -> None:
+    """Write a number of bfloat16 to shared memory as float32, or 0 where it is not there."""
+    from llvmlite import ir
+
+    b = env.builder
+    place = b.select(there, b.gep(array, [index]), array)  # some element that is there
+    number = b.select(there, number_of(b, b.load(place, align=BYTES)), ir.Constant(_element(env), 0.0))
+    b.store(number, _one(env, at))
 
 
 @cuda_intrinsic("void")

@@ -27,7 +27,7 @@ FEW = 4
 
 
 def compile_all(instances: list[Instance], progress: Progress | None = None) -> dict[str, bytes]:
-    """Compile instances: in children, one a core, unless they are few, above all where this process has imported numba anyway.
+    """Compile instances: in children, one per core, unless they are few, above all where this process has imported numba anyway.
 
     Returns:
         Object code by key.
@@ -109,7 +109,11 @@ class _Child:
         return body if self.alive else b""
 
     def close(self, *, wait: bool) -> None:
-        """Let it end; wait: until it has."""
+        """Let the process end.
+
+        Args:
+            wait: return only when the process has ended.
+        """
         self.alive = False
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe
@@ -162,7 +166,11 @@ class _Waiting:
             self._timer.start()
 
     def close(self, *, wait: bool = True) -> None:
-        """Let all end; wait: until they have."""
+        """Let all processes end.
+
+        Args:
+            wait: return only when they have ended.
+        """
         with self._lock:
             self._close(wait=wait)
 

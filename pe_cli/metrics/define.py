@@ -48,7 +48,7 @@ class Metric(ABC, Generic[AnyOptions]):
 
     @property
     def doc(self) -> str:
-        """What it measures, as written at the class."""
+        """What the metric measures, as written at its class."""
         return inspect.getdoc(type(self)) or ""
 
     @abstractmethod

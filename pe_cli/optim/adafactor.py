@@ -26,6 +26,9 @@ class Adafactor(Optimizer):
 
     Source:
         Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost".
+
+    Raises:
+        PeError: beta2_decay is above 0, or clip is not above 0.
     """
 
     op = "adafactor"

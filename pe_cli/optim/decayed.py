@@ -177,6 +177,9 @@ class NAdam(_Decayed):
         epsilon: keeps the quotient finite, unit of the gradient.
         weight_decay: part of the parameter that goes each step, times the learning rate; at least 0, no unit.
         momentum_decay: how fast the momentum of a step grows to beta1, at least 0, no unit.
+
+    Raises:
+        PeError: momentum_decay is below 0.
     """
 
     op = "nadam"

@@ -21,6 +21,9 @@ class Lookahead(Around):
         inner: the other optimizer; learning rate, clipping and weight decay are its own.
         alpha: part of the way, in (0, 1], no unit.
         k: steps of a round, at least 1.
+
+    Raises:
+        PeError: alpha is not in (0, 1], or k is below 1.
     """
 
     op = "lookahead"

@@ -40,6 +40,9 @@ class Muon(Optimizer):
 
     Source:
         Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"; torch.optim.Muon.
+
+    Raises:
+        PeError: ns_steps is not in [1, 99], or adjust_lr is no known rule.
     """
 
     op = "sgdw"

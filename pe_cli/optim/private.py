@@ -18,6 +18,9 @@ class Dpsgd(Optimizer):
         clip: longest gradient of a parameter, above 0.
         batch_size: what the noise is divided by, above 0: samples.
         sigma: standard deviation of the noise before that, at least 0.
+
+    Raises:
+        PeError: clip or batch_size is not above 0, or sigma is below 0.
     """
 
     op = "dpsgd"

@@ -102,6 +102,9 @@ class Adagrad(Optimizer):
     Args:
         epsilon: keeps the quotient finite, unit of the gradient.
         initial_accumulator_value: of the sum, at least 0.
+
+    Raises:
+        PeError: initial_accumulator_value is below 0.
     """
 
     op = "adagrad"
@@ -252,6 +255,9 @@ class Ftrl(Optimizer):
         l1: weight of sum |parameter|, at least 0.
         l2: weight of sum parameter^2, at least 0.
         lr_power: of the sum of squares in the rate, at most 0.
+
+    Raises:
+        PeError: l1 or l2 is below 0, or lr_power is above 0.
     """
 
     op = "ftrl"

@@ -28,6 +28,9 @@ class SAM(Around):
 
     Source:
         Foret et al. 2021, "Sharpness-Aware Minimization for Efficiently Improving Generalization", algorithm 1.
+
+    Raises:
+        PeError: rho is not above 0.
     """
 
     def __init__(self, inner: Optimizer, rho: float = 0.05, name: str | None = None) -> None:

@@ -9,6 +9,7 @@ from pe_cli.paddle import (
     distributed,
     distribution,
     fluid,
+    incubate,
     io,
     linalg,
     metric,
@@ -70,14 +71,15 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-_REFUSED = ("amp", "callbacks", "incubate", "inference", "jit", "onnx")
+_REFUSED = ("amp", "callbacks", "inference", "jit", "onnx", "sysconfig")
 globals().update(tensor.functions())
 globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
     "disable_static", "distributed", "distribution", "enable_static",
-    "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "io", "is_compiled_with_cuda",
-    "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer", "save", "seed",
+    "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "incubate", "io",
+    "is_compiled_with_cuda", "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer",
+    "save", "seed",
     "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())

@@ -6,6 +6,7 @@ from pe_cli.paddle.fluid.data_sets import (
     BatchSampler,
     DataLoader,
     Dataset,
+    DistributedBatchSampler,
     GeneratorLoader,
     IterableDataset,
     Subset,
@@ -16,7 +17,7 @@ from pe_cli.paddle.fluid.data_sets import (
 from pe_cli.paddle.names import missing
 
 __all__ = [
-    "BatchSampler", "DataLoader", "Dataset", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset", "default_collate",
-    "random_split",
+    "BatchSampler", "DataLoader", "Dataset", "DistributedBatchSampler", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset",
+    "default_collate", "random_split",
 ]  # fmt: skip
 __getattr__ = missing("paddle.io", lambda: globals())

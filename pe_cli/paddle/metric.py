@@ -43,6 +43,9 @@ class Accuracy(Metric):
     Args:
         topk: values of k; `accumulate` returns a share for each, or one number where there is one.
         name: prefix of the names.
+
+    Raises:
+        FluidValueError: topk is not of numbers of at least 1.
     """
 
     def __init__(self, topk: Sequence[int] | int = (1,), name: str | None = None) -> None:

@@ -31,12 +31,7 @@ _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that pru
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
-_ON_GPUS = Refusal("the original has it for GPUs alone, with tables of its own", "fluid.layers.matmul and gather")
-_HASHED = Refusal("the original needs a library of its own for it", "fluid.layers.hash and embedding")
-_SAMPLED = Refusal("it draws from a tree of a recommender of its own", "fluid.layers.nce or sampled_softmax_with_cross_entropy")
-_OF_PAIRS = ("match_matrix_tensor", "sequence_topk_avg_pooling", "var_conv_2d")
-_PAIRS = Refusal("images of other sizes for every sample have no ops", "fluid.layers.sequence_pad, then matmul, topk or conv2d")
-_TREES = Refusal("trees have no ops", "a matrix of neighbours for each tree, and fluid.layers.matmul")
+_HASHED = Refusal("how many rows come out is drawn, and its gradient moves the table by itself", "fluid.layers.hash and embedding")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
@@ -71,22 +66,14 @@ REFUSED: dict[str, Refusal] = {
     ),
     "fluid.contrib.*": Refusal("not all that is on trial in the original is taken over", "docs/how-to/fluid.md lists what is there"),
     "fluid.contrib.mixed_precision": _HALF,
-    "fluid.contrib.decoder": Refusal("these decoders gave way to those of fluid.layers", "fluid.layers.dynamic_decode"),
     "fluid.contrib.slim": _FEWER_BITS,
     "fluid.contrib.quantize": _FEWER_BITS,
     "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,
     "fluid.contrib.Compressor": _FEWER_BITS,
-    "fluid.contrib.rank_attention": _ON_GPUS,
-    "fluid.contrib.layers.rank_attention": _ON_GPUS,
     "fluid.contrib.search_pyramid_hash": _HASHED,
     "fluid.contrib.layers.search_pyramid_hash": _HASHED,
-    "fluid.contrib.tdm_sampler": _SAMPLED,
-    "fluid.contrib.layers.tdm_sampler": _SAMPLED,
-    **{f"fluid.contrib.{place}{name}": _PAIRS for name in _OF_PAIRS for place in ("", "layers.")},
-    **{f"fluid.contrib.{place}tree_conv": _TREES for place in ("", "layers.")},
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.fleet.collective.*": _PROCESSES,
-    "fluid.incubate.data_generator.*": _PROCESSES,
     "paddle.incubate.*": _PROCESSES,
     "paddle.distributed.*": _PROCESSES,
     "paddle.amp.*": _HALF,
@@ -104,6 +91,9 @@ REFUSED: dict[str, Refusal] = {
     "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
     "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
+    "paddle.sysconfig.*": Refusal(
+        "there is no library with headers to compile against", "docs/adding-an-op.md: an op is a Python file that compiles for every device"
+    ),
     "paddle.callbacks.*": Refusal("Model.fit takes objects with the original's methods", "define on_epoch_end(self, epoch, logs)"),
 }
 

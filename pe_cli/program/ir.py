@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
 from pe_cli.ops.define.inference import infer_types
-from pe_cli.ops.define.registry import OpDef, find
+from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import SameNumbers, View
-
-#: Stands for a variable that a list slot leaves out.
-EMPTY = "@EMPTY@"
-
-
-class Role(StrEnum):
-    """Which part of a training step an op belongs to; the multi-device graph is built from this and `role_vars`."""
-
-    FORWARD = "forward"
-    LOSS = "loss"
-    BACKWARD = "backward"
-    OPTIMIZE = "optimize"
-    LR_SCHED = "lr_sched"
-    DIST = "dist"
+from pe_cli.program.operator import EMPTY, Mark, Operator, Role
 
 
 @dataclass(eq=False)
@@ -92,38 +78,6 @@ class Parameter(Variable):
     gradient_clip: Any = None
     do_model_average: bool = True
     weight_decay: float | None = None
-
-
-@dataclass(eq=False)
-class Operator:
-    """One operation: type, slots with variable names, attributes, role, and the line of YAML it comes from.
-
-    Forward operators of one `segment`, from 1, keep nothing for the backward pass, which does them again; those of the last segment, and
-    all where it is 0, keep what is needed. See `graph.passes.recompute`.
-    """
-
-    type: str
-    inputs: dict[str, list[str]]
-    outputs: dict[str, list[str]]
-    attrs: dict[str, Any]
-    role: Role = Role.FORWARD
-    role_vars: list[str] = field(default_factory=list)
-    at: Span | None = None
-    scope: str = ""
-    segment: int = 0
-
-    @property
-    def definition(self) -> OpDef:
-        """The entry of the catalogue."""
-        return find(self.type)
-
-    def input_names(self) -> list[str]:
-        """Return every variable read, in slot order."""
-        return [n for names in self.inputs.values() for n in names if n != EMPTY]
-
-    def output_names(self) -> list[str]:
-        """Return every variable written, in slot order."""
-        return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
 
 class Block:
@@ -333,23 +287,6 @@ def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
 RULES: list[Callable[[Block, Operator], None]] = []
 
 
-@dataclass(frozen=True)
-class Mark:
-    """What an op is given by where it is appended.
-
-    Args:
-        role: of the op.
-        role_vars: see `Operator`.
-        at: place in a file.
-        scope: for pictures.
-    """
-
-    role: Role = Role.FORWARD
-    role_vars: tuple[str, ...] = ()
-    at: Span | None = None
-    scope: str = ""
-
-
 class Program:
     """A list of blocks; block 0 is the global one.
 
@@ -455,3 +392,6 @@ class Program:
                 outs = {s: list(n) for s, n in o.outputs.items()}
                 copy.ops.append(type(o)(o.type, ins, outs, attrs, o.role, list(o.role_vars), o.at, o.scope, o.segment))
         return made
+
+
+__all__ = ["EMPTY", "RULES", "Block", "Mark", "Operator", "Parameter", "Program", "Role", "Variable", "agrees"]

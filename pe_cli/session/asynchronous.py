@@ -31,6 +31,9 @@ class AsyncTrainer(Trainer):
     Args:
         job: with initial values in its scope, one CPU device.
         smoke, resume, limits: see `Trainer`; a run that was stopped within an epoch begins it anew.
+
+    Raises:
+        PeError: a fetched value is not one number.
     """
 
     def __init__(

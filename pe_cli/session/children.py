@@ -68,7 +68,7 @@ def new_folder(parent: Path, name: str) -> Path:
 def start_training(
     run: RunSpec, overrides: Sequence[str], jobs: int, *, resume: Path | None = None, keep: Collection[int] = ()
 ) -> Child:
-    """Start `pe train` with a config, as one of several that share the cores.
+    """Start `pe train` with a config, as one of several that share the cores; with signals `held` until the caller has noted it.
 
     Args:
         run: whose file is trained.

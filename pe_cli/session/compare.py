@@ -77,6 +77,9 @@ class Side:
     Args:
         target: folder of a run, or a config.
         overrides: of the config.
+
+    Raises:
+        PeError: a run is to be changed by overrides.
     """
 
     def __init__(self, target: Path, overrides: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class Confusion:
         return sorted(pairs, key=lambda pair: -pair[2])
 
     def to_csv(self) -> str:
-        """Return the matrix with a header: true class, then one column a predicted class."""
+        """Return the matrix with a header: true class, then one column per predicted class."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["true", *self.names])

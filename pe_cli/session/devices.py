@@ -11,6 +11,7 @@ from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
+from pe_cli.devices.protocol import device
 from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.work import Layout
 from pe_cli.io.environment import memory
@@ -22,7 +23,7 @@ class Resources:
 
     Args:
         places: devices.
-        threads: of all devices; 0 where the strategy says, or one a device.
+        threads: of all devices; 0 where the strategy says, or one per device.
         text: a sentence on them.
     """
 
@@ -38,6 +39,20 @@ class Resources:
 def place_of_devices(executor: ExecutorSection) -> Span | None:
     """Return the place in a config that a missing device is blamed on: the number asked for, else the kind."""
     return executor.at_of("place" if executor.devices == "auto" else "devices")
+
+
+def libraries_of(kind: str, wanted: str) -> frozenset[str]:
+    """Return the libraries that may take the place of our kernels on a kind of device: NVIDIA's, and none on the host.
+
+    Args:
+        kind: of the device.
+        wanted: `executor.libraries`.
+    """
+    if device(kind).is_host:
+        return frozenset()
+    from pe_cli.devices.cuda_libraries.opened import names
+
+    return names(wanted)
 
 
 def resolve_places(

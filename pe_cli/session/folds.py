@@ -13,7 +13,7 @@ from typing import Any
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import interruptible
+from pe_cli.core.signals import held, interruptible
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at
 from pe_cli.session.children import Child, new_folder, start_training, stop
@@ -127,7 +127,8 @@ def train_folds(
         while waiting or running:
             while waiting and len(running) < jobs:
                 number = waiting.pop(0)
-                running[number] = _start(run, overrides, folder, number, count, jobs)
+                with held():
+                    running[number] = _start(run, overrides, folder, number, count, jobs)
             for number in [number for number, process in running.items() if process.has_ended]:
                 ended[number], said = _ended(running.pop(number), folder, number)
                 say(f"fold {number} of {count}: {said}")

@@ -18,6 +18,7 @@ from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import Place
 from pe_cli.data.fitted import Fitted
 from pe_cli.devices.nested import every_call
+from pe_cli.devices.protocol import device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
@@ -31,7 +32,7 @@ from pe_cli.ops.define.traits import Random
 from pe_cli.program.epochs import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
-from pe_cli.session.devices import Resources, check_room
+from pe_cli.session.devices import Resources, check_room, libraries_of
 from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.job_data import JobData
 from pe_cli.session.observer import Observer
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 #: Samples of a step where the run file has no train section.
 DEFAULT_BATCH = 64
-#: Samples of a smoke run's step, at least; one a device where there are more devices.
+#: Samples of a smoke run's step, at least; one per device where there are more devices.
 SMOKE_BATCH = 8
 
 
@@ -189,7 +190,7 @@ class Job:
         Raises:
             PeError: see `read_start` and `check_frozen`.
         """
-        if self.places[0].kind == "cpu":
+        if device(self.places[0].kind).is_host:
             check_room(sum(v.type.nbytes for v in self.built.startup.list_vars() if v.persistable))
         threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
         run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
@@ -305,7 +306,7 @@ class Job:
             peers=peers,
             arenas=self._arenas if alone else None,
             precision=self.run.executor.precision,
-            libraries=self._libraries(),
+            libraries=libraries_of(self.places[0].kind, self.run.executor.libraries),
         )
         self._made.append(weakref.ref(made))
         return made
@@ -322,14 +323,6 @@ class Job:
             for phase in self.built.phases:
                 count_epochs(phase.program, steps * phase.repeat)
         return bool(found)
-
-    def _libraries(self) -> frozenset[str]:
-        """Return the libraries of CUDA that may take the place of our kernels."""
-        if self.scope.places[0].kind != "cuda":
-            return frozenset()
-        from pe_cli.devices.cuda_libraries import opened
-
-        return opened.names(self.run.executor.libraries)
 
     def kernels(self) -> dict[str, str]:
         """Return the kernels of all plans and the calls of libraries, each with the hash of all that it is made of."""

@@ -13,7 +13,7 @@ from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
-from pe_cli.core.signals import interruptible
+from pe_cli.core.signals import held, interruptible
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at
 from pe_cli.io.run_folder import is_run
@@ -121,13 +121,14 @@ class Runner:
             if descriptor is None:
                 others += 1
                 continue
-            try:
-                child = self._child(sweep, trial, left.rung, descriptor)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            trial.state = "running"
-            self._running.append(_Training(trial.number, left.rung, child, descriptor))
+            with held():
+                try:
+                    child = self._child(sweep, trial, left.rung, descriptor)
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                trial.state = "running"
+                self._running.append(_Training(trial.number, left.rung, child, descriptor))
         return others
 
     def _child(self, sweep: Sweep, trial: Trial, rung: int, descriptor: int) -> Child:

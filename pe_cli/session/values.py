@@ -14,9 +14,9 @@ from pe_cli.build.build import Built
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.owners import Rows
-from pe_cli.graph.replicate import UPDATES
 from pe_cli.io.pieces import Pieces, Value
 from pe_cli.program.ir import Role
+from pe_cli.program.operator import UPDATES
 from pe_cli.session.owners import Divided
 from pe_cli.session.team import Team
 

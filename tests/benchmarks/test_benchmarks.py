@@ -17,6 +17,7 @@ import pytest
 
 from pe_cli.cli.main import run as run_command_line
 from tests.cuda.ptx.device import needs_compiler
+from tests.rotation import on_its_day
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 FALSE = shutil.which("false") or "/bin/false"
@@ -291,6 +292,7 @@ def test_the_operations_of_a_row_are_those_of_its_products(script: Any) -> None:
 # --- a GPU ------------------------------------------------------------------------------------------------------------
 
 
+@on_its_day(3, of=4)
 def test_a_rehearsal_for_a_gpu_writes_its_json_after_each_stage_and_goes_on_after_one_that_fails(script, tmp_path, monkeypatch):
     needs_compiler()
     gpu = script("gpu")

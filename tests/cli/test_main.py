@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from pe_cli.cli.main import PLUMBING, cli, run
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.signals import SIGNALS, held, interruptible
 from tests.cli.conftest import ROOT, Pe
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -163,6 +165,49 @@ def test_a_signal_before_training_begins_interrupts(config: Path, number: signal
     done = subprocess.run([sys.executable, "-c", code, "train", str(config)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (ExitCode.INTERRUPTED, "interrupted")
     assert not (config.parent / "runs").exists()
+
+
+def test_what_a_library_makes_of_an_interruption_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An import hook and a callback of C turn a KeyboardInterrupt into errors of their own, and only the signal tells why."""
+
+    def fail(*_: object, **__: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        raise SystemError("returned a result with an exception set")
+
+    monkeypatch.setattr(cli, "main", fail)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        interruptible()
+        assert run([]) == ExitCode.INTERRUPTED
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_was_held_back_while_python_started_counts(number: signal.Signals) -> None:
+    """It comes before the first instruction, and to a job in the background of a shell, which ignores SIGINT."""
+    program = (
+        "import os, signal, sys\n"
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        f"signal.pthread_sigmask(signal.SIG_BLOCK, [{int(number)}])\n"
+        f"os.kill(os.getpid(), {int(number)})\n"
+        "sys.argv = ['pe', 'ops']\n"
+        "from pe_cli.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "interrupted\n")
+
+
+def test_signals_are_held_back_for_those_who_are_started_only() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with held():
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before | set(SIGNALS)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_the_second_signal_stops_at_once(config: Path) -> None:

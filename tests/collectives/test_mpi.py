@@ -180,17 +180,26 @@ def test_without_mpi4py_the_error_says_how_to_install_it(monkeypatch: pytest.Mon
     assert "pip install mpi4py mpich" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(("local", "fits"), [("2", True), ("3", False), ("", True), ("many", True)])
-def test_too_little_shared_memory_is_told_before_mpi_dies_of_it(monkeypatch: pytest.MonkeyPatch, local: str, fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("local", "number", "fits"),
+    [("2", "0", True), ("3", "0", False), ("", "", True), ("many", "0", True), ("3", "1", True)],  # the first decides for all
+)
+def test_too_little_shared_memory_is_told_before_mpi_dies_of_it(
+    monkeypatch: pytest.MonkeyPatch, local: str, number: str, fits: bool
+) -> None:
+    ended: list[object] = []
     class Facts:
         f_bavail, f_frsize = (32 << 20) // 4096, 4096
 
     monkeypatch.setenv("MPI_LOCALNRANKS", local)
+    monkeypatch.setenv("MPI_LOCALRANKID", number)
+    monkeypatch.setattr(mpi.atexit, "register", lambda *of: ended.append(of))
     monkeypatch.setattr(mpi.os, "statvfs", lambda path: Facts)
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(PeError) as caught:
         load_mpi()
     assert (caught.value.code == ExitCode.USAGE) is fits  # what comes after the look at the memory
+    assert ended == [] if fits else [(mpi.abort, ExitCode.DEVICE)]
     if not fits:
         assert caught.value.code == ExitCode.DEVICE
         assert str(caught.value).startswith("error: MPI needs about 36 MiB in /dev/shm for 3 processes, and 32 MiB are free")

@@ -21,7 +21,7 @@ from tests.execute.support import latest
 WIDTH = 256
 
 
-def made(threads: int, devices: int = 2, images: bool = False) -> tuple[Executor, str]:
+def made(threads: int, devices: int = 2, images: bool = False, frozen: int = 0) -> tuple[Executor, str]:
     main, startup = Program("main"), Program("startup")
     main.random_seed = startup.random_seed = 3
     with program_guard(main, startup):
@@ -34,6 +34,8 @@ def made(threads: int, devices: int = 2, images: bool = False) -> tuple[Executor
             for _ in range(3):
                 h = find("fc").fn(h, WIDTH, act="relu")
         loss = find("mean").fn(find("square").fn(h))
+        for parameter in main.global_block().parameters()[:frozen]:
+            parameter.trainable = False
         OPTIMIZERS["Momentum"](learning_rate=0.05, momentum=0.9).minimize(loss)
     scope = Scope([Place("cpu", d) for d in range(devices)])
     Executor(startup, scope, seed=3).run({})
@@ -64,6 +66,15 @@ def test_the_last_gradients_of_every_device_are_cut():
     assert all(plan.graph.nodes[t.node].role is Role.BACKWARD for t in late)
     assert all(len({c.part for c in t.calls}) > 1 for t in late)
     assert not any(len({c.part for c in t.calls}) > 1 for t in plan.tasks if t.takers is Takers.DEVICE)
+
+
+def test_forward_ops_are_left_whole_also_where_a_backward_pass_is_less_than_what_devices_offer():
+    executor, loss = made(2, frozen=4)
+    executor.run(batch(1024), [loss])
+    product = 2 * 512 * WIDTH * WIDTH
+    # two of three layers are frozen: three products forward, and one backward, which is less than 30% of four
+    assert product < SHARE * 4 * product
+    assert sorted(helped(executor)) == [(0, product), (1, product)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ WIDTH, LAYERS = 128, 4
 
 
 def plan(**execution: object) -> Plan:
-    """Return the step of a deep perceptron on two devices with two threads, a bucket a layer."""
+    """Return the step of a deep perceptron on two devices with two threads, one bucket per layer."""
     program = Program("deep")
     block = program.global_block()
     block.create_var("x", TensorType((-1, WIDTH)), is_data=True, stop_gradient=True)

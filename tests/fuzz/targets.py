@@ -95,7 +95,7 @@ def model(data: bytes, folder: Path) -> None:
 
 @target
 def override(data: bytes, folder: Path) -> None:
-    """Values of the command line, one a line."""
+    """Values of the command line, one per line."""
     project(folder)
     texts = data.decode("utf-8", "surrogateescape").split("\n")
     with refused(folder):

@@ -24,7 +24,7 @@ MORE = int(os.environ.get("PE_FUZZ", "0"))
 CORPUS = Path(__file__).parent / "corpus"
 VARIABLE = 'program "a"\nblock 0\nvar x: float32[1]'
 #: Examples of a target in an ordinary run; those of the command line take longer.
-FEW = {"config": 40, "model": 40, "override": 40, "run_folder": 30}
+FEW = {"config": 20, "model": 20, "override": 20, "run_folder": 30}
 
 pytestmark = pytest.mark.filterwarnings("ignore:Reading .* created on Python 2:UserWarning")
 

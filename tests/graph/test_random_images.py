@@ -13,7 +13,7 @@ from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 
 
-def random_network(seed: int) -> Program:  # noqa: C901 - one branch a kind of op
+def random_network(seed: int) -> Program:  # noqa: C901 - one branch per kind of op
     """Return a small convolutional network of random shape, with branches, batch_norm, pooling, transposes and dropout."""
     rng = np.random.default_rng(seed)
     program = Program(f"images{seed}")

@@ -15,9 +15,12 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.execute.executor import Executor
 from pe_cli.io.onnx.export import export
+from pe_cli.layers.control.loops import scan
+from pe_cli.layers.define.registry import find as find_layer
 from pe_cli.ops.define.onnx import FORMS
 from pe_cli.ops.define.registry import discover, find
 from pe_cli.ops.define.traits import Random
+from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.job import Job
@@ -84,8 +87,8 @@ def trained_a_little(path):
 
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
 NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
-#: Models whose outputs need what ONNX has no form of yet: boxes, searches.
-NO_FORM = ("ssd", "translator", "yolo")
+#: Models whose outputs need what ONNX has no form of yet: boxes of two stages.
+NO_FORM = ("faster_rcnn",)
 #: Models of which every output depends on noise.
 ALL_NOISE = ("bert",)
 
@@ -144,3 +147,48 @@ def test_the_command_writes_a_file_with_an_open_batch(tmp_path, monkeypatch):
     for samples in (1, 5):
         (prob,) = session.run(None, {fed.name: np.zeros((samples, *fed.shape[1:]), np.float32)})
         np.testing.assert_allclose(prob.sum(axis=1), np.ones(samples), rtol=1e-5)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_scan_goes_through_its_steps_in_their_order(backwards):
+    main, rng = Program("p"), np.random.default_rng(2)
+    block, call = main.global_block(), lambda layer, *args: find_layer(layer).fn(*args)
+    arrays = {n: rng.standard_normal(s).astype("float32") for n, s in (("x", (3, 2, 4)), ("h", (2, 4)), ("w", (4, 4)))}
+    x = block.create_var("x", TensorType((3, -1, 4)), is_data=True)
+    h = block.create_var("h", TensorType((-1, 4)), is_data=True)
+    w = block.create_parameter("w", TensorType((4, 4)))
+
+    def step(each, states):
+        made = call("tanh", call("elementwise_add", call("mul", each[0], w), states[0]))
+        return [made], [made]  # a state that is collected
+
+    with program_guard(main, Program("startup")):
+        (every,), (last,) = scan(step, [x], [h], backwards=backwards)
+    names = [every.name, last.name]
+    session = onnxruntime.InferenceSession(export(main, {"w": arrays["w"]}, names, "p"), providers=["CPUExecutionProvider"])
+    found = session.run(names, {n: arrays[n] for n in "xh"})
+    state, rows = arrays["h"], []
+    for row in arrays["x"][::-1] if backwards else arrays["x"]:
+        state = np.tanh(row @ arrays["w"] + state)
+        rows.append(state)
+    np.testing.assert_allclose(found[0], rows[::-1] if backwards else rows, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1], state, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        pytest.param({"nms_eta": 0.9}, "nms_eta below 1", id="a threshold that falls"),
+        pytest.param({"normalized": False}, "boxes in pixels", id="boxes whose last pixel is inside"),
+    ],
+)
+def test_what_nodes_of_onnx_lack_is_refused_with_the_reason_and_the_line(attrs, message):
+    program = Program("p")
+    block = program.global_block()
+    block.create_var("b", TensorType((-1, 3, 4)), is_data=True)
+    block.create_var("s", TensorType((-1, 2, 3)), is_data=True)
+    outputs = {"Out": "found", "Index": "place", "Count": "count"}
+    block.append_op("padded_nms", {"BBoxes": "b", "Scores": "s"}, outputs, {"keep_top_k": 2, **attrs}, at=Span("m.yaml", 7, 3))
+    with pytest.raises(PeError, match=f"padded_nms has no form in ONNX with {message}") as caught:
+        export(program, {}, ["found"], "p")
+    assert caught.value.at.line == 7

@@ -179,9 +179,11 @@ def test_what_killed_writers_left_goes_when_the_folder_is_held(run: RunFolder) -
     [
         pytest.param("lenet-20240229-12000", "no such folder", "lenet-20240229-120005", id="a slip of the key"),
         pytest.param(".", "not the folder of a run", None, id="another folder"),
+        pytest.param("../iris.yaml", "a file, not the folder", "pe train CONFIG --resume", id="a config"),
     ],
 )
 def test_no_run_there(run: RunFolder, path: str, message: str, hint: str | None) -> None:
+    (run.path.parent.parent / "iris.yaml").touch()
     with pytest.raises(PeError, match=message) as caught:
         RunFolder.open(run.path.parent / path)
     assert caught.value.code == ExitCode.DATA

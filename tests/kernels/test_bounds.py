@@ -40,7 +40,7 @@ print(run_op("assign", {"X": np.arange(5, dtype="float32")}).tolist())
 #: Ops whose loops add nothing up, so that it does not matter that checked ones are no vectors; products are made of microkernels.
 ALIKE = ("relu", "tanh", "transpose", "lookup_table", "mul")
 #: Each day the samples of another part of all ops run with every address looked at; `make check-deep` runs all tests of ops so.
-PARTS = 8
+PARTS = 12
 
 
 #: Copies two arrays that lie one after the other, told or not that they do.

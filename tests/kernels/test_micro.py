@@ -122,7 +122,7 @@ def _others():
 
 
 @pytest.mark.skipif("PE_VECTOR_BYTES" in os.environ, reason="this is the run with a forced width")
-@pytest.mark.parametrize(("width", "halves"), of_today(_others(), 3))
+@pytest.mark.parametrize(("width", "halves"), of_today(_others(), 5))
 def test_other_register_widths_pass_the_same_tests(width, halves):
     here = Path(__file__).parent
     tests = [str(here / name) for name in ("test_micro.py", "test_dots.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]

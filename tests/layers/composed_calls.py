@@ -9,7 +9,7 @@ _NPAIR = (
     "elementwise_add scale matmul reduce_max elementwise_sub exp reduce_sum log elementwise_add elementwise_mul reduce_sum "
     "elementwise_sub elementwise_mul reduce_sum mean elementwise_add"
 )
-_SIGMOID = "sigmoid_cross_entropy_with_logits sigmoid elementwise_sub abs scale pow elementwise_mul"
+_FOCAL = "sigmoid_cross_entropy_with_logits sigmoid elementwise_sub abs scale cast elementwise_mul pow elementwise_mul"
 #: How many rows come out where that is not the batch: name -> sizes of each output.
 SHAPES = {"im2sequence": {0: [45, 36]}}
 CALLS = {
@@ -64,7 +64,8 @@ CALLS = {
     "npair_loss": (lambda f: L.npair_loss(f.x, f.y, f.label), _NPAIR, ["float32[1]"]),
     "sigmoid_focal_loss": (
         lambda f: L.sigmoid_focal_loss(f.x, f.label, L.ones([1], "int32")),
-        f"fill_constant one_hot slice {_SIGMOID} fill_constant cast elementwise_max elementwise_mul elementwise_div", ["float32[b, 4]"],
+        (f"fill_constant fill_constant not_equal cast elementwise_mul one_hot slice {_FOCAL} fill_constant cast elementwise_max "
+         "elementwise_mul elementwise_div"), ["float32[b, 4]"],
     ),
     "cos_sim": (
         lambda f: L.cos_sim(f.x, f.y),

@@ -11,7 +11,7 @@ from pe_cli.layers.define.helper import ACTIVATIONS
 from pe_cli.layers.define.registry import LAYERS, discover
 from pe_cli.program.ir import Variable
 from pe_cli.program.verify import verify
-from tests.layers import composed_calls, sequence_calls
+from tests.layers import composed_calls, detection_calls, pair_calls, sequence_calls
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
 
@@ -405,7 +405,8 @@ CALLS |= {
         lambda f: L.chunk_eval(f.label, f.label, "plain", 4, seq_length=f.counts), "chunk_eval", ["float32[1]"] * 3 + ["int64[1]"] * 3,
     ),
 }  # fmt: skip
-CALLS |= sequence_calls.CALLS | composed_calls.CALLS
+CALLS |= sequence_calls.CALLS | composed_calls.CALLS | detection_calls.CALLS | pair_calls.CALLS
+SHAPES = sequence_calls.SHAPES | composed_calls.SHAPES | detection_calls.SHAPES | pair_calls.SHAPES
 
 
 def arrays(rng, names):
@@ -448,7 +449,7 @@ def test_the_call_builds_what_fluid_builds_and_runs(name, rng):
             for i, (value, text) in enumerate(zip(values, types, strict=True)):
                 assert str(value.dtype) == text.split("[")[0]
                 sizes = [int(s) for s in text.split("[")[1][:-1].replace("b", str(BATCH)).split(",") if s]
-                assert list(value.shape) == {**sequence_calls.SHAPES, **composed_calls.SHAPES}.get(name, {i: sizes})[i]
+                assert list(value.shape) == SHAPES.get(name, {i: sizes})[i]
                 assert np.isfinite(value).all()
 
 

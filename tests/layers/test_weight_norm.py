@@ -29,8 +29,8 @@ def rows(*shape):
 @pytest.mark.parametrize(("dim", "shape"), [
     pytest.param(None, (1, 1), id="one length for all"),
     pytest.param(0, (4, 1), id="a length per input"),
-    pytest.param(1, (1, 3), id="a length a unit"),
-    pytest.param(-1, (1, 3), id="a length a unit, counted from the last axis"),
+    pytest.param(1, (1, 3), id="one length per unit"),
+    pytest.param(-1, (1, 3), id="one length per unit, counted from the last axis"),
 ])  # fmt: skip
 def test_fc_starts_and_learns_as_in_torch(net, dim, shape):
     x = L.data("x", [4])

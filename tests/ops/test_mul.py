@@ -159,7 +159,7 @@ def test_broadcast_follows_numpy():
 @pytest.mark.parametrize(
     ("op", "x", "y", "flops"),
     [
-        pytest.param(mul, (3, 4), (4, 5), 120, id="mul counts a multiplication and an addition a term"),
+        pytest.param(mul, (3, 4), (4, 5), 120, id="mul counts a multiplication and an addition per term"),
         pytest.param(matmul, (2, 3, 4), (4, 5), 240, id="matmul counts every matrix"),
     ],
 )

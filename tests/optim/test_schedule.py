@@ -1,4 +1,4 @@
-"""Schedules as programs: one counter a program, nested rates, and fluid's functions."""
+"""Schedules as programs: one counter per program, nested rates, and fluid's functions."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,28 @@ def test_the_state_of_a_folder_of_variables(tmp_path):
     for path in ("each", "all"):
         state = fluid.load_program_state(str(tmp_path / path))
         assert {name: value.shape for name, value in state.items()} == {"w": (4, 3), "b": (3,)}
+
+
+def test_chosen_variables_of_a_state(tmp_path):
+    out = fluid.layers.fc(fluid.data("x", [None, 4]), 3, param_attr="w", bias_attr="b")
+    program = fluid.default_main_program()
+    w, other = program.global_block().var("w"), fluid.data("other", [1])
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fluid.io.save_params(exe, str(tmp_path / "each"))
+    fluid.io.save_params(exe, str(tmp_path), filename="all")
+    fluid.save(program, str(tmp_path / "whole"))
+    for path in ("each", "all"):
+        assert list(fluid.load_program_state(str(tmp_path / path), [w])) == ["w"]
+        with pytest.raises(FluidValueError, match=f"{path} has no value for 'other'"):
+            fluid.load_program_state(str(tmp_path / path), [other])
+        with pytest.raises(FluidTypeError, match="var_list holds 'w'"):
+            fluid.load_program_state(str(tmp_path / path), ["w"])
+    for path in ("whole", "whole.pdparams", "whole.pdmodel"):
+        assert set(fluid.load_program_state(str(tmp_path / path), [w])) == {"w", "b"}
+    fluid.layers.fc(out, 2, param_attr="later")
+    with pytest.raises(FluidValueError, match="no value for the parameter 'later'"):
+        fluid.load(program, str(tmp_path / "whole"), exe)
 
 
 def test_programs_are_read_from_their_descriptions():

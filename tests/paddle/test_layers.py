@@ -116,10 +116,13 @@ def test_prelu_and_bilinear_products():
     a, b = array(3, 4), array(3, 2, seed=1)
     x, y = fluid.data("x", [-1, 4]), fluid.data("y", [-1, 2])
     weight = fluid.ParamAttr("w")
-    leaky, product = run(
-        L.prelu(x, "all"), L.bilinear_tensor_product(x, y, 5, param_attr=weight, bias_attr=False), x=a, y=b
+    slopes = fluid.ParamAttr("slopes", initializer=fluid.initializer.Constant(0.5))
+    leaky, channels, product = run(
+        L.prelu(x, "all"), L.prelu(x, "channel", slopes), L.bilinear_tensor_product(x, y, 5, param_attr=weight, bias_attr=False), x=a, y=b
     )
     assert np.array_equal(leaky, np.where(a > 0, a, a / 4))
+    assert np.array_equal(channels, np.where(a > 0, a, a / 2))
+    assert np.array(fluid.global_scope().find_var("slopes").get_tensor()).shape == (1, 4, 1, 1)  # of every rank, as in the original
     w = np.array(fluid.global_scope().find_var("w").get_tensor())
     np.testing.assert_allclose(product, np.einsum("ni,kij,nj->nk", a, w, b), rtol=1e-4, atol=1e-6)
 

@@ -104,8 +104,8 @@ SIGNS = np.where(Y > 0, 1, -1).astype("float32")
             lambda x, y, w, reduction: T.binary_cross_entropy_with_logits(
                 x, y, pos_weight=w.detach(), reduction=reduction
             ),
-            (X, YES, np.linspace(0.2, 2, 4, dtype="float32")),
-            id="binary_cross_entropy_with_logits with pos_weight",
+            (X, SHARES, np.linspace(0.2, 2, 4, dtype="float32")),
+            id="binary_cross_entropy_with_logits with pos_weight and labels between 0 and 1",
         ),
         pytest.param(F.kl_div, T.kl_div, (np.log(SHARES), SHARES[::-1].copy()), id="kl_div"),
         pytest.param(

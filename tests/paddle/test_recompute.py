@@ -55,5 +55,5 @@ def test_checkpoints_that_are_none():
         optimizer._set_checkpoints(["x"])
         with pytest.raises(FluidValueError, match="no operator computes the checkpoint 'x'"):
             optimizer.minimize(loss)
-        with pytest.raises(FluidValueError, match="loaded from files"):
+        with pytest.raises(NotImplementedError, match="loaded from files"):
             optimizer.load({})

@@ -180,10 +180,15 @@ def test_what_only_a_step_can_tell_is_told_by_a_step(tmp_path):
 
 
 def test_options_without_an_effect_in_the_original_are_warned_of():
-    x = fluid.data("x", [3])
+    x, rows, state = fluid.data("x", [3]), fluid.data("rows", [2, 9]), fluid.data("state", [2, 3])
     with pytest.warns(UserWarning, match="beta has no effect"):
         out = L.swish(x, 2.0)
-    (got,) = run(out, x=np.array([0.0, 1.0, -1.0], "float32"))
+    with pytest.warns(UserWarning, match="activation and gate_activation have no effect"):
+        candidate = L.gru_unit(rows, state, 9, bias_attr=False, activation="relu")[2]
+    numbers = np.linspace(-2, 2, 18, dtype="float32").reshape(2, 9)
+    feeds = {"x": np.array([0.0, 1.0, -1.0], "float32"), "rows": numbers, "state": np.zeros((2, 3), "float32")}
+    got, gates = run(out, candidate, start=True, **feeds)
     np.testing.assert_allclose(got, [0, 1 / (1 + np.exp(-1)), -1 / (1 + np.exp(1))], rtol=1e-5)
+    np.testing.assert_allclose(gates[:, 6:], np.tanh(numbers[:, 6:]), rtol=1e-5)
     with pytest.warns(UserWarning, match="an integer thres_steps has no effect"):
         fluid.optimizer.ExponentialMovingAverage(0.9, L.autoincreased_step_counter())

@@ -174,7 +174,7 @@ def compare(job, use, targets, rtol=1e-4, atol=1e-5):
 #: Of models that draw noise in evaluation, too, or decode by what ONNX has no form of: outputs that do not depend on it.
 NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["ahead"]}
 #: Models whose outputs need what ONNX has no form of yet, or depend on noise, all of them; see tests/io/test_onnx.py.
-NO_FORM = ("bert", "ssd", "translator", "yolo")
+NO_FORM = ("bert", "faster_rcnn", "ssd", "translator", "yolo")
 #: Models that say something of every word, which neither predict nor export tell yet.
 OF_WORDS = ("roles",)
 

@@ -38,7 +38,7 @@ class Request:
     _answer: queue.SimpleQueue[Message] = field(default_factory=queue.SimpleQueue)
 
     def reply(self, message: Message) -> None:
-        """Answer it."""
+        """Answer the request with a message."""
         self._answer.put(message)
 
     def wait(self, seconds: float) -> Message | None:

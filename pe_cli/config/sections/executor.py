@@ -48,7 +48,7 @@ Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True}
 
 
 class ExecutorSection(Section):
-    """On what it runs."""
+    """On which devices, in how many threads and processes a run computes."""
 
     type: Literal["parallel", "async"] = Field(
         default="parallel",
@@ -64,9 +64,9 @@ class ExecutorSection(Section):
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     precision: Literal["float32", "tf32", "bf16"] = Field(
         default="float32",
-        description="place: cpu: bf16 stores values between products as bfloat16, in half of the bytes; everything is computed in float32. "
-        "place: cuda, of matrix products: tf32 and bf16 use tensor cores, which round both factors to 11 or 8 significant bits on "
-        "their way in. Sums, parameters and updates stay float32",
+        description="bf16 stores values between products as bfloat16, in half of the bytes; everything is computed in float32, on CUDA by "
+        "tensor cores where it is a product or convolution. tf32, on CUDA: matrix products use tensor cores, which round both factors to "
+        "11 significant bits on their way in. Sums, parameters and updates stay float32",
     )
     libraries: Literal["auto", "none"] = Field(
         default="auto",

@@ -73,7 +73,7 @@ class Kind(Generic[AnyOptions]):
 
     @property
     def doc(self) -> str:
-        """What it does, as written at the class."""
+        """What the augmentation does, as written at its class."""
         return inspect.getdoc(type(self)) or ""
 
 

@@ -95,7 +95,7 @@ class Unreadable(Exception):
 
     @property
     def broken(self) -> Broken:
-        """What is wrong with it."""
+        """What is wrong with the picture."""
         found = self.args[0]
         assert isinstance(found, Broken)
         return found

@@ -33,7 +33,7 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """Bytes of it."""
+        """Bytes of the picture's pixels."""
         return self.height * self.width * self.channels
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ class IdxOptions(ReaderOptions):
 
 @reader("idx", IdxOptions)
 def open_idx(options: IdxOptions, origin: Origin) -> Dataset:
-    """Read IDX files (MNIST, Fashion-MNIST, EMNIST), one a field.
+    """Read IDX files (MNIST, Fashion-MNIST, EMNIST), one per field.
 
     A raw file is mapped and may be larger than memory; a gzipped one is unpacked, a large one into a temporary file.
     Which it is, is seen from its first bytes, not from its name.

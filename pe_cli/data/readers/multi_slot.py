@@ -69,6 +69,9 @@ class MultiSlot:
     Args:
         options: files and slots.
         origin: finds the files and gives errors their place.
+
+    Raises:
+        PeError: the files have no line (exit code 3).
     """
 
     def __init__(self, options: MultiSlotOptions, origin: Origin) -> None:

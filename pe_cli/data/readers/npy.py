@@ -1,4 +1,4 @@
-"""NumPy .npy files, one a field, mapped into memory: they may be larger than it."""
+"""NumPy .npy files, one per field, mapped into memory: they may be larger than it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NpyOptions(ReaderOptions):
 
 @reader("npy", NpyOptions)
 def open_npy(options: NpyOptions, origin: Origin) -> Dataset:
-    """Read .npy files, one a field.
+    """Read .npy files, one per field.
 
     The files are mapped: a batch reads the pages that it needs, so the data may be larger than memory.
     Files that hold Python objects (pickles) are refused.

@@ -47,7 +47,7 @@ class FieldOptions(BaseModel):
     noise: float = Field(0.5, ge=0, le=1, description="share of the range that is noise; 0 repeats the prototype")
     classes: Count | None = Field(None, description="makes it a label: class indices in [0, classes)")
     lengths: tuple[Count, Count] | None = Field(
-        None, description="makes a sample a sequence of so many rows, least and most; shape is that of a row"
+        None, description="each sample is a sequence of so many rows, at least and at most; shape is that of one row"
     )
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ class Dictionary:
     ranges: list[tuple[int, int]]
 
     def moved(self, rows: int) -> Dictionary:
-        """Return it for rows that are counted from elsewhere."""
+        """Return the dictionary for rows that are counted from another row on."""
         return Dictionary(self.words, self.firsts + rows, [(start + rows, stop + rows) for start, stop in self.ranges])
 
 

@@ -137,7 +137,7 @@ class _Scan:
 
     @property
     def between_rows(self) -> bool:
-        """Whether it ended behind a row."""
+        """Whether the scan ended behind a whole row."""
         quoted, cells, empty = self.state[[kernels.QUOTED, kernels.CELLS, kernels.EMPTY]].tolist()
         return (quoted, cells, empty) == (0, 0, 1)
 
@@ -171,7 +171,7 @@ class _Scan:
                 self._odd = self._at + int(out[0]), int(buffer[out[0]])
 
     def check(self, *, end: bool = False) -> None:
-        """Raise what ended it.
+        """Raise the error that ended the scan.
 
         Args:
             end: whether it is the last part of the file.

@@ -40,7 +40,7 @@ def as_number(value: object, missing: Collection[str]) -> float | None:
     return None
 
 
-def as_text(value: object) -> str:  # noqa: PLR0911 - one case a type
+def as_text(value: object) -> str:  # noqa: PLR0911 - one case per type
     """Return a cell as text: nothing for a missing one, whole numbers without a point, lists and objects as JSON, times as ISO 8601."""
     if isinstance(value, str):
         return whole(value.strip())

@@ -187,7 +187,11 @@ class _Cache:
 
 
 class Pairs(Tokenizer):
-    """Bytes, and what merges make of them: id 0 is padding, the bytes have ids 1 to 256, and merges those from 257 on."""
+    """Bytes, and what merges make of them: id 0 is padding, the bytes have ids 1 to 256, and merges those from 257 on.
+
+    Raises:
+        PeError: a merge is listed twice, or joins what no merge before it made (exit code 3).
+    """
 
     kind: ClassVar[Kind] = "bpe"
 
@@ -232,7 +236,7 @@ class Pairs(Tokenizer):
         return [self._bytes[i] if 0 <= i < self.size else b"" for i in ids]
 
     def exported(self) -> dict[str, Any]:
-        """Return it in the form of a `tokenizer.json`."""
+        """Return the tokens in the form of a `tokenizer.json`."""
         return {
             "version": "1.0",
             "truncation": None,

@@ -39,7 +39,11 @@ def learn(wanted: Wanted, texts: Texts, threads: int | None) -> State:
 
 
 class Characters(Tokenizer):
-    """Characters of a vocabulary: id 0 is padding, 1 an unknown character, and the characters have the ids from 2 on."""
+    """Characters of a vocabulary: id 0 is padding, 1 an unknown character, and the characters have the ids from 2 on.
+
+    Raises:
+        PeError: a character is listed twice (exit code 3).
+    """
 
     kind: ClassVar[Kind] = "characters"
 
@@ -70,6 +74,6 @@ class Characters(Tokenizer):
         return self.characters[i - SPECIAL] if SPECIAL <= i < self.size else "\ufffd"
 
     def exported(self) -> dict[str, Any]:
-        """Return it in the form of a `tokenizer.json`."""
+        """Return the tokens in the form of a `tokenizer.json`."""
         pattern = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
         return exported(self, pattern, self.characters)

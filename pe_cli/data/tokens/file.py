@@ -62,7 +62,11 @@ def _package() -> Any:
 
 
 class FileTokens(Tokenizer):
-    """What a file says, by `tokenizers`; its ids are those of the file. Truncation and padding of the file are left out."""
+    """What a file says, by `tokenizers`; its ids are those of the file. Truncation and padding of the file are left out.
+
+    Raises:
+        PeError: `tokenizers` does not take the file (exit code 3).
+    """
 
     kind: ClassVar[Kind] = "file"
 

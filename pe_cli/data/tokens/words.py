@@ -78,7 +78,7 @@ class Words(Tokenizer):
         return self.words[i - SPECIAL] if SPECIAL <= i < self.size else "<unknown>"
 
     def exported(self) -> dict[str, Any]:
-        """Return it in the form of a `tokenizer.json`."""
+        """Return the tokens in the form of a `tokenizer.json`."""
         blank = "".join(f"\\x{{{c:x}}}" for c in BLANKS)
         inner = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}"
         pattern = {

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready
+from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready, declare, version
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import Product
 
@@ -67,18 +67,7 @@ class Heuristic(ctypes.Structure):
 
 def version_of(library: Any) -> tuple[int, str]:
     """Return a library's version, and as it is written."""
-    library.cublasLtGetVersion.restype = _SIZE
-    number = library.cublasLtGetVersion()
-    return number, f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-
-
-def made(installed: Any, stream: Any, enter: Callable[[], None]) -> CublasLt:
-    """Return the library on the device that `enter` enters.
-
-    Raises:
-        NotTaken: it does not work with this device.
-    """
-    return CublasLt(installed.library, installed.version, stream, enter)
+    return version(library.cublasLtGetVersion)
 
 
 class Descriptors:
@@ -157,15 +146,15 @@ class CublasLt:
         version: as it is written.
         stream: of the device.
         enter: lets this thread use the device.
+
+    Raises:
+        NotTaken: the library does not work with this device.
     """
 
     name = "cublasLt"
 
     def __init__(self, library: Any, version: str, stream: Any, enter: Callable[[], None]) -> None:
-        for name, kinds in FUNCTIONS.items():
-            if not hasattr(library, name):
-                raise NotTaken(f"no {name}")
-            getattr(library, name).argtypes = kinds
+        declare(library, FUNCTIONS)
         self.version = version
         self._library, self._stream, self._enter = library, stream, enter
         self._handle = _POINTER()  # as long as the process: it goes with the device
@@ -222,3 +211,7 @@ class CublasLt:
 def _alignment(address: int) -> int:
     """Return the largest power of two, up to 256, that an address is a multiple of."""
     return min(address & -address, 256) or 256
+
+
+#: The library on a device.
+ON_DEVICE = CublasLt

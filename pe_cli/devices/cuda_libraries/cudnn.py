@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready
+from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready, declare, version
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import Convolution
 
@@ -64,18 +64,7 @@ ASKED, RETURNED, MOST_TEXT = 100, 5, 1 << 20
 
 def version_of(library: Any) -> tuple[int, str]:
     """Return a library's version, and as it is written."""
-    library.cudnnGetVersion.restype = ctypes.c_size_t
-    number = library.cudnnGetVersion()
-    return number, f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
-
-
-def made(installed: Any, stream: Any, enter: Callable[[], None]) -> Cudnn:
-    """Return the library on the device that `enter` enters.
-
-    Raises:
-        NotTaken: it does not work with this device.
-    """
-    return Cudnn(installed.library, installed.version, stream, enter)
+    return version(library.cudnnGetVersion)
 
 
 class Descriptor:
@@ -129,15 +118,15 @@ class Cudnn:
         version: as it is written.
         stream: of the device.
         enter: lets this thread use the device.
+
+    Raises:
+        NotTaken: the library does not work with this device.
     """
 
     name = "cudnn"
 
     def __init__(self, library: Any, version: str, stream: Any, enter: Callable[[], None]) -> None:
-        for name, kinds in FUNCTIONS.items():
-            if not hasattr(library, name):
-                raise NotTaken(f"no {name}")
-            getattr(library, name).argtypes = kinds
+        declare(library, FUNCTIONS)
         self.version = version
         self._library, self._enter = library, enter
         self._handle = _POINTER()  # as long as the process: it goes with the device
@@ -248,3 +237,7 @@ def _tensor(library: Any, dtype: str, uid: int, sizes: tuple[int, ...], address:
         library, TENSOR, (TYPE, DATA_TYPE, [TYPES[dtype]]), (SIZES, LONG, sizes), (STEPS, LONG, steps), (UID, LONG, [uid]),
         (ALIGNMENT, LONG, [min(address & -address, 64) or 64]),
     )  # fmt: skip
+
+
+#: The library on a device.
+ON_DEVICE = Cudnn

@@ -14,7 +14,7 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import DTYPES
-from pe_cli.devices.cuda_libraries.protocol import NotTaken
+from pe_cli.devices.cuda_libraries.protocol import written
 from pe_cli.devices.cuda_protocol import Handles
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -48,26 +48,9 @@ SUM = 0
 
 
 def version_of(library: Any) -> tuple[int, str]:
-    """Return the version as the library counts it, and as it is written.
-
-    >>> _said(23203)
-    '2.32.3'
-    """
+    """Return the version as the library counts it, and as it is written."""
     found = _INT()
-    return (found.value, _said(found.value)) if library.ncclGetVersion(ctypes.byref(found)) == 0 else (0, "?")
-
-
-def _said(number: int) -> str:
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-
-
-def made(installed: Any, stream: Any, enter: Callable[[], None]) -> Any:
-    """Make nothing: it has no calls for one device.
-
-    Raises:
-        NotTaken: always.
-    """
-    raise NotTaken("NCCL joins devices")
+    return (found.value, written(found.value)) if library.ncclGetVersion(ctypes.byref(found)) == 0 else (0, "?")
 
 
 class _Calls:
@@ -183,3 +166,7 @@ class Across(_Calls):
 def across(library: Any, driver: Any, peers: Any) -> Across:
     """Return the device of a driver among those of other processes; see `Across`."""
     return Across(library, driver.handles(), peers)
+
+
+#: It joins devices, and has no calls for one.
+ON_DEVICE = None

@@ -90,8 +90,11 @@ def _opened(driver: Any, name: str) -> Library | None:
         return None
     handles.enter()
     module = importlib.import_module(f"pe_cli.devices.cuda_libraries.{KNOWN[name][1]}")
+    if module.ON_DEVICE is None:
+        return None
+    found = installed()[name]
     try:
-        made: Library = module.made(installed()[name], handles.stream, handles.enter)
+        made: Library = module.ON_DEVICE(found.library, found.version, handles.stream, handles.enter)
     except NotTaken:  # it has no code for this device
         return None
     return made

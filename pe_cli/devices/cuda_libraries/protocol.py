@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +35,34 @@ class Ready:
 
     run: Callable[[], None]
     workspace: int
+
+
+def written(number: int) -> str:
+    """Return the number of a version as people write it.
+
+    >>> written(23203)
+    '2.32.3'
+    """
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def version(function: Any) -> tuple[int, str]:
+    """Return the version that a library's function tells, as a number and as it is written."""
+    function.restype = ctypes.c_size_t
+    number = function()
+    return number, written(number)
+
+
+def declare(library: Any, functions: Mapping[str, Sequence[Any]]) -> None:
+    """Declare the arguments of a library's functions.
+
+    Raises:
+        NotTaken: the library does not have one of them.
+    """
+    for name, kinds in functions.items():
+        if not hasattr(library, name):
+            raise NotTaken(f"no {name}")
+        getattr(library, name).argtypes = kinds
 
 
 class Library(Protocol):

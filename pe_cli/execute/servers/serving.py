@@ -17,7 +17,7 @@ from pe_cli.execute.servers.training import SLACK
 from pe_cli.graph.servers.blocks import does
 from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import ROWS, backup, program_of
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import Operator, Program, Role
 
 Array = np.ndarray[Any, Any]
 DONE = Message("done")
@@ -73,6 +73,7 @@ class Server(ABC):
         self._known = program.global_block().vars
         pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
         self._blocks = {name: int(number) for name, _, number in pairs}
+        self._sparse = {text.rpartition(":")[0] for text in listen.attrs["sparse_grad_to_param"]}
         self._schedule = int(listen.attrs["lr_decay_block_id"])
         self._parameters = {n for block in program.blocks[1:] for n in _updated(block)}
 
@@ -168,8 +169,7 @@ class Server(ABC):
 
     def _filler(self, gradient: str) -> int:
         """Return the row number of rows that are filled up: none, or one that gets 0 added."""
-        block = self._program.blocks[self._blocks[gradient.partition(".trainer_")[0]]]
-        return 0 if any(op.type == "scatter" for op in block.ops) else -1
+        return -1 if gradient.partition(".trainer_")[0] in self._sparse else 0
 
     def _pull(self, request: Request) -> None:
         found = {}
@@ -389,9 +389,10 @@ def padded(values: Array, rows: Array, filler: int) -> tuple[Array, Array]:
 
 
 def _updated(block: Any) -> list[str]:
-    """Return the parameters that a block updates."""
+    """Return the parameters that a block updates: those of optimizers, or where it has none, what ops add to."""
     found = [op.outputs["ParamOut"][0] for op in block.ops if "ParamOut" in op.outputs]
-    return found or [n for op in block.ops if op.type in ("sum", "scatter") for n in op.output_names()]
+    adding = [op for op in block.ops if op.role is not Role.LR_SCHED]
+    return found or [n for op in adding for n in op.output_names() if n in op.input_names()]
 
 
 __all__ = ["Server", "padded", "serve"]

@@ -59,7 +59,7 @@ class Step:
         return self._connections
 
     def run(self, fed: Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
-        """Run it; return what is fetched."""
+        """Run the step; return what is fetched."""
         if self._outbox is not None:
             self._arrive()
         self._values = dict(fed)

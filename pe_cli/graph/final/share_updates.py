@@ -24,9 +24,7 @@ from pe_cli.graph.ssa import (
     rebuilt,
 )
 from pe_cli.ops.define.traits import Spreads
-from pe_cli.program.ir import Role
-
-UPDATES = (Role.OPTIMIZE, Role.LR_SCHED)
+from pe_cli.program.operator import UPDATES
 
 
 def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Graph:

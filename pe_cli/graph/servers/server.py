@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, declare, inner_block
 from pe_cli.graph.servers.slicing import Piece
 from pe_cli.graph.servers.trainer import Cut, Job
-from pe_cli.graph.servers.updates import Updated, Updates, copied, renamed
+from pe_cli.graph.servers.updates import Updated, Updates, copied, counts, renamed
 from pe_cli.program.ir import Block, Program, Role
 
 #: Numbers of rows of a row-sparse gradient: this after the gradient's name.
@@ -115,7 +115,7 @@ class ServerProgram:
         for op in self._updates.schedule:
             self._declare_used(op.input_names() + op.output_names(), {})
             made = copied(op)
-            if op.type == "increment" and not self._job.sync:
+            if counts(op) and not self._job.sync:
                 counter = op.outputs["Out"][0]
                 names = [f"{counter}.trainer_{i}" for i in range(self._job.trainers)]
                 for name in names:

@@ -112,7 +112,12 @@ class Updates:
 
     def counters(self) -> list[str]:
         """Return the variables that count steps for schedules."""
-        return [op.outputs["Out"][0] for op in self.schedule if op.type == "increment"]
+        return [op.outputs["Out"][0] for op in self.schedule if counts(op)]
+
+
+def counts(op: Operator) -> bool:
+    """Return whether an op of a schedule counts steps: it writes what it reads."""
+    return any(n in op.input_names() for n in op.output_names())
 
 
 def copied(op: Operator) -> Operator:

@@ -30,7 +30,7 @@ from pe_cli.core.encoding import (
 )
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.io.onnx.writer import Lists
+from pe_cli.io.onnx.writer import Lists, renamed
 
 #: The set of operators that looks texts up.
 ML = "ai.onnx.ml"
@@ -46,6 +46,9 @@ class Surrounding:
         lists: nodes of the model, which grow at both ends.
         types: of all variables of the model.
         rows: feed with sequences -> name of its first axis.
+
+    Raises:
+        PeError: an output and a column have the same name.
     """
 
     def __init__(self, around: Around, lists: Lists, types: Mapping[str, TensorType], rows: Mapping[str, str]) -> None:
@@ -79,10 +82,7 @@ class Surrounding:
 
     def write(self) -> None:
         """Put the data's side around the nodes that are there."""
-        middle = [
-            (kind, [self.inner(n) for n in inputs], [self.inner(n) for n in outputs], attrs)
-            for kind, inputs, outputs, attrs in self._lists.nodes
-        ]
+        middle = [renamed(node, self.inner) for node in self._lists.nodes]
         self._lists.nodes = []
         for feed, fed in self.around.feeds.items():
             self._feed(feed, fed)

@@ -13,8 +13,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
-from pe_cli.io.onnx.writer import Lists, Writer
-from pe_cli.ops.define.onnx import OnnxForm, element_type
+from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, read_by, write
+from pe_cli.ops.define.onnx import element_type
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
 
@@ -60,18 +60,9 @@ def export(
     block = part.global_block()
     lists = Lists()
     for op in block.ops:
-        form = op.definition.get(OnnxForm)
-        if form is None:
-            raise PeError(
-                f"op '{op.type}' has no form in ONNX yet", at=op.at, hint="choose outputs that do not need it"
-            )
-        try:
-            form.write(Writer(op, lambda n: block.var(n).type, lists))
-        except PeError as error:
-            error.at = error.at or op.at
-            raise
+        write(op, lambda n: block.var(n).type, lists)
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
-    read = {n for _, inputs, _, _ in lists.nodes for n in inputs} | set(targets)
+    read = read_by(lists.nodes) | set(targets)
     outputs = [Told(target, target) for target in targets]
     side = Surrounding(
         around or Around({}, tuple(outputs)), lists, {v.name: v.type for v in block.vars.values()}, _rows(sequences)
@@ -90,6 +81,25 @@ def _rows(sequences: Sequences) -> dict[str, str]:
     return {name: f"{name}_rows" for name in (*sequences.feeds, *sequences.lods)} | offsets
 
 
+def _nodes(nodes: Sequence[Node]) -> list[Any]:
+    """Return nodes in ONNX's own classes, with those inside them."""
+    from onnx import helper
+
+    def described(values: Sequence[Named]) -> list[Any]:
+        return [helper.make_tensor_value_info(n, element_type(t.dtype), [None if s < 0 else s for s in t.shape]) for n, t in values]
+
+    def attribute(value: Any) -> Any:
+        if not isinstance(value, Inside):
+            return value
+        return helper.make_graph(_nodes(value.nodes), "body", described(value.inputs), described(value.outputs))
+
+    made = []
+    for i, (kind, ins, outs, attrs) in enumerate(nodes):
+        given = {k.rstrip("_"): attribute(v) for k, v in attrs.items() if k != "name"}
+        made.append(helper.make_node(kind, ins, outs, name=f"{attrs.get('name', kind)}_{i}", **given))
+    return made
+
+
 def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Surrounding, name: str) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
@@ -102,10 +112,6 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
         shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(sizes)]
         return helper.make_tensor_value_info(name or v.name, element_type((kind or v.type).computed.dtype), shape)
 
-    nodes = []
-    for i, (kind, ins, outs, attrs) in enumerate(lists.nodes):
-        given = {k.rstrip("_"): v for k, v in attrs.items() if k != "name"}
-        nodes.append(helper.make_node(kind, ins, outs, name=f"{attrs.get('name', kind)}_{i}", **given))
     named = {side.inner(n): a for n, a in held.items()} | lists.constants
     tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
     fed = {*side.around.feeds, *side.around.constants}
@@ -115,7 +121,7 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
     for one in side.around.outputs:
         v = block.var(one.variable)
         outputs.append(described(v, one.name, after(v.type.with_shape(*v.shape[1:]), one.steps) if one.steps else None))
-    graph = helper.make_graph(nodes, name, inputs, outputs, tensors)
+    graph = helper.make_graph(_nodes(lists.nodes), name, inputs, outputs, tensors)
     imports = [helper.make_opsetid("", OPSET)]
     if any(attrs.get("domain") == ML for _, _, _, attrs in lists.nodes):
         imports.append(helper.make_opsetid(ML, ML_OPSET))

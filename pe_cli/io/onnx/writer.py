@@ -3,12 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.onnx import OnnxForm
 from pe_cli.program.ir import Operator
+from pe_cli.program.region import Region
+
+#: Kind, inputs, outputs and attributes.
+Node = tuple[str, list[str], list[str], dict[str, Any]]
+#: A value's name and type.
+Named = tuple[str, TensorType]
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Nodes that a node runs, such as the body of a Scan; they read the values around them by name.
+
+    Args:
+        nodes: in order.
+        inputs: what they are given.
+        outputs: what they give.
+    """
+
+    nodes: Sequence[Node]
+    inputs: Sequence[Named]
+    outputs: Sequence[Named]
+
+
+def renamed(node: Node, rename: Callable[[str], str]) -> Node:
+    """Return a node, and what is inside it, with other names."""
+    kind, inputs, outputs, attrs = node
+    held = {
+        key: replace(value, nodes=[renamed(n, rename) for n in value.nodes]) if isinstance(value, Inside) else value
+        for key, value in attrs.items()
+    }
+    return kind, [rename(n) for n in inputs], [rename(n) for n in outputs], held
+
+
+def read_by(nodes: Sequence[Node]) -> set[str]:
+    """Return the names that nodes, and those inside them, read."""
+    own = {n for _, inputs, _, _ in nodes for n in inputs}
+    return own.union(*(read_by(v.nodes) for *_, attrs in nodes for v in attrs.values() if isinstance(v, Inside)))
+
+
+def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> None:
+    """Append the nodes of an operator to a graph.
+
+    Raises:
+        PeError: it has no form in ONNX, or none with its attributes; with its layer's place.
+    """
+    form = op.definition.get(OnnxForm)
+    try:
+        if form is None:
+            raise PeError(f"op '{op.type}' has no form in ONNX yet", hint="choose outputs that do not need it")
+        form.write(Writer(op, types, graph))
+    except PeError as error:
+        error.at = error.at or op.at
+        raise
 
 
 class Writer:
@@ -75,6 +132,24 @@ class Writer:
         """Return a name for a value in between."""
         return self._graph.fresh(self.op)
 
+    def inside(self) -> Writer:
+        """Return a writer of nodes that one of this operator's runs."""
+        return Writer(self.op, self._types, self._graph.inside())
+
+    def region(self, region: Region, args: Sequence[Named]) -> list[Named]:
+        """Append the nodes of a region's operators, with names that nothing else has; return its results."""
+        prefix = self.fresh()
+        names = {n: f"{prefix}/{n}" for n in region.block.vars} | dict(zip(region.args, [n for n, _ in args], strict=True))
+        kinds = {names[n]: kind for n, kind in region.types([kind for _, kind in args]).items()}
+        for op in region.block.ops:
+            inputs, outputs = ({s: [names[n] for n in given] for s, given in part.items()} for part in (op.inputs, op.outputs))
+            write(replace(op, inputs=inputs, outputs=outputs), kinds.__getitem__, self._graph)
+        return [(names[n], kinds[names[n]].computed) for n in region.results]
+
+    def body(self, inputs: Sequence[Named], outputs: Sequence[Named]) -> Inside:
+        """Return the nodes that were written as an attribute of another node; no two outputs are one value."""
+        return Inside(self._graph.nodes, inputs, [(self.node("Identity", [n]), kind) for n, kind in outputs])
+
     def const(self, value: Any, like: str | None = None, dtype: str | None = None) -> str:
         """Return the name of a constant.
 
@@ -91,10 +166,16 @@ class Lists:
     """Nodes and constants of a graph, as plain values."""
 
     def __init__(self) -> None:
-        self.nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = []
+        self.nodes: list[Node] = []
         self.constants: dict[str, np.ndarray[Any, Any]] = {}
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._made = 0
+        self._numbers = count(1)
+
+    def inside(self) -> Lists:
+        """Return lists for nodes inside one of these: they share constants, and no name is given twice."""
+        made = Lists()
+        made.constants, made._known, made._numbers = self.constants, self._known, self._numbers
+        return made
 
     def add(self, kind: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any]) -> None:
         """Append a node."""
@@ -102,8 +183,7 @@ class Lists:
 
     def fresh(self, op: Operator) -> str:
         """Return a name that no variable has."""
-        self._made += 1
-        return f"{next(iter(op.output_names()))}@{self._made}"
+        return f"{next(iter(op.output_names()))}@{next(self._numbers)}"
 
     def constant(self, value: np.ndarray[Any, Any]) -> str:
         """Return the name of a constant; equal ones are kept once."""

@@ -1,4 +1,4 @@
-"""Which charts runs have: a chart a metric, with all runs in it."""
+"""Which charts runs have: one chart per metric, with all runs in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def metric_chart(runs: Sequence[Run], name: str, title: str = "", splits: Sequen
     """Return the chart of a metric.
 
     Args:
-        runs: all of them in one chart; one run has a colour a split, several have a colour each.
+        runs: all of them in one chart; one run has a colour per split, several have one colour each.
         name: `loss`, without its split.
         title: of the chart; the name where it is empty.
         splits: `train`, `eval`; all that there are where empty.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.layers.define.instead import INSTEAD
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -99,8 +100,6 @@ def _argument(fn: Callable[..., Any], parameter: inspect.Parameter) -> LayerArg:
     return LayerArg(parameter.name, kind, None if required else parameter.default, required, optional)
 
 
-#: Layers that only Python can make -> where.
-PYTHON_ONLY = {"py_func": "fluid.layers.py_func"}
 #: Every layer by name. Filled by `discover`.
 LAYERS: dict[str, LayerDef] = {}
 
@@ -157,8 +156,9 @@ def find(name: str) -> LayerDef:
         PeError: there is none, with the closest name as a hint.
     """
     catalogue = LAYERS if name in LAYERS else discover()
-    if name in PYTHON_ONLY:
-        raise PeError(f"layer '{name}' runs a Python function, which no file can give", hint=f"use it from Python: {PYTHON_ONLY[name]}")
+    if name not in catalogue and name in INSTEAD:
+        why, use = INSTEAD[name]
+        raise PeError(f"'{name}' of fluid.layers is no layer of a model file: {why}", hint=use)
     if name not in catalogue:
         hint = offered("layers", name) or did_you_mean(name, catalogue) or "pe ops lists all layers"
         raise PeError(f"there is no layer type '{name}'", hint=hint)

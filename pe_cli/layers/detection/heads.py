@@ -108,7 +108,7 @@ def _sizes(base: float, low: int, high: int, maps: int) -> tuple[Sizes, Sizes]:
     return [[base * 0.10], *least], [[base * 0.20], *most]
 
 
-@layer
+@layer(made_of="padded_nms")
 def multiclass_nms(
     bboxes: Variable,
     scores: Variable,

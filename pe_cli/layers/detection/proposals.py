@@ -7,7 +7,7 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 
-@layer
+@layer(made_of="padded_proposals")
 def generate_proposals(
     scores: Variable,
     bbox_deltas: Variable,

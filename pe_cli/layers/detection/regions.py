@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, pair
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.detection.roi import owned
 from pe_cli.program.ir import Variable
 
 
@@ -23,7 +24,7 @@ def psroi_pool(
 
     Args:
         input: [images, output_channels pooled_height pooled_width, height, width].
-        rois: [regions, 4]: left, top, right, bottom.
+        rois: [regions, 4]: left, top, right, bottom; or [images, rows, 4], as many for each image.
         output_channels: channels of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
         pooled_height: rows of a region's output.
@@ -42,9 +43,10 @@ def psroi_pool(
     Source:
         fluid.layers.psroi_pool; Dai et al. 2016, "R-FCN".
     """
-    slots = {"X": input, "ROIs": rois, "BatchRoINums": batch_roi_nums, "RoisLod": rois_lod}
+    helper = LayerHelper("psroi_pool", name)
+    slots = {"X": input, **owned(helper, rois, batch_roi_nums, rois_lod)}
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width, "output_channels": output_channels}
-    return LayerHelper("psroi_pool", name).one("psroi_pool", slots, {"spatial_scale": float(spatial_scale), **sizes})
+    return helper.one("psroi_pool", slots, {"spatial_scale": float(spatial_scale), **sizes})
 
 
 @layer
@@ -69,7 +71,7 @@ def deformable_roi_pooling(
 
     Args:
         input: [images, channels, height, width].
-        rois: [regions, 4]: left, top, right, bottom.
+        rois: [regions, 4]: left, top, right, bottom; or [images, rows, 4], as many for each image.
         trans: [regions, 2 classes, rows, columns of part_size]: moves to the right, then down, in sides of the region by trans_std; may be
             null with no_trans.
         no_trans: leave the parts where they are.
@@ -111,7 +113,7 @@ def deformable_roi_pooling(
         "sample_per_part": sample_per_part,
         "trans_std": float(trans_std),
     }
-    slots = {"Input": input, "ROIs": rois, "Trans": trans, "BatchRoINums": batch_roi_nums, "RoisLod": rois_lod}
+    slots = {"Input": input, "Trans": trans, **owned(helper, rois, batch_roi_nums, rois_lod)}
     return helper.op("deformable_psroi_pooling", slots, attrs, ("Output", "TopCount"))[0]
 
 
@@ -130,7 +132,7 @@ def roi_perspective_transform(
 
     Args:
         input: [images, channels, height, width].
-        rois: [regions, 8]: x and y of the corners left top, right top, right bottom, left bottom.
+        rois: [regions, 8]: x and y of the corners left top, right top, right bottom, left bottom; or [images, rows, 8].
         transformed_height: rows of a region's output.
         transformed_width: columns of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
@@ -149,8 +151,8 @@ def roi_perspective_transform(
     Source:
         fluid.layers.roi_perspective_transform.
     """
-    slots = {"X": input, "ROIs": rois, "BatchRoINums": batch_roi_nums, "RoisLod": rois_lod}
-    attrs = {"spatial_scale": float(spatial_scale), "transformed_height": transformed_height, "transformed_width": transformed_width}
     helper = LayerHelper("roi_perspective_transform", name)
+    slots = {"X": input, **owned(helper, rois, batch_roi_nums, rois_lod)}
+    attrs = {"spatial_scale": float(spatial_scale), "transformed_height": transformed_height, "transformed_width": transformed_width}
     out, mask, matrix = helper.op("roi_perspective_transform", slots, attrs, ("Out", "Mask", "TransformMatrix"))
     return out, mask, matrix

@@ -9,10 +9,30 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 
-def _pooled(kind: str, name: str | None, inputs: tuple[Variable | None, ...], **attrs: Any) -> Variable:
-    slots = dict(zip(("X", "ROIs", "BatchRoINums", "RoisLod"), inputs, strict=False))
-    outs = ("Out", "Argmax") if kind == "roi_pool" else ("Out",)
-    return LayerHelper(kind, name).op(kind, slots, attrs, outs)[0]
+def owned(helper: LayerHelper, rois: Variable, counts: Variable | None, offsets: Variable | None = None) -> dict[str, Variable | None]:
+    """Return the slots of regions and of whose they are; regions [images, rows, numbers] belong to their images.
+
+    Raises:
+        PeError: regions of rank 3 whose number is not known, or together with what says whose they are.
+    """
+    if len(rois.shape) == 3:
+        if rois.shape[1] < 0 or counts is not None or offsets is not None:
+            message = f"{helper.layer_type}: rois {rois} belong to their images, and their number must be known"
+            raise helper.error(message, hint="leave batch_roi_nums and rois_lod out, or reshape rois to [-1, 4]")
+        like = {"shape": [-1], "dtype": "int64", "value": float(rois.shape[1])}
+        counts = helper.one("fill_constant_batch_size_like", {"Input": rois}, like)
+        rois = helper.one("reshape", {"X": rois}, {"shape": [-1, rois.shape[2]]})
+    return {"ROIs": rois, "BatchRoINums": counts, "RoisLod": offsets}
+
+
+def _pooled(kind: str, name: str | None, input: Variable, owners: tuple[Variable | None, ...], **attrs: Any) -> Variable:
+    helper = LayerHelper(kind, name)
+    rois, counts, offsets = (*owners, None)[:3]
+    assert rois is not None
+    slots = {"X": input, **owned(helper, rois, counts, offsets)}
+    if len(owners) == 2:
+        del slots["RoisLod"]
+    return helper.op(kind, slots, attrs, ("Out", "Argmax") if kind == "roi_pool" else ("Out",))[0]
 
 
 @layer
@@ -29,7 +49,7 @@ def prroi_pool(
 
     Args:
         input: [images, channels, height, width].
-        rois: [regions, 4]: left, top, right, bottom; gradients flow to them too.
+        rois: [regions, 4]: left, top, right, bottom; gradients flow to them too. Or [images, rows, 4], as many for each image.
         spatial_scale: pixels of input to one of the regions' units.
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
@@ -47,7 +67,7 @@ def prroi_pool(
         fluid.layers.prroi_pool; Jiang et al. 2018, eq. 5.
     """
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width}
-    return _pooled("prroi_pool", name, (input, rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
+    return _pooled("prroi_pool", name, input, (rois, batch_roi_nums), spatial_scale=float(spatial_scale), **sizes)
 
 
 @layer
@@ -66,11 +86,11 @@ def roi_align(
 
     Args:
         input: [images, channels, height, width].
-        rois: [regions, 4]: left, top, right, bottom.
+        rois: [regions, 4]: left, top, right, bottom; or [images, rows, 4], as many for each image.
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
-        sampling_ratio: points along each side of a part; -1: one a pixel, rounded up.
+        sampling_ratio: points along each side of a part; -1: one per pixel, rounded up.
         name: prefix of the output's name.
         batch_roi_nums: [images] int64: how many regions in a row belong to each image; may be null for one image, and
             where rois has a sequence for each image.
@@ -86,7 +106,7 @@ def roi_align(
         fluid.layers.roi_align.
     """
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width, "sampling_ratio": sampling_ratio}
-    return _pooled("roi_align", name, (input, rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)
+    return _pooled("roi_align", name, input, (rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)
 
 
 @layer
@@ -103,7 +123,7 @@ def roi_pool(
 
     Args:
         input: [images, channels, height, width].
-        rois: [regions, 4]: left, top, right, bottom, the last ones inside.
+        rois: [regions, 4]: left, top, right, bottom, the last ones inside; or [images, rows, 4], as many for each image.
         pooled_height: rows of a region's output.
         pooled_width: columns of a region's output.
         spatial_scale: pixels of input to one of the regions' units.
@@ -121,4 +141,4 @@ def roi_pool(
         fluid.layers.roi_pool.
     """
     sizes = {"pooled_height": pooled_height, "pooled_width": pooled_width}
-    return _pooled("roi_pool", None, (input, rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)
+    return _pooled("roi_pool", None, input, (rois, batch_roi_nums, rois_lod), spatial_scale=float(spatial_scale), **sizes)

@@ -56,19 +56,22 @@ def target_assign(
         input: [rows, columns or 1, size]: targets, with a sequence of rows for each image.
         matched_indices: [images, columns] int32: row of the image, -1 for none.
         negative_indices: [negatives, 1] int32, with a sequence for each image: columns that count too, with mismatch_value.
-        mismatch_value: target of columns that are matched with nothing; 0 by default.
+        mismatch_value: whole number, the target of columns that are matched with nothing; 0 by default.
         name: prefix of the outputs' names.
 
     Returns:
         Targets [images, columns, size], and weights [images, columns, 1] float32: 1 for matched and negative columns, else 0.
 
     Raises:
-        PeError: shapes or dtypes that do not fit; while running, a row or a column that is not there.
+        PeError: shapes or dtypes that do not fit, or mismatch_value has a fraction; while running, a row or a column that is not there.
 
     Source:
         fluid.layers.target_assign.
     """
-    return _assign(LayerHelper("target_assign", name), input, matched_indices, mismatch_value or 0, NegIndices=negative_indices)
+    helper = LayerHelper("target_assign", name)
+    if mismatch_value is not None and mismatch_value != int(mismatch_value):
+        raise helper.error(f"target_assign: mismatch_value is {mismatch_value}", hint="a whole number")
+    return _assign(helper, input, matched_indices, mismatch_value or 0, NegIndices=negative_indices)
 
 
 def _assign(helper: LayerHelper, x: Variable, match: Variable, other: int, **negatives: Variable | None) -> tuple[Variable, Variable]:

@@ -7,7 +7,7 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 
-@layer
+@layer(made_of="padded_matrix_nms")
 def matrix_nms(
     bboxes: Variable,
     scores: Variable,
@@ -61,7 +61,7 @@ def matrix_nms(
     return found, count
 
 
-@layer
+@layer(made_of="padded_locality_nms")
 def locality_aware_nms(
     bboxes: Variable,
     scores: Variable,

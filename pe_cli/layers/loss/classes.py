@@ -163,7 +163,7 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
 
     Args:
         x: [boxes, classes] logits.
-        label: [boxes, 1] int32 or int64: classes from 1 on, 0 for background.
+        label: [boxes, 1] int32 or int64: classes from 1 on, 0 for background, -1 for a box that does not count.
         fg_num: [1], how many boxes have an object; any number type.
         gamma: how fast the weight of clear boxes falls, at least 0, no unit.
         alpha: weight of the label's class against the others, from 0 to 1.
@@ -183,6 +183,9 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
         text = f"sigmoid_focal_loss: gamma is {gamma:g}, alpha {alpha:g}, and x {x}"
         raise helper.error(text, hint="gamma at least 0, alpha from 0 to 1, and a known number of classes")
     numbers = label if label.dtype == "int64" else helper.one("cast", {"X": label}, {"out_dtype": "int64"})
+    none = helper.one("fill_constant", {}, {"shape": [1], "dtype": "int64", "value": -1.0})
+    counts = helper.one("not_equal", {"X": numbers, "Y": none})
+    numbers = helper.one("elementwise_mul", {"X": numbers, "Y": helper.one("cast", {"X": counts}, {"out_dtype": "int64"})})
     rows = helper.one("one_hot", {"X": numbers}, {"depth": x.shape[1] + 1})
     target = helper.one("slice", {"Input": rows}, {"axes": [1], "starts": [1], "ends": [x.shape[1] + 1]})
     if target.dtype != x.dtype:
@@ -190,6 +193,7 @@ def sigmoid_focal_loss(x: Variable, label: Variable, fg_num: Variable, gamma: fl
     entropy = helper.one("sigmoid_cross_entropy_with_logits", {"X": x, "Label": target})
     away = helper.one("abs", {"X": helper.one("elementwise_sub", {"X": target, "Y": helper.one("sigmoid", {"X": x})})})
     weight = helper.one("scale", {"X": target}, {"scale": 2 * alpha - 1, "bias": 1 - alpha})
+    weight = helper.one("elementwise_mul", {"X": weight, "Y": helper.one("cast", {"X": counts}, {"out_dtype": x.dtype})})
     loss = helper.one("elementwise_mul", {"X": entropy, "Y": helper.one("pow", {"X": away}, {"factor": gamma})})
     one = helper.one("fill_constant", {}, {"shape": [1], "dtype": x.dtype, "value": 1.0})
     count = helper.one("elementwise_max", {"X": helper.one("cast", {"X": fg_num}, {"out_dtype": x.dtype}), "Y": one})

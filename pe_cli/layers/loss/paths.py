@@ -31,7 +31,7 @@ def hsigmoid(
         label: [batch, 1] int64.
         num_classes: classes of the complete tree; with is_custom, nodes of one's own.
         param_attr: of the questions, [num_classes - 1, width], or [num_classes, width] with is_custom; Xavier by default.
-        bias_attr: of their bias, one a question; 0 by default; False for none.
+        bias_attr: of their bias, one per question; 0 by default; False for none.
         name: prefix of the names of the parameters.
         path_table: [batch, depth] int64: with is_custom, the nodes from the root on, -1 after the end.
         path_code: [batch, depth] int64: the answers.

@@ -86,6 +86,9 @@ def image_resize(
     return append_image_resize(helper, input, sizes, None, resample, layout, align_corners=align_corners, align_mode=align_mode)
 
 
+layer(name="interpolate")(image_resize)
+
+
 def append_image_resize(
     helper: LayerHelper,
     x: Variable,

@@ -45,23 +45,28 @@ def prelu(x: Variable, mode: str, param_attr: ParamAttr | None = None, name: str
     Args:
         x: [batch, channels, ...].
         mode: all for one slope, channel for one per channel, element for one per element of a sample.
-        param_attr: of the slopes: [1], [1, channels, 1, ...] or [1, *sizes of a sample]; 0.25 by default.
+        param_attr: of the slopes: [1], [1, channels, 1, 1] whatever the rank of x, or [1, *sizes of a sample]; 0.25 by default.
         name: prefix of the name of the slopes.
 
     Returns:
         Shape and dtype of x.
 
     Raises:
-        PeError: another mode, or sizes that are not known.
+        PeError: another mode, sizes that are not known, or mode channel for an x without channels.
 
     Source:
         fluid.layers.prelu; He et al. 2015, eq. 1.
     """
     helper = LayerHelper("prelu", name)
-    shapes = {"all": [1], "channel": [1, *x.shape[1:2], *([1] * (len(x.shape) - 2))], "element": [1, *x.shape[1:]]}
+    rank = len(x.shape)
+    shapes = {"all": [1], "channel": [1, *x.shape[1:2], 1, 1], "element": [1, *x.shape[1:]]}
     if mode not in shapes:
         raise helper.error(f"prelu: mode is {mode!r}", hint="all, channel or element")
+    if mode == "channel" and rank < 2:
+        raise helper.error(f"prelu: mode channel needs [batch, channels, ...], got {x}", hint="mode all")
     slope = helper.parameter(param_attr, shapes[mode], x.dtype, default=Constant(0.25))
+    if mode == "channel" and rank != 4:
+        slope = helper.one("reshape", {"X": slope}, {"shape": [1, x.shape[1], *[1] * (rank - 2)]})
     below = helper.one("scale", {"X": helper.one("relu", {"X": helper.one("scale", {"X": x}, {"scale": -1.0})})}, {"scale": -1.0})
     return helper.one("elementwise_add", {"X": helper.one("relu", {"X": x}), "Y": helper.one("elementwise_mul", {"X": below, "Y": slope})})
 

@@ -171,8 +171,8 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
 
     Args:
         input: [rows, ...] with sequences.
-        offset: first row of each, from 0; integers, fed or constant, one a sequence.
-        length: rows of each; integers, fed or constant, one a sequence.
+        offset: first row of each, from 0; integers, fed or constant, one per sequence.
+        length: rows of each; integers, fed or constant, one per sequence.
         name: prefix of the output's name.
 
     Returns:
@@ -254,3 +254,35 @@ def lod_append(x: Variable, level: list[int]) -> Variable:
     if isinstance(level, Variable):
         return LayerHelper("lod_append").one("lod_reset", {"X": x, "Y": level}, {"append": True})
     return LayerHelper("lod_append").one("lod_reset", {"X": x}, {"target_lod": list(level), "append": True})
+
+
+@layer(made_of="mark_by_instag")
+def filter_by_instag(
+    ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
+) -> tuple[Variable, Variable]:
+    """Keep the samples that have at least one of some tags, and let the others count nothing.
+
+    Every sample stays at its place, so that labels go on fitting: multiply its loss by its weight, and divide by the sum of the weights.
+
+    Args:
+        ins: [rows, width]; a sample is a sequence with is_lod, else a row.
+        ins_tag: int64 tags with a sequence for each sample; plain rows are one tag for each.
+        filter_tag: int64 tags that are kept, any shape.
+        is_lod: see ins.
+        out_val_if_empty: what the rows of other samples become.
+
+    Returns:
+        Type of ins, with the rows of samples that are kept and out_val_if_empty in the others; and a weight of each sample for a loss,
+        [samples, 1] float32: 1 for each that is kept, else 0.
+
+    Raises:
+        PeError: types that do not fit, or is_lod without sequences; in a step, not as many sequences of tags as samples.
+
+    Source:
+        fluid.layers.filter_by_instag, which leaves the other samples out.
+    """
+    inputs = {"Ins": ins, "Ins_tag": ins_tag, "Filter_tag": filter_tag}
+    attrs = {"is_lod": is_lod, "out_val_if_empty": out_val_if_empty}
+    out, weight = LayerHelper("filter_by_instag").op("mark_by_instag", inputs, attrs, ("Out", "LossWeight"))
+    weight.stop_gradient = True
+    return out, weight

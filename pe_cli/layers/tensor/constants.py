@@ -104,6 +104,31 @@ layer(name="range")(range_)
 
 
 @layer
+def arange(start: float, end: float | None = None, step: float = 1.0, dtype: str = "float32") -> Variable:
+    """Make numbers from one on, a step apart, up to another, which is not reached.
+
+    Out[i] = start + i step
+
+    Args:
+        start: the first; where end is null, 0 is, and start is the limit.
+        end: limit that is not reached.
+        step: from one to the next, not 0.
+        dtype: element type.
+
+    Returns:
+        [numbers]; gradients stop there.
+
+    Raises:
+        PeError: a step of 0, or an unknown dtype.
+
+    Source:
+        fluid.layers.arange.
+    """
+    first, last = (0.0, start) if end is None else (start, end)
+    return range_(first, last, step, dtype)
+
+
+@layer
 def full(shape: list[int], fill_value: float, out: Variable | None = None, dtype: str = "float32", name: str | None = None) -> Variable:
     """Make a tensor whose elements all have one value.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import TensorType, computed
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
 from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.host import HostKernel
@@ -143,8 +143,8 @@ class Lowering:
         self.calls.append(Call(kernel, (STATUS, *inputs, *outputs), "float32", "float32"))
 
     def scratch(self, elements: int, dtype: str = "float32") -> Buffer:
-        """Return uninitialised memory that lives during this op only."""
-        made = Buffer("scratch", TensorType((max(1, elements),), dtype))
+        """Return uninitialised memory that lives during this op only; on CUDA float32 where an op asks for the bfloat16 of its values."""
+        made = Buffer("scratch", TensorType((max(1, elements),), computed(dtype) if self.place == "cuda" else dtype))
         self.scratch_buffers.append(made)
         return made
 

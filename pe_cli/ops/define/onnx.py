@@ -53,6 +53,15 @@ class Writer(Protocol):
     def fresh(self) -> str:
         """Return a name for a value in between."""
 
+    def inside(self) -> Writer:
+        """Return a writer of nodes that one of this operator's runs."""
+
+    def region(self, region: Any, args: Sequence[tuple[str, TensorType]]) -> list[tuple[str, TensorType]]:
+        """Append the nodes of a region's operators; return its results."""
+
+    def body(self, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> Any:
+        """Return the nodes that were written as an attribute of another node."""
+
     def const(self, value: Any, like: str | None = None, dtype: str | None = None) -> str:
         """Return the name of a constant."""
 

@@ -1,8 +1,9 @@
 """Lowers ops whose values are stored as bfloat16: they compute in float32, and what they write is rounded once.
 
-Kernels that reach their arrays element by element (`Kernel.scalar`) are compiled for bfloat16 where all that they touch is of that
-type: they convert as they load and store. For all others the op's bfloat16 inputs are made float32 before it, in memory that lives
-during the op alone, and its results are rounded after it. Both give the same bits.
+On CPUs kernels that reach their arrays element by element (`Kernel.scalar`) are compiled for bfloat16 where all that they touch is of
+that type: they convert as they load and store. On CUDA every kernel is, for those of its arrays that are bfloat16 (`cuda_half`). For all
+others the op's bfloat16 inputs are made float32 before it, in memory that lives during the op alone, and its results are rounded after
+it. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
-from pe_cli.kernels.cuda import converts
+from pe_cli.kernels.cuda import CudaKernel, calls_on_cuda, halves_of
 from pe_cli.kernels.lang import POINTERS, Kernel
 from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.lowering import Lowering
@@ -33,7 +34,7 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
     if not (read or written):
         lowering(low)
         return
-    if low.op.has(Pointwise) or low.op.has(SameNumbers):
+    if low.place == "cuda" or low.op.has(Pointwise) or low.op.has(SameNumbers):
         tried = replace(low, calls=[], scratch_buffers=[])
         lowering(tried)
         if all(_converts(call, low.place) for call in tried.calls):
@@ -63,9 +64,11 @@ def _seen(slots: Slots, seen: Mapping[Buffer, Buffer]) -> dict[str, list[Buffer]
 
 
 def _converts(call: Call, place: str) -> bool:
-    """Whether a call converts as it loads and stores: all that it touches as T is bfloat16, one element at a time."""
+    """Whether a call converts as it loads and stores; on CPUs where all that it touches as T is bfloat16, one element at a time."""
     kernel = call.kernel
-    if not isinstance(kernel, Kernel) or not kernel.scalar or (place == "cuda" and not converts(kernel)):
+    if place == "cuda":
+        return isinstance(kernel, (Kernel, CudaKernel)) and all(halves_of(each) is not None for each in calls_on_cuda(call))
+    if not isinstance(kernel, Kernel) or not kernel.scalar:
         return False
     fixed = {"T": call.dtype, "U": call.second}
     pairs = [(POINTERS[kind], b) for kind, arg in zip(kernel.params, call.args, strict=True) if kind in POINTERS for b in buffers_of(arg)]

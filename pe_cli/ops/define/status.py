@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
-from pe_cli.kernels.codes import EMPTY_SEQUENCE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
+from pe_cli.kernels.codes import EMPTY_SEQUENCE, NOT_A_TREE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
 from pe_cli.kernels.finite import KINDS
 
 
@@ -46,6 +46,13 @@ def failure(report: list[int], op: str, at: Span | None, step: int, raised: Base
             f"{op}: its condition still holds after {limit} rounds, at step {step}",
             at=at,
             hint="raise its bound, or look at what its condition reads",
+        )
+    if code == NOT_A_TREE:
+        return PeError(
+            f"{op}: node {value} of sample {row} has two parents, or is below itself, at step {step}",
+            at=at,
+            hint="an edge leads from a parent to its child, and every node but the root has one parent",
+            code=ExitCode.DATA,
         )
     return OutOfRangeError(op, at, row, value, limit, step)
 

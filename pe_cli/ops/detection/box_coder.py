@@ -15,7 +15,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 
 @kernel
 def encode_boxes(prior: Ptr, var: Ptr, target: Ptr, out: Ptr, n: Int, m: Int, one: Real, per: Int, a: Real, b: Real, c: Real, d: Real):
-    """out[i, j] = centre and size of target i as seen from prior j, by variances: 0 the four numbers, 1 a row each."""
+    """out[i, j] = centre and size of target i as seen from prior j, by variances: 0 the four numbers, 1 a row for each prior."""
     for e in range(n * m):
         i, j = e // m * 4, e % m * 4
         w, h = prior[j + 2] - prior[j] + one, prior[j + 3] - prior[j + 1] + one

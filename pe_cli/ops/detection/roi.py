@@ -79,7 +79,7 @@ def of_sequences(*definitions: OpDef, keeps: bool = False) -> None:
 def check_regions(
     name: str, x: TensorType, rois: TensorType, counts: TensorType | None, offsets: TensorType | None, width: int = 4
 ) -> None:
-    """Check images, regions and what says whose they are.
+    """Check images, regions, and what says which image each region is of.
 
     Args:
         name: of the op.

@@ -124,7 +124,7 @@ _THREE = {"X": (2, 2, 6, 5), "ROIs": _regions, "BatchRoINums": lambda rng: [2, 1
     "roi_align",
     traits=[ReportsData()],
     inputs=roi.INPUTS,
-    attrs={**roi.ATTRS, "sampling_ratio": Attr(-1, "points along each side of a part; -1: one a pixel, rounded up")},
+    attrs={**roi.ATTRS, "sampling_ratio": Attr(-1, "points along each side of a part; -1: one per pixel, rounded up")},
     differentiable="X",
     samples=[
         Sample(_THREE, {"pooled_height": 2, "pooled_width": 3}, "three regions of two images"),

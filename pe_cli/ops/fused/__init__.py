@@ -1,1 +1,1 @@
-"""Ops that stand for several; passes put them there."""
+"""Ops that stand for several; passes put them in the place of those."""

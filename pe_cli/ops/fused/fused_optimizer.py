@@ -366,7 +366,7 @@ def fused_momentum_cuda(o: Lowering) -> None:
 
 @fused_adam.lower("cuda")
 def fused_adam_cuda(o: Lowering) -> None:
-    """Two launches a parameter: the second moves the powers on."""
+    """Two launches per parameter: the second moves the powers on."""
     slots = ("Param", "Grad", *_STATE)
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     run_each(o, adam_step, slots, (*slots, "Rate", "Size"), settings)

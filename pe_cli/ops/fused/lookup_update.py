@@ -107,7 +107,7 @@ def lookup_sgd(
 
 @lookup_sgd.lower("cpu")
 def lookup_sgd_cpu(o: Lowering) -> None:
-    """A part of the rows a thread."""
+    """Each thread does a part of the rows."""
     (p,) = in_place(o, "Param")
     ids = o.input("Ids")
     by_places(o, lookup_sgd_rows, (p, o.input("Grad"), ids, o.input("LearningRate")), ids, o.attrs["padding_idx"], ())
@@ -160,7 +160,7 @@ def lookup_adam(
 
 @lookup_adam.lower("cpu")
 def lookup_adam_cpu(o: Lowering) -> None:
-    """A part of the rows a thread; the powers move on when all of them are done."""
+    """Each thread does a part of the rows; the powers move on when all of them are done."""
     p, m, v, pow1, pow2 = in_place(o, "Param", *_STATE)
     b1, b2, eps = (float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     ids = o.input("Ids")

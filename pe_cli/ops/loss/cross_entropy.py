@@ -170,7 +170,7 @@ def cross_entropy(x: TensorType, label: TensorType, *, soft_label: bool, ignore_
 
 @cross_entropy.lower("cpu")
 def cross_entropy_cpu(o: Lowering) -> None:
-    """One logarithm a row, or one an element."""
+    """One logarithm per row, or one per element."""
     x, label, y = o.input("X"), o.input("Label"), o.output("Y")
     rows, n, _ = around(x.shape, -1)
     if o.attrs["soft_label"]:

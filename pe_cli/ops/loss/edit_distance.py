@@ -119,7 +119,7 @@ def edit_distance(
         counts = [x.shape[0], y.shape[0]]
         for ids, length in ((x, x_length), (y, y_length)):
             if length.dtype != "int64" or (-1 not in (length.size, ids.shape[0]) and length.size != ids.shape[0]):
-                raise PeError(f"edit_distance: lengths are {length}, but should be int64, one a sequence of {ids}")
+                raise PeError(f"edit_distance: lengths are {length}, but should be int64, one per sequence of {ids}")
     if -1 not in counts and counts[0] != counts[1]:
         raise PeError(f"edit_distance: there are {counts[0]} and {counts[1]} sequences", hint="one for each")
     return TensorType((max(counts), 1), "float32"), TensorType((1,), "int64")

@@ -18,8 +18,7 @@ from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
-from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
-from pe_cli.ops.define.onnx import aligned as in_line
+from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, PassesGradient, Pointwise, Scalar, SumsRows
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
@@ -229,7 +228,8 @@ _gradients_are(_sub, _PASSED_ON, Scalar("Y@GRAD", scale.kernel, ("Out@GRAD",), (
 # --- mul, div ---------------------------------------------------------------------------------------------------------
 
 
-def _nonzero(rng: Any, shape: tuple[int, ...]) -> Any:
+def nonzero(rng: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array without values near 0."""
     return rng.uniform(0.5, 2.0, shape) * rng.choice([-1.0, 1.0], shape)
 
 
@@ -246,7 +246,7 @@ def div_back_y(g, y, out):
 
 
 _mul = declare("elementwise_mul", "Multiply two tensors.", "X Y", NUMBERS, samples=samples(), in_place=True)
-_div = declare("elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(_nonzero), in_place=True)
+_div = declare("elementwise_div", "Divide by a tensor.", "X / Y", FLOATS, samples=samples(nonzero), in_place=True)
 MUL, DIV = binary_kernel(mul), binary_kernel(div)
 DIV_BACK_Y = back_kernel(div_back_y)
 lower_binary(_mul, MUL)
@@ -366,34 +366,10 @@ _lower_grad(_min, back_kernel(smaller_back_x), back_kernel(smaller_back_y))
 _lower_grad(_pow, back_kernel(power_back_x), back_kernel(power_back_y))
 
 
-# --- mod, floordiv ----------------------------------------------------------------------------------------------------
-
-
-def remainder(x, y):
-    return T(x % y)
-
-
-def quotient(x, y):
-    return T(x // y)
-
-
-_FLOOR = "; there fluid cuts towards 0, here X = Y floordiv(X, Y) + mod(X, Y) and mod has Y's sign."
-_mod = declare(
-    "elementwise_mod", "Remainder of a division.", "X - Y floor(X / Y)", NUMBERS, _FLOOR,
-    samples=samples(_nonzero), differentiable="", in_place=True,
-)  # fmt: skip
-_floordiv = declare(
-    "elementwise_floordiv", "Divide and round down.", "floor(X / Y)", NUMBERS, _FLOOR,
-    samples=samples(_nonzero), differentiable="", in_place=True,
-)  # fmt: skip
-lower_binary(_mod, binary_kernel(remainder))
-lower_binary(_floordiv, binary_kernel(quotient))
-
-
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-also_on_cuda(_add, _sub, _mul, _div, _max, _min, _pow, _mod, _floordiv)
+also_on_cuda(_add, _sub, _mul, _div, _max, _min, _pow)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
@@ -411,24 +387,3 @@ same_in_onnx(
     },
     axes=True,
 )
-
-
-@in_onnx("elementwise_floordiv")
-def floordiv_onnx(o: Writer) -> None:
-    """ONNX's Div cuts whole numbers towards 0, so that the remainder goes first; its Floor knows no whole numbers."""
-    x, y = in_line(o)
-    if o.type("X").dtype in ("float32", "float64"):
-        o.node("Floor", [o.node("Div", [x, y])], to="Out")
-    else:
-        o.node("Div", [o.node("Sub", [x, o.node("Mod", [x, y])]), y], to="Out")
-
-
-@in_onnx("elementwise_mod")
-def mod_onnx(o: Writer) -> None:
-    """ONNX's Mod has Y's sign, as ours, but for whole numbers alone."""
-    x, y = in_line(o)
-    if o.type("X").dtype in ("float32", "float64"):
-        whole = o.node("Floor", [o.node("Div", [x, y])])
-        o.node("Sub", [x, o.node("Mul", [y, whole])], to="Out")
-    else:
-        o.node("Mod", [x, y], to="Out")

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from pe_cli.kernels.calls import Numbers, Tickets
+from pe_cli.core.types import BFLOAT16
+from pe_cli.kernels.calls import Numbers, Tickets, buffers_of
 from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.math import product_cores_cuda, product_tiles_cuda
+from pe_cli.ops.math import product_cores_cuda, product_halves_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
 from pe_cli.ops.math.product_library import offer_product, product_of
 from pe_cli.ops.math.product_tiles_cuda import Tile
@@ -21,6 +22,8 @@ BLOCKS = 132
 TERMS = 64
 #: Most blocks that share the sums of a tile.
 SHARES = 32
+#: What stands for a precision where both factors are bfloat16 in memory.
+HALVES = "halves"
 
 Pairs = list[list[tuple[int, int]]]
 
@@ -55,22 +58,25 @@ def multiply_cuda(
     begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
     end = 0 if bias is None else 2 if cut else 1
     what = product_of(m, n, k, left, right, pairs, starts, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
-    tile, shares = plan(m, n, k, pairs, c.dtype, o.precision)
+    stored = {x.dtype for arg in (a, b) for x in buffers_of(arg)} == {BFLOAT16}
+    kind = HALVES if stored and o.precision == "bf16" else o.precision
+    tile, shares = plan(m, n, k, pairs, c.dtype, kind)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
     shares = max(1, -(-k // chunk))
     begins = itertools.accumulate(map(len, pairs), initial=0)
     table = Numbers((*begins, *(x for group in pairs for pair in group for x in pair)))
-    kernel = _kernel(tile, o.precision, c.dtype, left, right)
-    bias = c if bias is None else bias
+    kernel = _kernel(tile, kind, c.dtype, left, right)
+    nothing = Numbers(()) if c.dtype == BFLOAT16 else c
     tiles = -(-m // tile.rows) * -(-n // tile.columns) * len(pairs)
     each = tickets_of(shares)
-    parts = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype) if shares > 1 else c
+    parts = o.scratch(shares * tiles * tile.rows * tile.columns, c.dtype) if shares > 1 else nothing
     tickets = Tickets(tiles * each) if shares > 1 else Numbers(())
     o.call(
-        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc, bias, end,
+        kernel, int(left.transposed), int(right.transposed), m, n, k, a, left.columns, b, right.columns, c, alpha, acc,
+        nothing if bias is None else bias, end,
         table, len(pairs), chunk, shares, parts, tickets, each,
     )  # fmt: skip
-    offer_product(o, begin, what, pairs, (a, b, c, bias))
+    offer_product(o, begin, what, pairs, (a, b, c, c if bias is None else bias))
 
 
 def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tuple[Tile, int]:
@@ -80,7 +86,7 @@ def plan(m: int, n: int, k: int, pairs: Pairs, dtype: str, precision: str) -> tu
         m, n, k: sizes.
         pairs: of factors, for each matrix of C.
         dtype: of them.
-        precision: see `Lowering`.
+        precision: see `Lowering`, or HALVES.
     """
     alone = all(len(group) == 1 for group in pairs)
     most = max(1, min(SHARES, k // TERMS)) if alone else 1
@@ -94,12 +100,16 @@ def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
     """Return the tiles of a type and precision, from the largest."""
     if dtype == "float64":
         return product_tiles_cuda.TILES[1:]
+    if precision == HALVES:
+        return product_halves_cuda.TILES
     return product_tiles_cuda.TILES if precision == "float32" else product_cores_cuda.TILES
 
 
 def _kernel(tile: Tile, precision: str, dtype: str, left: Matrices, right: Matrices) -> CudaKernel:
     if precision == "float32" or dtype == "float64":
         return product_tiles_cuda.kernel_of(tile)
+    if precision == HALVES:
+        return product_halves_cuda.kernel_of(tile, int(left.transposed), int(right.transposed))
     return product_cores_cuda.kernel_of(tile, precision, int(left.transposed), int(right.transposed))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
@@ -20,6 +21,7 @@ from pe_cli.kernels.lang import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
+from pe_cli.ops.nn.conv_cores_cuda import HalfTile
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_library import offer_convolution
 from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
@@ -38,6 +40,8 @@ FLAT = Tile(64, 32, 4)
 #: Tiles of filters, and of taps and channels.
 TILES_BACK = (Tile(64, 64, 8), Tile(32, 64, 8), Tile(16, 64, 4))
 FLAT_BACK = Tile(32, 64, 4)
+#: Terms of a step of tensor cores, and where there are few channels.
+DEEP, SHALLOW = 32, 16
 #: Threads that share the parts of one element.
 _DEEP: Any = 8
 
@@ -134,7 +138,7 @@ def tile_of(tiles: Sequence[Tile], rows: int, columns: int, dtype: str) -> Tile:
     if columns <= few.columns:
         return few
     blocks = -(-rows // large.rows) * -(-columns // large.columns)
-    whole = dtype == "float32" and columns > some.columns and blocks * large.threads >= FULL // 2
+    whole = dtype != "float64" and columns > some.columns and blocks * large.threads >= FULL // 2
     return large if whole else some
 
 
@@ -162,9 +166,9 @@ class Then:
         """As `conv_tiles_cuda.finished` wants them."""
         return (self.base is not None) + 2 * (self.bias is not None) + 4 * self.relu
 
-    def buffers(self, y: Buffer) -> tuple[Buffer, Buffer]:
-        """Return base and bias; something in the place of what there is not."""
-        return self.base or y, self.bias or y
+    def buffers(self, other: Any) -> tuple[Any, Any]:
+        """Return base and bias; another argument in the place of what there is not."""
+        return self.base or other, self.bias or other
 
     def finish(self, o: Lowering, y: Buffer, channels: int) -> Callable[[Buffer], None] | None:
         """Return what appends this behind a sum that is complete; None where nothing comes behind it."""
@@ -224,20 +228,24 @@ def _append(
     taps, each, per = math.prod(s.taps), made.per, source.per
     rows = max((s.n * c[0] * c[1] for c in classes), default=0)
     most = max((c[2] * c[3] for c in classes), default=0)
-    chunks = -(-per // DEPTH)
-    flat = not source.fours or 2 * per < chunks * DEPTH + 1
+    halves = _halves(o, x, w)
+    flat = not source.fours or 2 * per < -(-per // DEPTH) * DEPTH + 1
     tile = FLAT if flat else tile_of(TILES, rows, each, y.dtype)
+    if halves:
+        tile = of_halves(tile, DEEP if flat or per > SHALLOW else SHALLOW)
+    chunks = -(-per // tile.depth)
     blocks = -(-rows // tile.rows) * -(-each // tile.columns) * s.groups * len(classes)
-    parts = parts_of(blocks * tile.threads, -(-most * per // DEPTH) if flat else most * chunks)
+    parts = parts_of(blocks * tile.threads, -(-most * per // tile.depth) if flat else most * chunks)
     w_tap, w_out, w_in, w_group = 1, *((taps, each * taps) if back else (per * taps, taps)), per * each * taps
     if back and not flat and s.groups == 1 and blocks >= MANY:
         filters = o.scratch(w.size, w.dtype)
         o.call(order_filters, w, filters, each, per, taps, w_out, w_in)
         w, w_tap, w_out, w_in = filters, each * per, per, 1
     together = int(source.fours) + 2 * int(made.fours and y.size % 4 == 0)
+    base, bias = then.buffers(_nothing(y))
     table = Numbers(tuple(v for row in classes for v in row))
     o.call(
-        convolve(tile, flat), x, w, y, *then.buffers(y), table, s.n, source.rows, source.columns,
+        convolve(tile, flat), x, w, y, base, bias, table, s.n, source.rows, source.columns,
         source.channels, per, made.rows, made.columns, made.channels, each, s.groups, len(classes), parts, w_tap, w_out, w_in, w_group,
         s.taps[1], *steps, then.bits, rows, together, *_shared(o, y, tile, blocks, parts),
     )  # fmt: skip
@@ -246,9 +254,24 @@ def _append(
 def _shared(o: Lowering, y: Buffer, tile: Tile, tiles: int, parts: int) -> tuple[Any, Any, int]:
     """Return the last arguments of kernels whose blocks share sums: memory for parts, tickets, and how many of them a tile has."""
     if parts == 1:
-        return y, Numbers(()), 0
+        return _nothing(y), Numbers(()), 0
     each = tickets_of(parts)
     return o.scratch(parts * tiles * tile.rows * tile.columns, y.dtype), Tickets(tiles * each), each
+
+
+def _nothing(y: Buffer) -> Any:
+    """Return what stands for an array that a kernel is not going to touch: y, or what is no bfloat16 where y is."""
+    return Numbers(()) if y.dtype == BFLOAT16 else y
+
+
+def _halves(o: Lowering, *factors: Buffer) -> bool:
+    """Return whether tensor cores multiply: with precision bf16, where all factors are bfloat16 in memory."""
+    return o.precision == "bf16" and all(b.dtype == BFLOAT16 for b in factors)
+
+
+def of_halves(tile: Tile, depth: int, turned: bool = False) -> HalfTile:
+    """Return the tile of the same size for tensor cores."""
+    return HalfTile(tile.rows, tile.columns, tile.high, tile.wide, depth, turned)
 
 
 def append_values(o: Lowering, x: Buffer, w: Buffer, y: Buffer, s: Sizes, then: Then = NOTHING) -> None:
@@ -290,8 +313,10 @@ def append_filters_back(o: Lowering, x: Buffer, dy: Buffer, dw: Buffer, s: Sizes
         each, per, terms = s.outer.per, s.inner.per, s.inner.per * math.prod(s.taps)
         flat = not s.inner.fours
         tile = FLAT_BACK if flat else next((t for t in reversed(TILES_BACK) if each <= t.rows), TILES_BACK[0])
+        if _halves(o, x, dy):
+            tile = of_halves(tile, SHALLOW if flat else DEEP, True)
         blocks = -(-each // tile.rows) * -(-terms // tile.columns) * s.groups
-        parts = parts_of(blocks * tile.threads, steps)
+        parts = parts_of(blocks * tile.threads, -(-pixels // tile.depth))
         together = int(s.outer.fours) + 2 * int(s.inner.fours)
         kernel = filters_back(tile, flat)
         o.call(

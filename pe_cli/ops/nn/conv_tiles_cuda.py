@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -117,6 +117,10 @@ class Tile:
     columns: int
     high: int
     wide: int = 4
+    #: Terms of a step.
+    depth: int = DEPTH
+    #: What a thread's columns begin with, and how its sums lie from there: of each run, the first column and their names.
+    column: ClassVar[str] = "tx * 4"
 
     @property
     def threads(self) -> int:
@@ -133,25 +137,56 @@ class Tile:
         """Elements from term to term of both tiles: threads that fill them write to different banks."""
         return self.rows + 4, self.columns + 4
 
+    def results(self) -> list[tuple[str, list[tuple[int, list[str]]]]]:
+        """Return a thread's rows of the part, and for each the runs of its sums: the first column, from `column` on, and their names."""
+        return [(f"ty * {self.high} + {i}", [(0, [f"s{i}{j}" for j in range(self.wide)])]) for i in range(self.high)]
+
+    @property
+    def sums(self) -> list[str]:
+        """The names of a thread's sums, a multiple of four."""
+        return [name for _, runs in self.results() for _, names in runs for name in names]
+
     def begin(self) -> list[str]:
         """Return the first statements of a kernel: shared memory, the thread's place, and its sums."""
-        across = self.columns // self.wide
         return [
-            "left, right = left_tile(), right_tile()",
             "told = cuda.shared.array(1, WORD)",
             "me = int(cuda.threadIdx.x)",
-            f"ty, tx = me // {across}, me % {across}",
-            *(f"{' = '.join(f's{i}{j}' for j in range(self.wide))} = T(0)" for i in range(self.high)),
+            *self.place(),
+            *(f"{' = '.join(name for _, names in runs for name in names)} = T(0)" for _, runs in self.results()),
         ]
+
+    def place(self) -> list[str]:
+        """Return the statements that set where the tiles lie, and which of their rows and columns are the thread's."""
+        across = self.columns // self.wide
+        return ["left, right = left_tile(), right_tile()", f"ty, tx = me // {across}, me % {across}"]
+
+    def put(self, side: str, row: str, term: str, names: list[str], along: str = "") -> list[str]:
+        """Return the statements that keep numbers in the tiles number `now`: one, or four neighbours along `row` or `term`.
+
+        Args:
+            side: left or right.
+            row, term: of the first; of the right tile, rows are the columns of the part.
+            names: of the numbers.
+            along: row or term.
+        """
+        line = self.lines[side == "right"]
+        if along == "row":
+            return [f"store_four({side}, (now * {self.depth} + {term}) * {line} + {row}, {', '.join(names)})"]
+        places = [f"{term} + {q}" if along else term for q in range(len(names))]
+        return [f"{side}[(now * {self.depth} + {at}) * {line} + {row}] = {name}" for at, name in zip(places, names, strict=True)]
+
+    def space(self) -> dict[str, Any]:
+        """Return what only the texts of this kind of tile see."""
+        left, right = (2 * self.depth * line for line in self.lines)
+        return {"left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right), "put": put_four}
 
     def joined(self) -> list[str]:
         """Return the statements that leave the sums of all splits in one block, see `cuda_parts.joined`."""
-        sums = [f"s{i}{j}" for i in range(self.high) for j in range(self.wide)]
         across = "int(cuda.gridDim.x), int(cuda.gridDim.y), int(cuda.blockIdx.x), int(cuda.blockIdx.y)"
         return [
             f"columns, rows_of, here, below = {across}",
             "own = (quotient(int(cuda.blockIdx.z), splits) * rows_of + below) * columns + here",
-            *cuda_parts.joined(sums, self.threads, "own", "(quotient(int(cuda.gridDim.z), splits) * rows_of * columns)"),
+            *cuda_parts.joined(self.sums, self.threads, "own", "(quotient(int(cuda.gridDim.z), splits) * rows_of * columns)"),
             "if not done:",
             "    return",
         ]
@@ -159,7 +194,7 @@ class Tile:
     def multiply(self) -> list[str]:
         """Return the statements that add the products of the pair of tiles number `was`."""
         left, right = self.lines
-        out = []
+        out: list[str] = []
         for k in range(TOGETHER):
             for i in range(0, self.high, 4):
                 out.append(f"{', '.join(f'x{i + v}' for v in range(4))} = load_four(left, lo + {k * left + i})")
@@ -185,7 +220,7 @@ class Tile:
 
 #: What the texts of kernels see.
 _SPACE: dict[str, Any] = {
-    "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four, "put_four": put_four,
+    "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four,
     "load_four": load_four, "store_four": store_four, "T": T, "Int": Int, "Ptr": Ptr, "PtrI64": PtrI64, "_U32": _U32, "_I32": _I32,
     **cuda_parts.MEANINGS,
 }  # fmt: skip
@@ -197,8 +232,7 @@ def _in(lines: list[str]) -> list[str]:
 
 def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tuple[str, ...]) -> CudaKernel:
     text = "\n".join([f"def {name}({parameters}):", *_in(body), ""])
-    left, right = (2 * DEPTH * line for line in tile.lines)
-    space = {**_SPACE, "left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right)}
+    space = {**_SPACE, **tile.space()}
     exec(text, space)  # our own text: nothing in it comes from outside
     made: CudaKernel = cuda_kernel(
         space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}",
@@ -231,12 +265,13 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
 
     Args:
         tile: of pixels and channels.
-        flat: a step has DEPTH of all channels and taps, for images of few channels; else DEPTH channels of one tap, four by four.
+        flat: a step has as many terms of all channels and taps, for images of few channels; else channels of one tap, four by four.
     """
-    left, right = tile.lines
-    across = tile.threads // (DEPTH if flat else 4)
+    depth = tile.depth
+    quads = depth // 4  # that a row of a step has
+    across = tile.threads // (depth if flat else quads)
     passes = tile.rows // across
-    columns = [f"me // {DEPTH} + {i * (tile.threads // DEPTH)}" for i in range(tile.columns * DEPTH // tile.threads)]
+    columns = [f"me // {depth} + {i * (tile.threads // depth)}" for i in range(tile.columns * depth // tile.threads)]
     body = [
         *tile.begin(),
         "z = int(cuda.blockIdx.z)",
@@ -252,11 +287,11 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
         "if top >= pixels:",
         "    return",
-        f"part, term = me % {4 if not flat else DEPTH}, me % {DEPTH}",
+        f"part, term = me % {depth if flat else quads}, me % {depth}",
     ]
     for i in range(passes):
         body += [
-            f"pixel = top + me // {4 if not flat else DEPTH} + {i * across}",
+            f"pixel = top + me // {depth if flat else quads} + {i * across}",
             "line = quotient(pixel, across)",
             "image = quotient(line, down)",
             f"row{i} = _I32((line - image * down) * step_y + table[f + 6] if pixel < pixels else -(1 << 30))",
@@ -265,11 +300,11 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         ]
     body += [f"w{i} = _I32(group * w_group + (side + {place}) * w_out)" for i, place in enumerate(columns)]
     body.append("taps = taps_y * taps_x")
-    body.append(f"total = (taps * per + {DEPTH - 1}) // {DEPTH}" if flat else f"total = taps * ((per + {DEPTH - 1}) // {DEPTH})")
+    body.append(f"total = (taps * per + {depth - 1}) // {depth}" if flat else f"total = taps * ((per + {depth - 1}) // {depth})")
     body.append("begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))")
     if flat:
         load = [
-            f"k = step * {DEPTH} + term",
+            f"k = step * {depth} + term",
             "c = quotient(k, taps)",
             "r = quotient(k - c * taps, taps_x)",
             "s = k - c * taps - r * taps_x",
@@ -279,7 +314,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             "c = quotient(begin, max(1, taps))",
             "r = _I32(quotient(begin - c * taps, max(1, taps_x)))",
             "s = _I32(begin - c * taps - r * taps_x)",
-            f"c = _I32(c * {DEPTH})",
+            f"c = _I32(c * {depth})",
         ]
         load = []
     load += [
@@ -302,20 +337,21 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
     ]
     if not flat:
         load += ["s = _I32(s + 1)", "if s == taps_x:", "    s = _I32(0)", "    r = _I32(r + 1)"]
-        load += ["    if r == taps_y:", "        r = _I32(0)", f"        c = _I32(c + {DEPTH})"]
+        load += ["    if r == taps_y:", "        r = _I32(0)", f"        c = _I32(c + {depth})"]
     keep = []
     for i in range(passes):
-        row = f"me // {4 if not flat else DEPTH} + {i * across}"
+        row = f"me // {depth if flat else quads} + {i * across}"
         if flat:
-            keep.append(f"left[(now * {DEPTH} + term) * {left} + {row}] = a{i}")
+            keep += tile.put("left", row, "term", [f"a{i}"])
         else:
-            keep += [f"left[(now * {DEPTH} + 4 * part + {q}) * {left} + {row}] = a{i}{q}" for q in range(4)]
-    keep += [f"right[(now * {DEPTH} + term) * {right} + {place}] = b{i}" for i, place in enumerate(columns)]
+            keep += tile.put("left", row, "4 * part", [f"a{i}{q}" for q in range(4)], "term")
+    for i, place in enumerate(columns):
+        keep += tile.put("right", place, "term", [f"b{i}"])
     body += [*tile.steps(load, keep), *tile.joined()]
-    body += [f"o = side + tx * {tile.wide}", "down, across = table[f], table[f + 1]", "pixels = n * down * across"]
-    for i in range(tile.high):
+    body += [f"o = side + {tile.column}", "down, across = table[f], table[f + 1]", "pixels = n * down * across"]
+    for row, runs in tile.results():
         body += [
-            f"pixel = top + ty * {tile.high} + {i}",
+            f"pixel = top + {row}",
             "if pixel < pixels:",
             "    to = pixel",
             "    if classes > 1:",
@@ -325,7 +361,8 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
             "        j = (pixel - line * across) * place_x + table[f + 9]",
             "        to = (image * out_high + i) * out_wide + j",
             "    to = to * outs + group * each + o",
-            f"    put_four(y, base, bias, to, group * each + o, {', '.join(f's{i}{j}' for j in range(4))}, each - o, then, together & 2)",
+            *(f"    put(y, base, bias, to + {at}, group * each + o + {at}, {', '.join(names)}, each - o - {at}, then, together & 2)"
+              for at, names in runs),
         ]
     threads = (
         f"(rows + {tile.rows - 1}) // {tile.rows} * {tile.threads}",
@@ -356,7 +393,7 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
         tile: of filters, and of taps and channels.
         flat: taps and channels lie in the filters' order, one by one, for images of few channels; else in fours of channels of a tap.
     """
-    left, right = tile.lines
+    depth = tile.depth
     quads = tile.rows // 4
     deep = tile.threads // quads
     body = [
@@ -367,17 +404,17 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
         "taps = taps_y * taps_x",
         "pixels, terms = n * out_high * out_wide, taps * per",
         f"top, side = int(cuda.blockIdx.x) * {tile.rows}, int(cuda.blockIdx.y) * {tile.columns}",
-        f"total = (pixels + {DEPTH - 1}) // {DEPTH}",
+        f"total = (pixels + {depth - 1}) // {depth}",
         "begin, end = _I32(share(total, split, splits)), _I32(share(total, split + 1, splits))",
         f"o = top + me % {quads} * 4",
     ]
     if flat:
-        places = [f"me // {DEPTH} + {i * (tile.threads // DEPTH)}" for i in range(tile.columns * DEPTH // tile.threads)]
-        rows = [f"me % {DEPTH}"]
+        places = [f"me // {depth} + {i * (tile.threads // depth)}" for i in range(tile.columns * depth // tile.threads)]
+        rows = [f"me % {depth}"]
     else:
         quads_x = tile.columns // 4
         places = [f"me % {quads_x} * 4"]
-        rows = [f"me // {quads_x} + {i * (tile.threads // quads_x)}" for i in range(DEPTH * quads_x // tile.threads)]
+        rows = [f"me // {quads_x} + {i * (tile.threads // quads_x)}" for i in range(depth * quads_x // tile.threads)]
     for i, place in enumerate(places):
         body.append(f"e = side + {place}")
         body += (
@@ -390,15 +427,15 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
             f"at{i} = _I32(((r * tap_y - pad_y) * wide + column{i}) * channels + group * per + c)",
         ]
     load = []
-    for i in range(-(-DEPTH // deep)):
+    for i in range(-(-depth // deep)):
         names = ", ".join(f"a{i}{q}" for q in range(4))
         load += [
-            f"pixel = step * {DEPTH} + me // {quads} + {i * deep}",
+            f"pixel = step * {depth} + me // {quads} + {i * deep}",
             f"{names} = four(dy, pixel * outs + group * each + o, each - o if pixel < pixels else 0, together & 1)",
         ]
     for k, row in enumerate(rows):
         load += [
-            f"pixel = step * {DEPTH} + {row}",
+            f"pixel = step * {depth} + {row}",
             "line = through(pixel, by_wide, shift_wide)",
             "image = through(line, by_high, shift_high)",
             "i, j = (line - image * out_high) * step_y, (pixel - line * out_wide) * step_x",
@@ -411,26 +448,27 @@ def filters_back(tile: Tile, flat: bool) -> CudaKernel:  # noqa: C901, PLR0912 -
             else:
                 load.append(f"{', '.join(f'b{k}{v}' for v in range(4))} = four(x, at0 + at, 4 if {fits} else 0, together & 2)")
     keep = []
-    for i in range(-(-DEPTH // deep)):
-        place = f"(now * {DEPTH} + me // {quads} + {i * deep}) * {left} + me % {quads} * 4"
-        keep.append(f"store_four(left, {place}, a{i}0, a{i}1, a{i}2, a{i}3)")
+    for i in range(-(-depth // deep)):
+        keep += tile.put("left", f"me % {quads} * 4", f"(me // {quads} + {i * deep})", [f"a{i}{q}" for q in range(4)], "row")
     if flat:
-        keep += [f"right[(now * {DEPTH} + {rows[0]}) * {right} + {place}] = b{q}" for q, place in enumerate(places)]
+        for q, place in enumerate(places):
+            keep += tile.put("right", place, rows[0], [f"b{q}"])
     else:
         for k, row in enumerate(rows):
-            keep.append(f"store_four(right, (now * {DEPTH} + {row}) * {right} + {places[0]}, b{k}0, b{k}1, b{k}2, b{k}3)")
+            keep += tile.put("right", places[0], f"({row})", [f"b{k}{v}" for v in range(4)], "row")
     body += [*tile.steps(load, keep), *tile.joined()]
-    body += [f"e = side + tx * {tile.wide}", "left_over = terms - e"]
-    if flat:
-        body += ["first, apart = e, 1"]
-    else:
-        body += ["tap = quotient(e, per)", "first, apart = (e - tap * per) * taps + tap, taps"]
-    for i in range(tile.high):
-        body += [
-            f"o = top + ty * {tile.high} + {i}",
-            "to = (group * each + o) * terms + first",
-            *(f"if o < each and left_over > {j}:\n        dw[to + {j} * apart] = s{i}{j}" for j in range(4)),
-        ]
+    body += [f"e = side + {tile.column}", "left_over = terms - e"]
+    for at, _ in tile.results()[0][1]:
+        if flat:
+            body += [f"first{at}, apart = e + {at}, 1"]
+        else:
+            body += [f"tap = quotient(e + {at}, per)", f"first{at}, apart = (e + {at} - tap * per) * taps + tap, taps"]
+    for row, runs in tile.results():
+        body.append(f"o = top + {row}")
+        for at, own in runs:
+            body.append(f"to = (group * each + o) * terms + first{at}")
+            for j, name in enumerate(own):
+                body.append(f"if o < each and left_over > {at + j}:\n        dw[to + {j} * apart] = {name}")
     threads = (
         f"(each + {tile.rows - 1}) // {tile.rows} * {tile.threads}",
         f"(taps_y * taps_x * per + {tile.columns - 1}) // {tile.columns}",

@@ -10,6 +10,9 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 
+#: Places in the list of sizes that kernels take, behind channels and the sizes of image and result.
+TAPS_Y, TAPS_X, STRIDE_Y, STRIDE_X, PAD_Y, PAD_X, DILATION_Y, DILATION_X, GROUPS = range(5, 14)
+
 
 @helper
 def _at(x, at, H, W, r, c):
@@ -20,15 +23,15 @@ def _at(x, at, H, W, r, c):
 @kernel
 def moved_pixels(x: Ptr, offset: Ptr, mask: Ptr, out: Ptr, g: PtrI64, n: Int, masked: Int):
     """out[image, channel, tap, place] = the pixel at a moved tap, between four neighbours, times the mask."""
-    C, H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[5], g[6]
-    K, P, groups = KH * KW, OH * OW, g[13]
+    C, H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y], g[TAPS_X]
+    K, P, groups = KH * KW, OH * OW, g[GROUPS]
     for e in range(n * C):
         image, c = e // C, e % C
         q = image * groups + c // (C // groups)
         for k in range(K):
             for p in range(P):
-                y = p // OW * g[7] - g[9] + k // KW * g[11] + offset[(q * 2 * K + 2 * k) * P + p]
-                z = p % OW * g[8] - g[10] + k % KW * g[12] + offset[(q * 2 * K + 2 * k + 1) * P + p]
+                y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
+                z = p % OW * g[STRIDE_X] - g[PAD_X] + k % KW * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
                 value = T(0)
                 if y > -1 and z > -1 and y < H and z < W:
                     r, s = math.floor(y), math.floor(z)
@@ -45,8 +48,8 @@ def moved_pixels_back(  # noqa: C901, PLR0912 (one pass over taps that share pix
     x: Ptr, offset: Ptr, mask: Ptr, d: Ptr, dx: Ptr, doffset: Ptr, dmask: Ptr, g: PtrI64, n: Int, masked: Int, wanted: Int
 ):
     """Scatter d to the four neighbours (wanted 1), and sum it along the slopes (2) and the pixels (4)."""
-    C, H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[5], g[6]
-    K, P, groups = KH * KW, OH * OW, g[13]
+    C, H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y], g[TAPS_X]
+    K, P, groups = KH * KW, OH * OW, g[GROUPS]
     if wanted & 1:
         for i in range(n * C * H * W):
             dx[i] = T(0)
@@ -62,8 +65,8 @@ def moved_pixels_back(  # noqa: C901, PLR0912 (one pass over taps that share pix
         at = e * H * W
         for k in range(K):
             for p in range(P):
-                y = p // OW * g[7] - g[9] + k // KW * g[11] + offset[(q * 2 * K + 2 * k) * P + p]
-                z = p % OW * g[8] - g[10] + k % KW * g[12] + offset[(q * 2 * K + 2 * k + 1) * P + p]
+                y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
+                z = p % OW * g[STRIDE_X] - g[PAD_X] + k % KW * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
                 if not (y > -1 and z > -1 and y < H and z < W):
                     continue
                 r, s = math.floor(y), math.floor(z)

@@ -1,4 +1,4 @@
-"""layer_norm: every sample gets mean 0 and variance 1 over its own values, then a scale and a bias a position."""
+"""layer_norm: every sample gets mean 0 and variance 1 over its own values, then a scale and a bias per position."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def layer_norm(
         Mean, Variance: [product of the axes before begin_norm_axis] element type of X.
 
     Raises:
-        PeError: begin_norm_axis is not an axis after the first, or Scale or Bias do not have one number a value.
+        PeError: begin_norm_axis is not an axis after the first, or Scale or Bias do not have one number per value.
 
     Source:
         fluid.layers.layer_norm; Ba, Kiros, Hinton 2016, "Layer Normalization", eq. 4.

@@ -11,7 +11,21 @@ import math
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.nn.deformable_im2col import _at, deformable_im2col, moved_pixels, moved_pixels_back
+from pe_cli.ops.nn.deformable_im2col import (
+    DILATION_X,
+    DILATION_Y,
+    GROUPS,
+    PAD_X,
+    PAD_Y,
+    STRIDE_X,
+    STRIDE_Y,
+    TAPS_X,
+    TAPS_Y,
+    _at,
+    deformable_im2col,
+    moved_pixels,
+    moved_pixels_back,
+)
 from pe_cli.ops.nn.interpolate import (
     _pixel,
     _source,
@@ -115,7 +129,7 @@ def moved_to_pixels(
     x: Ptr, offset: Ptr, mask: Ptr, d: Ptr, dx: Ptr, doffset: Ptr, dmask: Ptr, g: PtrI64, n: Int, masked: Int, wanted: Int
 ):
     """One thread per channel of an image; it begins with zeros."""
-    C, H, W, OH, OW, K, groups = g[0], g[1], g[2], g[3], g[4], g[5] * g[6], g[13]
+    C, H, W, OH, OW, K, groups = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y] * g[TAPS_X], g[GROUPS]
     if wanted & 1:
         for e in range(n * C):
             q, at, P = e // C * groups + e % C // (C // groups), e * H * W, OH * OW
@@ -123,8 +137,8 @@ def moved_to_pixels(
                 dx[i] = T(0)
             for f in range(K * P):
                 k, p = f // P, f % P
-                y = p // OW * g[7] - g[9] + k // g[6] * g[11] + offset[(q * 2 * K + 2 * k) * P + p]
-                z = p % OW * g[8] - g[10] + k % g[6] * g[12] + offset[(q * 2 * K + 2 * k + 1) * P + p]
+                y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // g[TAPS_X] * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
+                z = p % OW * g[STRIDE_X] - g[PAD_X] + k % g[TAPS_X] * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
                 if y > -1 and z > -1 and y < H and z < W:
                     r, s = math.floor(y), math.floor(z)
                     a, b = T(y - r), T(z - s)
@@ -141,13 +155,13 @@ def moved_to_offsets(
     x: Ptr, offset: Ptr, mask: Ptr, d: Ptr, dx: Ptr, doffset: Ptr, dmask: Ptr, g: PtrI64, n: Int, masked: Int, wanted: Int
 ):
     """One thread per tap and place of a group, which goes through the channels of the group in order."""
-    C, H, W, OH, OW, K, groups = g[0], g[1], g[2], g[3], g[4], g[5] * g[6], g[13]
+    C, H, W, OH, OW, K, groups = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y] * g[TAPS_X], g[GROUPS]
     if wanted & 6:
         for e in range(n * groups * K * OH * OW):
             P = OH * OW
             q, k, p = e // (K * P), e // P % K, e % P
-            y = p // OW * g[7] - g[9] + k // g[6] * g[11] + offset[(q * 2 * K + 2 * k) * P + p]
-            z = p % OW * g[8] - g[10] + k % g[6] * g[12] + offset[(q * 2 * K + 2 * k + 1) * P + p]
+            y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // g[TAPS_X] * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
+            z = p % OW * g[STRIDE_X] - g[PAD_X] + k % g[TAPS_X] * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
             by_row, by_column, by_mask = T(0), T(0), T(0)
             if y > -1 and z > -1 and y < H and z < W:
                 r, s = math.floor(y), math.floor(z)

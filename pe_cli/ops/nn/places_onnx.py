@@ -19,7 +19,7 @@ def _resized(o: Writer, axes: list[int], **how: str) -> None:
 
 @in_onnx("bilinear_interp", "trilinear_interp")
 def linear_onnx(o: Writer) -> None:
-    """ONNX's own; the place of one pixel alone is the first one's, as PyTorch has it."""
+    """Append ONNX's op; a result of one pixel is taken from the first one, as in PyTorch."""
     by_centres = "pytorch_half_pixel" if o.attrs["align_mode"] == 0 else "asymmetric"
     where = "align_corners" if o.attrs["align_corners"] else by_centres
     _resized(o, list(range(2, len(o.type().shape))), mode="linear", coordinate_transformation_mode=where)

@@ -10,6 +10,9 @@ from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Layout, Narrow
 
+#: Places in the list of sizes that kernels take, in `_geometry`'s order; INSIDE: whether an average counts only pixels of the image.
+HEIGHT, WIDTH, CHANNELS, OUT_HEIGHT, OUT_WIDTH, TAPS_Y, TAPS_X, STRIDE_Y, STRIDE_X, PAD_Y, PAD_X, INSIDE = range(12)
+
 
 @helper
 def window(i, stride, pad, taps, size):
@@ -21,8 +24,8 @@ def window(i, stride, pad, taps, size):
 @helper
 def _in_fours(g):
     """Return whether windows are the squares of two by two that lie side by side: the four are then taken in one loop."""
-    squares = g[5] == 2 and g[6] == 2 and g[7] == 2 and g[8] == 2 and g[9] == 0 and g[10] == 0
-    return squares and 2 * g[3] <= g[0] and 2 * g[4] <= g[1]
+    squares = g[TAPS_Y] == 2 and g[TAPS_X] == 2 and g[STRIDE_Y] == 2 and g[STRIDE_X] == 2 and g[PAD_Y] == 0 and g[PAD_X] == 0
+    return squares and 2 * g[OUT_HEIGHT] <= g[HEIGHT] and 2 * g[OUT_WIDTH] <= g[WIDTH]
 
 
 @helper
@@ -63,7 +66,7 @@ def _max_of_four_back(x, y, dy, dx, p, q, out, begin, end, C):
 @helper
 def _max_of_fours(x, y, g, n):
     """Do `max_forward` for `_in_fours`: whole vectors, of which the last may lie over the one before."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for row in range(n * OH):
         for j in range(OW):
             out = (row * OW + j) * C
@@ -79,7 +82,7 @@ def _max_of_fours(x, y, g, n):
 @helper
 def _max_of_fours_back(x, y, dy, dx, g, n):
     """Do `max_backward` for `_in_fours`: whole vectors, of which the last may lie over the one before."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     if 2 * OH < H or 2 * OW < W:
         for k in range(n * H * W * C):
             dx[k] = T(0)
@@ -101,12 +104,12 @@ def max_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     if _in_fours(g):
         _max_of_fours(x, y, g, n)
         return
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for image in range(n):
         for i in range(OH):
-            r0, r1 = window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(OW):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C
                 at = ((image * H + r0) * W + c0) * C
                 for c in range(C):
@@ -125,14 +128,14 @@ def max_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int)
     if _in_fours(g):
         _max_of_fours_back(x, y, dy, dx, g, n)
         return
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for k in range(n * H * W * C):
         dx[k] = T(0)
     for image in range(n):
         for i in range(OH):
-            r0, r1 = window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(OW):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C
                 for c in range(C):
                     left[c] = dy[out + c]
@@ -170,13 +173,13 @@ def _sum_of_nine(x, y, C, step, share):
 @kernel
 def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
     """y = sum of each window over its number of elements (inside the image, or all taps)."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for image in range(n):
         for i in range(OH):
-            r0, r1 = window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(OW):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
-                count = (r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6]
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
+                count = (r1 - r0) * (c1 - c0) if g[INSIDE] != 0 else g[TAPS_Y] * g[TAPS_X]
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
                 total = pointer(address(y) + SIZE * out)
@@ -198,15 +201,15 @@ def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 @kernel
 def average_backward(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
     """dx gets each window's gradient in equal shares."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for k in range(n * H * W * C):
         dx[k] = T(0)
     for image in range(n):
         for i in range(OH):
-            r0, r1 = window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(OW):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
-                count = (r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6]
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
+                count = (r1 - r0) * (c1 - c0) if g[INSIDE] != 0 else g[TAPS_Y] * g[TAPS_X]
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
                 for r in range(r0, r1):

@@ -11,34 +11,37 @@ from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.nn.pool import _apart
 
+#: Places in the list of sizes that kernels take: the first of three for the axes, behind the sizes of the volume; and two flags.
+OUT, TAPS, STRIDE, BEFORE, INSIDE, ADAPTIVE, BEHIND = 3, 6, 9, 12, 15, 16, 17
+
 
 @helper
 def begin(g, axis, i):
     """Return the first position of window i along an axis, inside the volume."""
-    if g[16]:
-        return i * g[axis] // g[3 + axis]
-    return max(i * g[9 + axis] - g[12 + axis], 0)
+    if g[ADAPTIVE]:
+        return i * g[axis] // g[OUT + axis]
+    return max(i * g[STRIDE + axis] - g[BEFORE + axis], 0)
 
 
 @helper
 def end(g, axis, i):
     """Return the position after the last one of window i along an axis."""
-    if g[16]:
-        return ((i + 1) * g[axis] + g[3 + axis] - 1) // g[3 + axis]
-    return min(i * g[9 + axis] - g[12 + axis] + g[6 + axis], g[axis])
+    if g[ADAPTIVE]:
+        return ((i + 1) * g[axis] + g[OUT + axis] - 1) // g[OUT + axis]
+    return min(i * g[STRIDE + axis] - g[BEFORE + axis] + g[TAPS + axis], g[axis])
 
 
 @helper
 def _whole(g, axis, i):
     """Return the length of window i along an axis, padding included."""
-    first = i * g[9 + axis] - g[12 + axis]
-    return min(first + g[6 + axis], g[axis] + g[17 + axis]) - first
+    first = i * g[STRIDE + axis] - g[BEFORE + axis]
+    return min(first + g[TAPS + axis], g[axis] + g[BEHIND + axis]) - first
 
 
 @helper
 def _count(g, i, j, k, a, b, c, d, e, f):
     """Return what a window's sum is divided by."""
-    if g[15] or g[16]:
+    if g[INSIDE] or g[ADAPTIVE]:
         return (b - a) * (d - c) * (f - e)
     return _whole(g, 0, i) * _whole(g, 1, j) * _whole(g, 2, k)
 

@@ -1,4 +1,4 @@
-"""pool2d on CUDA: a thread a window forward, a thread per element of the image backward."""
+"""pool2d on CUDA: one thread per window forward, one thread per element of the image backward."""
 
 from __future__ import annotations
 
@@ -6,7 +6,26 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.nn.pool import average_backward, average_forward, max_backward, max_forward, pool2d, window
+from pe_cli.ops.nn.pool import (
+    CHANNELS,
+    HEIGHT,
+    INSIDE,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_X,
+    PAD_Y,
+    STRIDE_X,
+    STRIDE_Y,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+    average_backward,
+    average_forward,
+    max_backward,
+    max_forward,
+    pool2d,
+    window,
+)  # fmt: skip
 
 
 @helper
@@ -26,12 +45,12 @@ def _windows(at, pad, taps, stride, count):
 
 @on_cuda(max_forward)
 def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread a window."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    """One thread per window."""
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * OH * OW * C):
         c, j, i, image = _place(e, C, OW, OH)
-        r0, r1 = window(i, g[7], g[9], g[5], H)
-        c0, c1 = window(j, g[8], g[10], g[6], W)
+        r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
+        c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
         best = x[((image * H + r0) * W + c0) * C + c]
         for r in range(r0, r1):
             for s in range(c0, c1):
@@ -43,17 +62,17 @@ def max_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 @on_cuda(max_backward)
 def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int):
     """One thread per input element: it gathers from the windows whose first largest value it is."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * H * W * C):
         c, w, h, image = _place(e, C, W, H)
-        i0, i1 = _windows(h, g[9], g[5], g[7], OH)
-        j0, j1 = _windows(w, g[10], g[6], g[8], OW)
+        i0, i1 = _windows(h, g[PAD_Y], g[TAPS_Y], g[STRIDE_Y], OH)
+        j0, j1 = _windows(w, g[PAD_X], g[TAPS_X], g[STRIDE_X], OW)
         v = x[e]
         total = T(0)
         for i in range(i0, i1):
-            r0, _ = window(i, g[7], g[9], g[5], H)
+            r0, _ = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(j0, j1):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C + c
                 mine = v == y[out] or v != v
                 for r in range(r0, h + 1):
@@ -69,17 +88,17 @@ def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n:
 @helper
 def _shares(r0, r1, c0, c1, g):
     """Return how many elements an average is over."""
-    return max((r1 - r0) * (c1 - c0) if g[11] != 0 else g[5] * g[6], 1)
+    return max((r1 - r0) * (c1 - c0) if g[INSIDE] != 0 else g[TAPS_Y] * g[TAPS_X], 1)
 
 
 @on_cuda(average_forward)
 def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
-    """One thread a window."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    """One thread per window."""
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * OH * OW * C):
         c, j, i, image = _place(e, C, OW, OH)
-        r0, r1 = window(i, g[7], g[9], g[5], H)
-        c0, c1 = window(j, g[8], g[10], g[6], W)
+        r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
+        c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
         total = T(0)
         for r in range(r0, r1):
             for s in range(c0, c1):
@@ -90,16 +109,16 @@ def average_forward_cuda(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 @on_cuda(average_backward)
 def average_backward_cuda(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
     """One thread per input element: it gathers from the windows that it lies in."""
-    H, W, C, OH, OW = g[0], g[1], g[2], g[3], g[4]
+    H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * H * W * C):
         c, w, h, image = _place(e, C, W, H)
-        i0, i1 = _windows(h, g[9], g[5], g[7], OH)
-        j0, j1 = _windows(w, g[10], g[6], g[8], OW)
+        i0, i1 = _windows(h, g[PAD_Y], g[TAPS_Y], g[STRIDE_Y], OH)
+        j0, j1 = _windows(w, g[PAD_X], g[TAPS_X], g[STRIDE_X], OW)
         total = T(0)
         for i in range(i0, i1):
-            r0, r1 = window(i, g[7], g[9], g[5], H)
+            r0, r1 = window(i, g[STRIDE_Y], g[PAD_Y], g[TAPS_Y], H)
             for j in range(j0, j1):
-                c0, c1 = window(j, g[8], g[10], g[6], W)
+                c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 total += dy[((image * OH + i) * OW + j) * C + c] * (T(1) / T(_shares(r0, r1, c0, c1, g)))
         dx[e] = total
 

@@ -138,7 +138,7 @@ def every_device(sums: Sequence[Buffer], channels: int) -> tuple[Offset, ...]:
 
 
 def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
-    """Return samples, channels, positions a sample, and whether the channels come last."""
+    """Return samples, channels, positions per sample, and whether the channels come last."""
     if o.attrs["data_layout"] == "NHWC" or len(x.shape) == 2:
         channels = x.shape[-1]
         return 1, channels, x.size // channels if channels else 0, 1

@@ -13,6 +13,9 @@ from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
+#: Places in the list of sizes that kernels take, behind those of image, result and window.
+STRIDE_Y, STRIDE_X, PAD_Y, PAD_X, DILATION_Y, DILATION_X = range(6, 12)
+
 
 @kernel
 def columns(x: Ptr, out: Ptr, g: PtrI64, planes: Int):
@@ -21,10 +24,10 @@ def columns(x: Ptr, out: Ptr, g: PtrI64, planes: Int):
         H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[5]
         for k in range(KH * KW):
             for i in range(OH):
-                r = i * g[6] - g[8] + k // KW * g[10]
+                r = i * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y]
                 to = ((plane * KH * KW + k) * OH + i) * OW
                 for j in range(OW):
-                    c = j * g[7] - g[9] + k % KW * g[11]
+                    c = j * g[STRIDE_X] - g[PAD_X] + k % KW * g[DILATION_X]
                     out[to + j] = x[(plane * H + r) * W + c] if 0 <= r < H and 0 <= c < W else T(0)
 
 
@@ -37,12 +40,12 @@ def columns_back(d: Ptr, dx: Ptr, g: PtrI64, planes: Int):
             dx[p] = T(0)
         for k in range(KH * KW):
             for i in range(OH):
-                r = i * g[6] - g[8] + k // KW * g[10]
+                r = i * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y]
                 if not 0 <= r < H:
                     continue
                 at = ((plane * KH * KW + k) * OH + i) * OW
                 for j in range(OW):
-                    c = j * g[7] - g[9] + k % KW * g[11]
+                    c = j * g[STRIDE_X] - g[PAD_X] + k % KW * g[DILATION_X]
                     if 0 <= c < W:
                         dx[(plane * H + r) * W + c] += d[at + j]
 

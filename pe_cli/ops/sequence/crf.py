@@ -203,7 +203,7 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
         if label.dtype != "int64" or not (agree or -1 in label.shape):
             raise PeError(f"{name}: Label is {label}, but Emission {x}", hint="one int64 tag for each row")
     if length is not None and (length.dtype != "int64" or (x.shape[0] >= 0 and length.size not in (-1, x.shape[0]))):
-        raise PeError(f"{name}: Length is {length}, but should be int64, one number a sequence of {x}")
+        raise PeError(f"{name}: Length is {length}, but should be int64, one number per sequence of {x}")
 
 
 @op(
@@ -230,7 +230,7 @@ def linear_chain_crf(
         Emission: [rows, tags] float32 or float64, with sequences; or [sequences, time, tags] with Length.
         Transition: [tags + 2, tags]: start, end, and step from each tag.
         Label: int64, one tag for each row of Emission.
-        Length: rows of each sequence, int64, one number a sequence.
+        Length: rows of each sequence, int64, one number per sequence.
         Offsets: of Emission's sequences, int64 [sequences + 1].
 
     Returns:
@@ -313,7 +313,7 @@ def crf_decoding(
         Emission: [rows, tags] float32 or float64, with sequences; or [sequences, time, tags] with Length.
         Transition: [tags + 2, tags]: start, end, and step from each tag.
         Label: int64, one tag for each row, or absent.
-        Length: rows of each sequence, int64, one number a sequence.
+        Length: rows of each sequence, int64, one number per sequence.
         Offsets: of Emission's sequences, int64 [sequences + 1].
 
     Returns:

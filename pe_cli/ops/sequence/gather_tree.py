@@ -10,6 +10,7 @@ from pe_cli.kernels.lang import Int, Ptr, Status, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -83,3 +84,23 @@ def gather_tree_cpu(o: Lowering) -> None:
 
 deal(follow_beams)
 also_on_cuda(gather_tree)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("gather_tree")
+def gather_tree_onnx(o: Writer) -> None:
+    """Steps from the last to the first; the state is the beam that each goes back to."""
+    ids, inside = o.type("Ids").computed, o.inside()
+    row, state = ids.with_shape(*ids.shape[1:]), TensorType(ids.shape[1:], "int64")
+    (came, chosen, parents) = (inside.fresh() for _ in range(3))
+    found = inside.node("GatherElements", [chosen, came], axis=1)
+    before = inside.node("Cast", [inside.node("GatherElements", [parents, came], axis=1)], to_=element_type("int64"))
+    body = inside.body([(came, state), (chosen, row), (parents, row)], [(before, state), (found, row)])
+    sizes = o.node("Shape", [o.x("Ids")])
+    beams = o.node("Slice", [sizes, o.const([2]), o.const([3])])
+    each = o.node("Range", [o.const(0), o.node("Squeeze", [beams]), o.const(1)])
+    first = o.node("Expand", [each, o.node("Slice", [sizes, o.const([1]), o.const([3])])])
+    ways = {"scan_input_directions": [1, 1], "scan_output_directions": [1]}
+    o.nodes("Scan", [first, o.x("Ids"), o.x("Parents")], [o.fresh(), o.op.outputs["Out"][0]], body=body, num_scan_inputs=2, **ways)

@@ -58,7 +58,7 @@ def _rows(name: str, x: TensorType, index: TensorType | None) -> TensorType:
 def _check_count(name: str, x: TensorType, offsets: TensorType | None) -> None:
     count = sequence_count(offsets)
     if count >= 0 and x.shape[0] not in (-1, count):
-        raise PeError(f"{name}: X has {x.shape[0]} rows, but Y has {count} sequences", hint="one row a sequence")
+        raise PeError(f"{name}: X has {x.shape[0]} rows, but Y has {count} sequences", hint="one row per sequence")
 
 
 # --- sequence_expand --------------------------------------------------------------------------------------------------
@@ -297,8 +297,8 @@ def sequence_slice(
 
     Args:
         X: [rows, ...] any element type, with sequences.
-        Offset: first row of each, from 0 in its sequence; int32 or int64, one number a sequence.
-        Length: rows of each; int32 or int64, one number a sequence.
+        Offset: first row of each, from 0 in its sequence; int32 or int64, one number per sequence.
+        Length: rows of each; int32 or int64, one number per sequence.
         Index: row of X for every row of Out, int64 [rows of Out].
 
     Returns:

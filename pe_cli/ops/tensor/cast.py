@@ -124,7 +124,7 @@ also_on_cuda(cast)
 
 @in_onnx("cast")
 def cast_onnx(o: Writer) -> None:
-    """ONNX's own; from bfloat16 back to float32 at once, as which all ops read it."""
+    """Append ONNX's Cast; to bfloat16 and back to float32 at once, because all ops read bfloat16 as float32."""
     kind = o.attrs["out_dtype"]
     x = o.node("Cast", [o.x()], to_=element_type(BFLOAT16)) if kind == BFLOAT16 else o.x()
     o.node("Cast", [x], to="Out", to_=element_type(computed(kind)))

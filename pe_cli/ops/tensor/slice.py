@@ -144,7 +144,7 @@ def pad(x: TensorType, *, paddings: list[int], pad_value: float) -> TensorType:
         Out: every size grows by its two paddings.
 
     Raises:
-        PeError: another number of paddings than two an axis, or a negative one.
+        PeError: another number of paddings than two per axis, or a negative one.
 
     Source:
         fluid.layers.pad.

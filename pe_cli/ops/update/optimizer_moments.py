@@ -316,7 +316,7 @@ def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int,
 
 @on_cuda(adamax_step)
 def adamax_power(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
-    """The power, when every thread has read it."""
+    """Move the power of beta1 on, when every thread has read it."""
     pow1[0] *= b1
 
 

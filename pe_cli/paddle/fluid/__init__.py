@@ -82,8 +82,8 @@ from pe_cli.paddle.names import missing, refusing
 __version__ = VERSION
 #: Modules of the original whose names are refused; their paths can be imported.
 _REFUSED = (
-    "contrib.mixed_precision", "contrib.decoder", "contrib.slim", "contrib.quantize", "contrib.utils",
-    "incubate.fleet.collective", "incubate.data_generator", "evaluator", "debugger", "net_drawer", "trainer_desc",
+    "contrib.mixed_precision", "contrib.slim", "contrib.quantize", "contrib.utils",
+    "incubate.fleet.collective", "evaluator", "debugger", "net_drawer", "trainer_desc",
     "default_scope_funcs", "imperative",
 )  # fmt: skip
 globals().update(refusing(__name__, {name: f"fluid.{name}" for name in _REFUSED}))

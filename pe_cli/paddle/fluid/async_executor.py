@@ -68,7 +68,7 @@ class AsyncExecutor:
             raise FluidValueError("filelist is empty")
         if thread_num < 1:
             raise FluidValueError(f"thread_num must be at least 1, got {thread_num}")
-        names = running.names_of(program, fetch)
+        names = running.names_of(running.wanted_of(program, fetch))
         job = _Job(program, data_feed, files, names if debug else [], global_scope(), self._places)
         job.run(min(thread_num, len(files)))
 

@@ -55,6 +55,9 @@ class ErrorClipByValue(BaseErrorClipAttr):
     Args:
         max: upper bound, unit of the gradient.
         min: lower bound; -max by default.
+
+    Raises:
+        FluidValueError: min is above max.
     """
 
     def __init__(self, max: float, min: float | None = None) -> None:

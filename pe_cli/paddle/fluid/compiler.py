@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,14 @@ class DataParallel:
             hint = "run the executor whose variables are shared once before this one"
             raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
         parts = self.parts(feed)
-        names = running.names_of(self.program, fetch_list)
+        wanted = running.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
+        fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
-                values = running.run(self.program, scope, self.setting, parts, names)
+                values = running.run(self.program, scope, fed, parts, running.names_of(wanted))
         self.has_run = True
-        return [_fetched(n, [v[n] for v in values], return_numpy, merge) for n in names]
+        return running.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
 
     def parts(self, feed: Any) -> list[dict[str, LoDTensor]]:
         """Return what each device is fed.
@@ -93,7 +95,7 @@ class DataParallel:
         if feed is None or (isinstance(feed, dict) and not feed):
             feed = next_feed(self.program)
         if isinstance(feed, (list, tuple)):
-            feeding.check_list(feed, devices)
+            feeding.check_list(feed, devices, partial=not running.has_backward(self.program))
             return [feeding.check(fed, part) for part in feed]
         if not isinstance(feed, dict):
             hint = "feed a dict of name -> batch, or a list with a dict for each device"

@@ -101,7 +101,7 @@ class DataFeedDesc:
         self._message["batch_size"] = batch_size
 
     def set_dense_slots(self, dense_slots_name: Any) -> None:
-        """Make slots dense: they feed plain tensors.
+        """Make slots dense, so that they feed plain tensors.
 
         Raises:
             FluidValueError: there is no such slot, or the description has no slots; a ValueError.
@@ -109,7 +109,7 @@ class DataFeedDesc:
         self._mark(dense_slots_name, "is_dense")
 
     def set_use_slots(self, use_slots_name: Any) -> None:
-        """Use slots: they are fed.
+        """Choose the slots that are fed.
 
         Raises:
             FluidValueError: there is no such slot, or the description has no slots; a ValueError.

@@ -43,7 +43,7 @@ class DataFeeder:
         return {name: value if isinstance(value, LoDTensor) else LoDTensor(value) for name, value in made.items()}
 
     def feed_parallel(self, iterable: Iterable[Any], num_places: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yield a feed for every mini-batch, one a device.
+        """Yield a feed for every mini-batch, one per device.
 
         Raises:
             FluidValueError: not as many mini-batches as devices; a ValueError.
@@ -66,7 +66,7 @@ class DataFeeder:
         num_places: int | None = None,
         drop_last: bool = True,
     ) -> Callable[[], Iterator[Any]]:
-        """Return a reader of feeds: one a batch, or lists with one for each device.
+        """Return a reader of feeds: one per batch, or lists with one for each device.
 
         Raises:
             FluidValueError: while reading: drop_last is False and the last batches are fewer than devices; a ValueError.

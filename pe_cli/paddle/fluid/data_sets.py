@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,9 @@ class TensorDataset(Dataset):
 
     Args:
         tensors: arrays.
+
+    Raises:
+        FluidValueError: the arrays have different lengths.
     """
 
     def __init__(self, tensors: Sequence[Any]) -> None:
@@ -124,6 +128,69 @@ class BatchSampler:
     def __len__(self) -> int:
         count = len(self.dataset if self.sampler is None else self.sampler)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+def this_trainer() -> tuple[int, int]:
+    """Return how many trainers there are, and which this is: PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID of the environment; alone without.
+
+    Raises:
+        FluidValueError: there is no such trainer; a ValueError.
+    """
+    count, mine = int(os.environ.get("PADDLE_TRAINERS_NUM", "1")), int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+    if not 0 <= mine < count:
+        raise FluidValueError(f"PADDLE_TRAINER_ID is {mine}, and there are {count} trainers")
+    return count, mine
+
+
+class DistributedBatchSampler:
+    """Numbers of the samples of every batch of one trainer; all trainers get equally many, so that the first samples may come twice.
+
+    Args:
+        dataset: with a length.
+        batch_size: samples of a batch of one trainer, at least 1.
+        num_replicas: trainers; None: as the environment says.
+        rank: which of them this is; likewise.
+        shuffle: another order in every pass, by the number of the pass, the same for all trainers.
+        drop_last: leave out a last batch that is smaller.
+
+    Raises:
+        FluidValueError: batch_size is below 1, or there is no such trainer; a ValueError.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = False,
+        drop_last: bool = False,
+    ) -> None:  # fmt: skip
+        count, mine = this_trainer() if num_replicas is None or rank is None else (num_replicas, rank)
+        self.nranks, self.local_rank = count if num_replicas is None else num_replicas, mine if rank is None else rank
+        if batch_size < 1:
+            raise FluidValueError(f"batch_size must be at least 1, got {batch_size}")
+        if not 0 <= self.local_rank < self.nranks:
+            raise FluidValueError(f"rank is {self.local_rank}, and there are {self.nranks} trainers")
+        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
+        self.epoch = 0
+        self.num_samples = -(-len(dataset) // self.nranks)
+        self.total_size = self.num_samples * self.nranks
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which pass comes next: its order follows from that."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        numbers = list(range(len(self.dataset)))
+        numbers += numbers[: self.total_size - len(numbers)]
+        if self.shuffle:
+            np.random.RandomState(self.epoch).shuffle(numbers)
+            self.epoch += 1
+        all_of_a_batch = self.batch_size * self.nranks
+        for first in range(0, self.total_size, all_of_a_batch):
+            together = numbers[first : first + all_of_a_batch]
+            each = len(together) // self.nranks
+            if each == self.batch_size or not self.drop_last:
+                yield together[self.local_rank * each : (self.local_rank + 1) * each]
+
+    def __len__(self) -> int:
+        return self.num_samples // self.batch_size if self.drop_last else -(-self.num_samples // self.batch_size)
 
 
 def default_collate(samples: Sequence[Any]) -> list[Any]:
@@ -215,6 +282,6 @@ class DataLoader:
 
 
 __all__ = [
-    "BatchSampler", "DataLoader", "Dataset", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset", "default_collate",
-    "random_split",
+    "BatchSampler", "DataLoader", "Dataset", "DistributedBatchSampler", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset",
+    "default_collate", "random_split",
 ]  # fmt: skip

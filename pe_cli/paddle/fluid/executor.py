@@ -82,16 +82,16 @@ class Executor:
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
         if parameter_server.is_remote(program):
-            names = running.names_of(program, fetch_list)
+            names = running.names_of(running.wanted_of(program, fetch_list))
             with raised_as(EnforceNotMet):
                 found = parameter_server.run(program, scope, running.Setting(self._places), feed, names, self)
             return [running.as_fetched(n, found[n], return_numpy) for n in names if n in found]
         program = fitted(program, feed)
         part = feeding.check(program, feed)
-        names = running.names_of(program, fetch_list)
+        wanted = running.wanted_of(program, fetch_list)
         with raised_as(EnforceNotMet):
-            (values,) = running.run(program, scope, running.Setting(self._places), [part], names)
-        return [running.as_fetched(n, values[n], return_numpy) for n in names]
+            (values,) = running.run(program, scope, running.Setting(self._places), [part], running.names_of(wanted))
+        return running.in_order(wanted, lambda n: running.as_fetched(n, values[n], return_numpy))
 
     def close(self) -> None:
         """Close the executor: it cannot run any more. Parameter servers that it has talked to are left, and end after the last trainer.

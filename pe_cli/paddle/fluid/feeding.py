@@ -180,8 +180,8 @@ def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
     return LoDTensor(value if value.ndim == 0 else value[begin:end], to_lengths(levels))
 
 
-def check_list(feed: Sequence[Any], devices: int) -> None:
-    """Check that a list feed has one dict per device.
+def check_list(feed: Sequence[Any], devices: int, *, partial: bool = False) -> None:
+    """Check that a list feed has one dict per device; with partial, for a program without gradients, the last devices may have none.
 
     Raises:
         FluidValueError: another length; a ValueError.
@@ -193,7 +193,7 @@ def check_list(feed: Sequence[Any], devices: int) -> None:
             raise FluidTypeError(
                 f"each element of a feed list should be a dict, element {i} is {type(part).__name__}", hint=hint
             )
-    if len(feed) != devices:
+    if len(feed) != devices and not (partial and 0 < len(feed) < devices):
         raise FluidValueError(
             f"the feed list has {len(feed)} elements for {devices} devices", hint="one for each device"
         )

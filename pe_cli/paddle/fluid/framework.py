@@ -156,6 +156,7 @@ class Program(ir.Program):
         readers: feed it where a run has no feed.
         prints: variables that are shown after every run.
         arrays: name of their rows -> arrays of tensors that loops use.
+        named_arrays: name -> array of tensors, for what is fetched by its name.
         scopes: scope -> how often each prefix was used inside it.
     """
 
@@ -166,6 +167,7 @@ class Program(ir.Program):
         self.readers: list[Any] = []
         self.prints: list[Any] = []
         self.arrays: dict[str, Any] = {}
+        self.named_arrays: dict[str, Any] = {}
         self.scopes: dict[str, Counter[str]] = {}
 
     def clone(self, for_test: bool = False) -> Program:
@@ -180,7 +182,7 @@ class Program(ir.Program):
                 for name in {n for op in gone for n in op.output_names()} - used:
                     if not block.vars[name].persistable:
                         del block.vars[name]
-        made.readers, made.prints = list(self.readers), list(self.prints)
+        made.readers, made.prints, made.named_arrays = list(self.readers), list(self.prints), dict(self.named_arrays)
         return made
 
     def current_block(self) -> ir.Block:

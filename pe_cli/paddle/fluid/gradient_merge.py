@@ -25,6 +25,9 @@ class GradientMergeOptimizer:
 
     Source:
         fluid.optimizer.GradientMergeOptimizer.
+
+    Raises:
+        FluidTypeError: inner_optimizer is no optimizer.
     """
 
     def __init__(self, inner_optimizer: Any, k_steps: int = 1, avg: bool = True) -> None:

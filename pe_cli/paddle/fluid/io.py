@@ -310,22 +310,33 @@ def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array
     """Return name -> value of what `save`, or `save_params` and its kin, saved.
 
     Args:
-        model_path: as `save` was given it, the folder of files of one variable each, or the file of all variables.
-        var_list: variables to choose; None: all.
+        model_path: as `save` was given it, with or without the ending of one of its files; the folder of files of one variable each; or
+            the file of all variables.
+        var_list: variables to read of what `save_params` and its kin saved; None: all. As in the original, it has no effect on what
+            `save` saved.
 
     Raises:
-        FluidValueError: there is no such file, or one cannot be read; a ValueError.
+        FluidTypeError: var_list holds something that is no variable; a TypeError.
+        FluidValueError: there is no such file, one cannot be read, or none has a value for a variable of var_list; a ValueError.
     """
+    path, saved = Path(model_path), _saved(model_path)
+    if saved[0].exists() or not path.exists():
+        return _read(saved[0]) | (_read(saved[1]) if saved[1].is_file() else {})
+    files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "__model__") if path.is_dir() else [path]
+    state = {name: value for file in files for name, value in _read(file).items()}
+    for v in var_list or ():
+        if not isinstance(v, Variable):
+            raise FluidTypeError(f"load_program_state: var_list holds {v!r}", hint="give variables of a program")
+        if v.name not in state:
+            raise FluidValueError(f"{path} has no value for '{v.name}' of var_list")
+    return state if var_list is None else {v.name: state[v.name] for v in var_list}
+
+
+def _saved(model_path: str) -> tuple[Path, Path]:
+    """Return the files of parameters and of other variables that `save` makes; model_path may end as one of its three files does."""
     path = Path(model_path)
-    if not Path(f"{path}.pdparams").exists() and path.exists():
-        files = sorted(p for p in path.iterdir() if p.is_file() and p.name != "__model__") if path.is_dir() else [path]
-        state = {name: value for file in files for name, value in _read(file).items()}
-        return state if var_list is None else {v.name: state[v.name] for v in var_list}
-    found = _read(Path(f"{model_path}.pdparams"))
-    optional = Path(f"{model_path}.pdopt")
-    if optional.is_file():
-        found |= _read(optional)
-    return found if var_list is None else {v.name: found[v.name] for v in var_list}
+    prefix = path.with_suffix("") if path.suffix in (".pdparams", ".pdopt", ".pdmodel") else path
+    return Path(f"{prefix}.pdparams"), Path(f"{prefix}.pdopt")
 
 
 def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
@@ -335,8 +346,16 @@ def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Any = None) -> None:
-    """Load what `save` saved."""
-    set_program_state(program, load_program_state(model_path, var_list))
+    """Load what `save`, or `save_params` and its kin, saved; arguments of `load_program_state`, and `executor` without effect.
+
+    Raises:
+        FluidValueError: as `load_program_state`; or the file that `save` made has no value for a parameter of the program.
+    """
+    state, saved = load_program_state(model_path, var_list), _saved(model_path)[0]
+    lost = next((v.name for v in get_program_parameter(program) if v.name not in state), None)
+    if lost is not None and saved.exists():
+        raise FluidValueError(f"{saved} has no value for the parameter '{lost}'", hint="save the program that has it")
+    set_program_state(program, state)
 
 
 class BatchSampler(NewerSampler):

@@ -122,7 +122,11 @@ class Accuracy(MetricBase):
 
 
 class Auc(MetricBase):
-    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1; for curve='PR', too, as in 1.8."""
+    """Area under the ROC curve, by counts in `num_thresholds` + 1 bins of the probability of class 1; for curve='PR', too, as in 1.8.
+
+    Raises:
+        FluidValueError: curve is neither ROC nor PR.
+    """
 
     def __init__(self, name: str | None = None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.program.ir import Operator, Program, Role, Variable
 from pe_cli.program.segments import cut
 
@@ -39,10 +39,10 @@ class RecomputeOptimizer:
         """Refused, as in the original: fluid.io loads what programs keep.
 
         Raises:
-            FluidValueError: always.
+            NotThereYet: always; a NotImplementedError.
         """
         text = "RecomputeOptimizer.load: the variables of a static program are loaded from files"
-        raise FluidValueError(text, hint="use fluid.io.load_persistables")
+        raise NotThereYet(text, hint="use fluid.io.load_persistables")
 
     def backward(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -77,25 +77,43 @@ class Setting:
         return self.places, alone if self.shared is None else self.shared
 
 
-def names_of(program: Program, fetch_list: Any) -> list[str]:
-    """Return the names of what is fetched.
+#: What an entry of a fetch list stands for: a variable's name, or those of an array's tensors.
+Wanted = str | tuple[str, ...]
+
+
+def wanted_of(program: Program, fetch_list: Any) -> list[Wanted]:
+    """Return what every entry of a fetch list stands for.
 
     Raises:
-        FluidTypeError: something that is neither a variable nor a name; a TypeError.
+        FluidTypeError: something that is neither a variable, an array of tensors nor a name; a TypeError.
         FluidValueError: there is no such variable; a ValueError.
+        NotThereYet: an array whose length only a step knows.
     """
     if isinstance(fetch_list, (str, Variable)):
         fetch_list = [fetch_list]
-    known = program.global_block().vars
-    names = []
+    known, arrays = program.global_block().vars, getattr(program, "named_arrays", {})
+    found: list[Wanted] = []
     for wanted in _flat(fetch_list or []):
-        if not isinstance(wanted, (str, Variable)):
+        name = wanted if isinstance(wanted, str) else getattr(wanted, "name", None)
+        if isinstance(name, str) and name in arrays:
+            found.append(arrays[name].written())
+            continue
+        if not isinstance(wanted, (str, Variable)) or name is None:
             raise FluidTypeError(f"fetch_list takes variables and names, got {wanted!r:.60}")
-        name = wanted if isinstance(wanted, str) else wanted.name
         if name not in known:
             raise FluidValueError(f"the program has no variable '{name}' to fetch", hint=did_you_mean(name, known))
-        names.append(name)
-    return names
+        found.append(name)
+    return found
+
+
+def names_of(wanted: Sequence[Wanted]) -> list[str]:
+    """Return the names of all variables that are fetched."""
+    return [name for each in wanted for name in ([each] if isinstance(each, str) else each)]
+
+
+def in_order(wanted: Sequence[Wanted], value_of: Callable[[str], Any]) -> list[Any]:
+    """Return a value for every entry of a fetch list: a list of those of its tensors where it is an array."""
+    return [value_of(each) if isinstance(each, str) else [value_of(name) for name in each] for each in wanted]
 
 
 def _flat(values: Any) -> list[Any]:

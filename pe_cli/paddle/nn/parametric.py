@@ -108,10 +108,13 @@ class HSigmoidLoss(Layer):
         feature_size: width of the input.
         num_classes: classes of the complete tree; with is_custom, nodes of one's own.
         weight_attr: of weight, [num_classes - 1, feature_size], or [num_classes, feature_size] with is_custom; Xavier by default.
-        bias_attr: of bias, one a question; 0 by default; False for none.
+        bias_attr: of bias, one per question; 0 by default; False for none.
         is_custom: a call is given path_table and path_code.
         is_sparse: only False.
         name: prefix of the names of the parameters.
+
+    Raises:
+        FluidValueError: num_classes is below 2, or is_sparse is set.
     """
 
     def __init__(

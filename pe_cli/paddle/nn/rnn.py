@@ -222,6 +222,9 @@ class BiRNN(Layer):
         cell_fw: from the first step on.
         cell_bw: from the last step on.
         time_major: the first axis is time.
+
+    Raises:
+        FluidValueError: the cells take inputs of different sizes.
     """
 
     def __init__(self, cell_fw: Any, cell_bw: Any, time_major: bool = False) -> None:

@@ -12,7 +12,7 @@ from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
 from pe_cli.ops.nn import channel_sums_cuda, conv_cuda
 from tests.ops import support
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 discover()
 
@@ -69,6 +69,7 @@ def test_shapes(image: tuple[int, ...], filters: tuple[int, ...], attrs: dict[st
     check(image, filters, **attrs)
 
 
+@on_its_day(2, of=4)
 def test_large_tiles_and_filters_in_order(monkeypatch):
     monkeypatch.setattr(conv_cuda, "FULL", 128)  # what fills a card
     monkeypatch.setattr(conv_cuda, "MANY", 1)

@@ -15,7 +15,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.ops.math import matrix_product_cuda
 from tests.cuda.ptx import models
 from tests.ops import support
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 Array = np.ndarray[Any, Any]
 #: Largest error of a number that is rounded, relative to it.
@@ -49,6 +49,7 @@ def test_the_largest_tile_and_what_rounding_allows(monkeypatch, rng, precision: 
     assert np.all(np.abs(found - x.astype(float) @ y) <= sizes * (2.1 * ROUNDED[precision] + 20 * 2.0**-24))
 
 
+@on_its_day(0, of=4)
 def test_a_config_learns_in_bf16_as_in_float32():
     """Two steps and a half percent of the loss; more is asked of a card."""
     losses = []

@@ -13,6 +13,7 @@ from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
 from tests.execute.test_regions import Built, branched, call, doubled, numbers, recurrent
+from tests.rotation import of_today
 
 
 def loss_of_scan(built: Built, *, backwards: bool) -> list[Variable]:
@@ -59,7 +60,7 @@ def noise(built: Built) -> list[Variable]:
 
 @pytest.mark.parametrize(
     ("build", "feeds"),
-    [
+    of_today([
         pytest.param(lambda b: loss_of_scan(b, backwards=False), {}, id="a scan"),
         pytest.param(lambda b: loss_of_scan(b, backwards=True), {}, id="a scan backwards"),
         pytest.param(loss_of_while, {}, id="a while that ends before its bound"),
@@ -67,8 +68,8 @@ def noise(built: Built) -> list[Variable]:
         pytest.param(loss_of_branch, {"flag": np.array([False])}, id="a branch that is not taken"),
         pytest.param(branches_in_a_loop, {}, id="branches in a loop"),
         pytest.param(noise, {}, id="random numbers in a loop in a loop"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_regions_compute_what_they_compute_on_the_cpu(build: Callable[[Built], Sequence[Variable]], feeds: dict[str, np.ndarray]):
     built = Built("float32")
     with program_guard(built.main, built.startup):

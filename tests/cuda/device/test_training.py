@@ -19,6 +19,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.stalled import stalled
 from pe_cli.execute.startup import run_startup
 from pe_cli.io.checkpoint import load
+from tests.rotation import of_today
 
 MLP = """
 name: mlp
@@ -122,7 +123,7 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
 
 @pytest.mark.parametrize(
     ("model", "optimizer", "shape", "passes"),
-    [
+    of_today([
         pytest.param(MLP, ADAM, (9,), "{}", id="a perceptron with dropout and Adam"),
         pytest.param(LENET, MOMENTUM, (1, 8, 8), "{}", id="a small LeNet with momentum, decay and a schedule"),
         pytest.param(MLP, ADAM, (9,), PASSES, id="a perceptron whose updates are one op"),
@@ -131,8 +132,8 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
         pytest.param(RESIDUAL, "{type: Lamb, learning_rate: 0.01}", (2, 5, 5), "{}", id="a residual block with Lamb"),
         pytest.param(WORDS, ADAM, (5,), "{}", id="sparse embeddings, attention and an LSTM with Adam"),
         pytest.param(WORDS, "{type: SGD, learning_rate: 0.1}", (5,), "{}", id="sparse embeddings, attention and an LSTM with SGD"),
-    ],
-)
+    ], 2),
+)  # fmt: skip
 def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...], passes: str):
     expected, weights = train(tmp_path, model, optimizer, Place("cpu", 0), shape)
     found, moved = train(tmp_path, model, optimizer, Place("cuda", 0), shape, passes)

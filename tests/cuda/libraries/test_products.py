@@ -19,6 +19,7 @@ from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
 from tests.ops import support
+from tests.rotation import on_its_day
 
 Array = np.ndarray[Any, Any]
 
@@ -64,6 +65,7 @@ def test_bias_and_relu_come_behind_a_product(library: CublasLt, rng):
     assert library.called == {**before, RIGHT: before[RIGHT] + 1}, "an algorithm that loses a NaN is not taken"
 
 
+@on_its_day(3, of=4)
 def test_float64_has_its_own_type(library: CublasLt, rng):
     library.compute = 70, 1
     x, y = whole(rng, 4, 5, dtype="float64"), whole(rng, 5, 3, dtype="float64")

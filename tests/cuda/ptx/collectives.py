@@ -118,6 +118,28 @@ def _extreme(kind: str, what: str) -> str:
     return str(high if what == "min" else low)
 
 
+def ldmatrix(e: Emitter, s: Statement) -> None:
+    """`ldmatrix.sync.aligned.m8n8.x4{.trans}.shared.b16 d, [a]`: a lane's two elements of each of four matrices, by rows of 16 bytes."""
+    if "x4" not in s.op or s.op[-1] != "b16" or "shared" not in s.op:
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
+    address = s.args[1].strip("[] ")
+    box = arrive(e, "-1", e.read(address, "i32"))
+    me = lane(e)
+    group, member = e.value(f"lshr i32 {me}, 2"), e.value(f"and i32 {me}, 3")
+    for i, target in enumerate(r.strip() for r in s.args[0].strip("{}").split(",")):
+        word = "0"
+        for k in range(2):
+            row, column = group, e.value(f"add i32 {e.value(f'shl i32 {member}, 1')}, {k}")
+            if "trans" in s.op:
+                row, column = column, row
+            begin = mail(e, box, e.value(f"add i32 {row}, {8 * i}"))
+            at_byte = e.value(f"add i32 {begin}, {e.value(f'shl i32 {column}, 1')}")
+            place = e.place_in_shared(e.value(f"zext i32 {at_byte} to i64"), 2, at.READ)
+            half = e.value(f"zext i16 {e.value(f'load i16, ptr {place}, align 1')} to i32")
+            word = e.value(f"or i32 {word}, {e.value(f'shl i32 {half}, {16 * k}')}")
+        e.write(target, word, "i32")
+
+
 #: Shape and type of a matrix product -> (rows of k that a register of B holds, whether two values share a register).
 PRODUCTS = {
     ("m16n8k8", "tf32"): (8, False),

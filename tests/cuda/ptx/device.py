@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.cuda_batches import Filled
 from pe_cli.devices.cuda_paper import NoMark
 from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
@@ -148,8 +149,7 @@ class PtxDriver(OneDevice):
         for i, extent in zip(pointers, extents, strict=True):
             words[i] = moved(extent.address)
         led = [(moved(table.address + at), extent.address, moved(extent.address)) for table, at, extent in inside]
-        kinds = zip(args, built.kernel.params, strict=True)
-        small = [a.address for a, kind in kinds if isinstance(a, Extent) and built.element(kind) in ("uint8", "uint16")]
+        small = [a.address for i, a in enumerate(args) if isinstance(a, Extent) and built.element(i) in ("uint8", BFLOAT16)]
         small += [extent.address for _, _, extent in inside]
         shifts = [0 if any(address <= a < address + size for a in small) else 2 for address, size in apart]
         pieces = [Piece(copy, size, shift) for copy, (_, size), shift in zip(copies, apart, shifts, strict=True)]

@@ -13,7 +13,7 @@ from tests.cuda.ptx.translate import SPACES, Emitter, _label
 Handler = Callable[[Emitter, Statement], None]
 HANDLERS: dict[str, Handler] = {}
 #: Instructions at which a thread waits for others.
-WAITING = ("bar", "barrier", "shfl", "vote", "redux", "mma")
+WAITING = ("bar", "barrier", "shfl", "vote", "redux", "mma", "ldmatrix")
 
 FLOAT_COMPARISONS = {
     "eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule",
@@ -86,6 +86,7 @@ def bar(e: Emitter, s: Statement) -> None:
 
 HANDLERS.update(
     {"shfl": collectives.shfl, "vote": collectives.vote, "redux": collectives.redux, "mma": collectives.mma}
+    | {"ldmatrix": collectives.ldmatrix}
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -294,7 +295,8 @@ class Program:
         self.text = text
         self.touched = np.zeros(text.count("\n") + 2, np.uint8)
         self._module = parse(text)
-        self._shift = 0 if ".u8" in text and self._module.shared else 2
+        small = 1 if re.search(r"\b(?:ld|st)\.shared[.\w]*16\b", text) else 2
+        self._shift = 0 if ".u8" in text and self._module.shared else small
         key = hashlib.sha256(f"{_translation()}\0{text}".encode()).hexdigest()[:32]
         if not (body := cache.read(key)):
             source, places, words = translate(self._module)

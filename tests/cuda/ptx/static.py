@@ -15,6 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Usage, cubin, ptx
 from pe_cli.ops.fused import fusion_kernel
@@ -33,7 +34,7 @@ _DIVISION = re.compile(r"\b(?:div|rem)\.[su]64\b")
 
 def row_of(built: Built) -> str:
     """Return the name of a kernel's row."""
-    return f"{built.kernel.name} {built.dtype} {built.second}"
+    return f"{built.kernel.name} {built.dtype} {built.second}{f' {BFLOAT16}' if built.halves else ''}"
 
 
 def marks(built: Built, text: str, usage: Usage) -> set[str]:
@@ -62,6 +63,8 @@ def _of_one(built: Built) -> tuple[int, frozenset[str]]:
     Which launches come together depends on where a plan puts their values, so not all of them can be in the table.
     """
     names, *types = row_of(built).split(" ")
+    if row := types[2:] and allowed().get(" ".join([names, *types[:2]])):
+        return 2 * row[0] + SMALL, row[1]  # as many again, to make float32 of what is read and to round what is written
     single = [name.removesuffix("[]").removesuffix("?") for name in names.split("+")]
     found = [_of_any(name) if len(single) > 1 or "(" in name else allowed().get(" ".join([name, *types]), NOTHING) for name in single]
     room = SMALL * (len(single) - 1 + names.endswith("[]") + names.count("?"))

@@ -158,6 +158,13 @@ class Emitter:
         if space == "local":
             depot = self.value("ptrtoint ptr %depot to i64")
             return self.value(f"inttoptr i64 {self.value(f'add i64 {address}, {depot}')} to ptr")
+        return self._looked_at(address, nbytes, access)
+
+    def place_in_shared(self, address: str, nbytes: int, access: int) -> str:
+        """Return the pointer that an i64 address of shared memory means, having looked at it."""
+        return self._looked_at(self.value(f"add i64 {address}, {self.context(at.SHARED)}"), nbytes, access)
+
+    def _looked_at(self, address: str, nbytes: int, access: int) -> str:
         self.look(address, nbytes, access)
         return self.value(f"load ptr, ptr {self.word(at.ADDRESS)}")
 

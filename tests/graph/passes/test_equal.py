@@ -69,7 +69,7 @@ def trained(made: Any, layout: str, devices: int, *passes: str, samples: int = 5
 WAYS = [(c, layout, devices) for c in CHOICES for layout in ("auto", "keep") for devices in (1, 2)]
 #: Every pair in one way, one pass and all of them in every way.
 WAYS = [w for w in WAYS if len(w[0]) != 2 or w[1:] == ("auto", 2)]
-TODAY = of_today(WAYS, 3)
+TODAY = of_today(WAYS, 5)
 
 
 @pytest.mark.parametrize(

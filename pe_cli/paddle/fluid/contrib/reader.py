@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.fluid.data_sets import this_trainer
 
 
 def distributed_batch_reader(batch_reader: Callable[[], Any]) -> Callable[[], Iterator[Any]]:
@@ -17,9 +16,7 @@ def distributed_batch_reader(batch_reader: Callable[[], Any]) -> Callable[[], It
     Raises:
         FluidValueError: the trainer's number is not below their count; a ValueError.
     """
-    count, mine = int(os.environ.get("PADDLE_TRAINERS_NUM", "1")), int(os.environ.get("PADDLE_TRAINER_ID", "0"))
-    if not 0 <= mine < count:
-        raise FluidValueError(f"PADDLE_TRAINER_ID is {mine}, and there are {count} trainers")
+    count, mine = this_trainer()
 
     def batches() -> Iterator[Any]:
         turn: list[Any] = []

@@ -1,7 +1,7 @@
-"""incubate: fleet."""
+"""incubate: fleet, and generators of lines of slots."""
 
 from __future__ import annotations
 
-from pe_cli.paddle.fluid.incubate import fleet
+from pe_cli.paddle.fluid.incubate import data_generator, fleet
 
-__all__ = ["fleet"]
+__all__ = ["data_generator", "fleet"]

@@ -38,6 +38,7 @@ from pe_cli.paddle.fluid.layers import (
     files,
     io,
     kept_rows,
+    learning_rate_scheduler,
     losses,
     lstm,
     ops,
@@ -79,10 +80,8 @@ _WIDER = {
     "affine_grid",
     "auc",
     "center_loss",
-    "ctc_greedy_decoder",
     "box_coder",
     "multi_box_head",
-    "generate_proposals",
     "locality_aware_nms",
     "matrix_nms",
     "multiclass_nms",
@@ -99,11 +98,9 @@ _WIDER = {
     "lstm",
     "isfinite",
     "fill_constant_batch_size_like",
-    "pow",
-    "reshape",
-    "diag",
     "crop",
     "image_resize",
+    "interpolate",
     "crop_tensor",
     "range",
     "linspace",
@@ -119,8 +116,19 @@ _WIDER = {
     "sequence_mask",
     "split",
     "uniform_random",
-    "randn",
     "full",
+    "where",
+    "unique",
+    "unique_with_counts",
+    "has_nan",
+    "has_inf",
+    "is_empty",
+    "arange",
+    "randn",
+    "retinanet_detection_output",
+    *detection_proposals.__all__,
+    *early.__all__,
+    *kept_rows.__all__,
     *ops.__all__,
     *wider.__all__,
 }
@@ -153,9 +161,9 @@ def _collected() -> dict[str, Any]:
 
 
 #: Modules of the original that have no file of their own here: the names of all of them are this package's.
-_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "learning_rate_scheduler", "device", "utils", "distributions")
+_PLACES = ("nn", "loss", "sequence_lod", "metric_op", "device", "utils", "distributions")
 #: Modules of the original that have a file, which holds a part of what the original's does.
-_PARTS = (control_flow, detection, io, ops, rnn, tensor)
+_PARTS = (control_flow, detection, io, learning_rate_scheduler, ops, rnn, tensor)
 
 globals().update(_collected())
 for _part in _PARTS:

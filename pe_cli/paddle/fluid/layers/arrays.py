@@ -39,6 +39,7 @@ class TensorArray:
     def __init__(self, dtype: Any = "float32", capacity: int = MOST) -> None:
         self.dtype, self.capacity = dtype, capacity
         self.name = default_main_program().unique("array")
+        default_main_program().named_arrays[self.name] = self
         self.items: dict[int, Variable] = {}
         self.rows: Variable | None = None
         self.length: Variable | None = None
@@ -61,6 +62,16 @@ class TensorArray:
             self.rows, self.length = made
             default_main_program().arrays[self.rows.name] = self
         return self.rows
+
+    def written(self) -> tuple[str, ...]:
+        """Return the names of the array's tensors, in order.
+
+        Raises:
+            NotThereYet: only a step knows how many there are.
+        """
+        if self.rows is not None:
+            raise NotThereYet(f"'{self.name}', which a loop writes, cannot be fetched", hint="fetch what tensor_array_to_tensor returns")
+        return tuple(self.items[i].name for i in sorted(self.items))
 
     def list(self, loop: Outline) -> None:
         """Make a list of the array's tensors instead, for a loop that goes round on the host.

@@ -31,6 +31,9 @@ class BeamSearchDecoder(Decoder):
         beam_size: sequences of every sample.
         embedding_fn: makes inputs of ids [batch, beam_size]; ids are the inputs where there is none.
         output_fn: makes [batch, beam_size, ids] of the outputs of the cell.
+
+    Raises:
+        FluidValueError: beam_size is below 1.
     """
 
     OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))

@@ -13,6 +13,7 @@ from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
+from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
 
 #: Where the original's order differs from the core's: all arguments in order.
@@ -135,6 +136,8 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
     """Return an argument as the core wants it."""
     argument = definition.args.get(name)
     kind = argument.kind if argument else ""
+    if kind == "variable" and isinstance(value, np.ndarray):
+        value = assign(value)
     if name in ("dtype", "out_dtype"):
         return as_dtype(value) if value is not None or argument is None else argument.default
     if name == "input" and definition.name == "one_hot" and value.dtype == "int32":

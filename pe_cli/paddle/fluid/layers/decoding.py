@@ -162,6 +162,9 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         end_token: id that ends a sequence.
         softmax_temperature: outputs are divided by it; None for 1.
         seed: of the draws; None for the program's.
+
+    Raises:
+        FluidValueError: softmax_temperature is not above 0.
     """
 
     def __init__(

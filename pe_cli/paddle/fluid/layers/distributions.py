@@ -218,6 +218,9 @@ class MultivariateNormalDiag(Distribution):
     Args:
         loc: means, [size].
         scale: covariances, [size, size], of which the diagonal counts.
+
+    Raises:
+        FluidValueError: loc and scale do not fit together.
     """
 
     def __init__(self, loc: Any, scale: Any) -> None:

@@ -1,4 +1,4 @@
-"""conv2d and pool2d with the original's forms of padding: SAME, VALID, one number a side, or one for each of four sides."""
+"""conv2d and pool2d with the original's forms of padding: SAME, VALID, one number per axis, or one for each of four sides."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _mask(condition: Variable, like: Variable) -> Any:
 
 
 def select(condition: Variable, yes: Variable, no: Variable, out: Variable | None = None) -> Any:
-    """Return yes where a condition holds, else no; the condition is one bool, one a row, or one an element."""
+    """Return yes where a condition holds, else no; the condition is one bool, one per row, or one per element."""
     default_main_program()
     helper = LayerHelper("select")
     inputs = {"Condition": _mask(condition, yes), "X": yes, "Y": no}

@@ -232,6 +232,23 @@ def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Any:
     return call("swish", x, 1.0, name)
 
 
+def gru_unit(
+    input: Variable,
+    hidden: Variable,
+    size: int,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    activation: str = "tanh",
+    gate_activation: str = "sigmoid",
+    origin_mode: bool = False,
+) -> Any:
+    """Run one step of a gated recurrent unit; activations have no effect, as in the original, and a warning says so."""
+    if (activation, gate_activation) != ("tanh", "sigmoid"):
+        words = "fluid.layers.gru_unit: activation and gate_activation have no effect, as in the original: the layer takes tanh and sigmoid"
+        warnings.warn(words, stacklevel=2)
+    return adapt(find("gru_unit"))(input, hidden, size, param_attr, bias_attr, "tanh", "sigmoid", origin_mode)
+
+
 def batch_norm(*args: Any, **given: Any) -> Any:
     """Normalise every channel over the batch; momentum may be a variable [1], whose value of the step counts.
 
@@ -263,5 +280,5 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
-    "gather", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale", "space_to_depth", "swish",
+    "gather", "gru_unit", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale", "space_to_depth", "swish",
 ]  # fmt: skip

@@ -28,12 +28,16 @@ def binary_cross_entropy_with_logits(
     pos_weight: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Measure how unlikely yes-or-no labels are under the sigmoid of logits; a yes counts pos_weight times."""
+    """Measure how unlikely yes-or-no labels are under the sigmoid of logits, in nats.
+
+    -pos_weight label ln p - (1 - label) ln(1 - p), p = sigmoid(logit): a yes counts pos_weight times, also the part of it in a label
+    between 0 and 1.
+    """
     check_reduction("binary_cross_entropy_with_logits", reduction)
     elements = call("sigmoid_cross_entropy_with_logits", logit, label)
     if pos_weight is not None:
         more = call("elementwise_mul", label, call("scale", pos_weight, 1.0, -1.0))
-        elements = call("elementwise_mul", elements, call("scale", more, 1.0, 1.0))
+        elements = call("elementwise_sub", elements, call("elementwise_mul", more, call("logsigmoid", logit)))
     return reduced("binary_cross_entropy_with_logits", elements, reduction, weight)
 
 

@@ -35,6 +35,9 @@ class BaseTransform:
 
     Args:
         keys: names of the parts; default: `("image",)`. A part that is called None stays as it is.
+
+    Raises:
+        FluidTypeError: keys is no list or tuple of names.
     """
 
     def __init__(self, keys: Sequence[str | None] | None = None) -> None:

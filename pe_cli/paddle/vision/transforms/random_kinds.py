@@ -115,6 +115,9 @@ class RandomResizedCrop(BaseTransform):
 
     Source:
         Szegedy et al. 2014, "Going deeper with convolutions".
+
+    Raises:
+        FluidValueError: scale or ratio is no range of numbers above 0.
     """
 
     def __init__(

@@ -1,0 +1,33 @@
+"""Sorting in kernels: places by what stands there, and those of equal values in their own order."""
+
+from __future__ import annotations
+
+from pe_cli.kernels.lang import helper
+
+
+@helper
+def _later(values, base, a, b):
+    """Return whether place a comes behind place b: a smaller value, or an equal one further on."""
+    s, t = values[base + a], values[base + b]
+    return s < t or (s == t and a > b)
+
+
+@helper
+def sort_places(values, base, order, at, n):
+    """Sort order[at : at + n], different places, by falling values[base + place]; equal values by rising places. By a heap, in place."""
+    first, last = n // 2, n
+    while last > 1:
+        if first > 0:
+            first -= 1
+        else:
+            last -= 1
+            order[at], order[at + last] = order[at + last], order[at]
+        root = first
+        while 2 * root + 1 < last:
+            child = 2 * root + 1
+            if child + 1 < last and _later(values, base, order[at + child + 1], order[at + child]):
+                child += 1
+            if not _later(values, base, order[at + child], order[at + root]):
+                break
+            order[at + root], order[at + child] = order[at + child], order[at + root]
+            root = child
