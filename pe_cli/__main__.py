@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from types import FrameType
 
 
@@ -18,13 +19,19 @@ def main() -> None:
     for number in numbers:
         signal.signal(number, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
-    if "PMI_FD" in os.environ:
+    if "PMI_FD" in os.environ or "OMPI_COMM_WORLD_SIZE" in os.environ:
         from pe_cli.collectives.overseer import oversee
 
-        oversee()
+        oversee(_lost)
     from pe_cli.cli.main import main as command
 
     command()
+
+
+def _lost(folder: Path, why: str) -> None:
+    from pe_cli.io.run_folder import mark_failed
+
+    mark_failed(folder, why)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

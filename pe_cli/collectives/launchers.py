@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 #: What `pe launch` tells: number of the process, processes, and host:port of the servers, with commas.
 RANK, SIZE, SERVERS = "PE_RANK", "PE_SIZE", "PE_SERVERS"
+#: What Open MPI's mpiexec says the number of processes in.
+OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
 #: Launchers with the variables of size and rank, and the mpiexec that they are of.
 _KNOWN = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec"),
+    (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec"),
     ("PMI_SIZE", "PMI_RANK", "MPICH's mpiexec"),
     ("PMIX_SIZE", "PMIX_RANK", "a launcher with PMIx"),
     ("SLURM_NTASKS", "SLURM_PROCID", "srun"),

@@ -241,7 +241,7 @@ def _launched(run: RunSpec, servers: int) -> Seat | None:
     if launcher is None or run.distributed.endpoints is None:
         return None
     _check(launcher.size, servers, run)
-    tell(BEGUN, run.executor.peer_timeout)
+    tell(BEGUN, f"{run.executor.peer_timeout:g}")
     return Seat(launcher.rank, launcher.size, list(run.distributed.endpoints))
 
 

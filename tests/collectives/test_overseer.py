@@ -1,4 +1,4 @@
-"""The process between MPICH's launcher, here the other end of a socket, and one that trains."""
+"""The process between mpiexec, here the other end of a socket, and one that trains."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_other_launchers_are_told_nothing(launcher: socket.socket, monkeypatch: 
     monkeypatch.delenv("MPI_LOCALNRANKS")  # Slurm has the descriptor, and speaks PMI 2
     assert not hydra.take_leave()
     hydra.abort(6)
-    overseer.oversee()
+    overseer.oversee(lambda folder, why: None)
     assert heard(launcher) == ""
 
 
@@ -55,7 +55,7 @@ def ended(work) -> int:
     process = os.fork()
     if process == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        overseer.oversee()
+        overseer.oversee(lambda folder, why: folder.write_text(why))
         try:
             work()
         finally:
@@ -91,6 +91,17 @@ def test_the_overseer_ends_as_what_it_oversees_and_tells_the_launcher_what_the_o
 
     assert ended(tells) == code
     assert heard(launcher) == told
+
+
+def test_the_folder_of_a_run_is_told_why_it_has_failed(launcher: socket.socket, tmp_path) -> None:
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        overseer.tell(overseer.RUN, tmp_path / "a run")
+        killed(signal.SIGSEGV)
+
+    assert ended(tells) == ExitCode.PEER_LOST
+    assert (tmp_path / "a run").read_text() == "process 1 of 3 was ended by signal 11"
+    assert heard(launcher) == "cmd=abort exitcode=6\n"
 
 
 def test_signals_reach_what_is_overseen(launcher: socket.socket) -> None:

@@ -58,9 +58,9 @@ sys.exit(code)
 OVERSEEN = """
 import os
 from pathlib import Path
-from pe_cli.__main__ import main
+from pe_cli.__main__ import _lost, main
 from pe_cli.collectives.overseer import oversee
-oversee()
+oversee(_lost)
 Path(__file__).with_name(f"pid.{os.environ['PMI_RANK']}").write_text(str(os.getpid()))
 main()
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from pe_cli.collectives.launchers import RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io.run_folder import RunFolder
+from pe_cli.io.run_folder import RunFolder, mark_failed
 from pe_cli.session.launch.group import Group, Task, python
 from pe_cli.session.launch.hosts import Host, divided
 
@@ -195,9 +195,8 @@ def _newest(run: RunSpec) -> RunFolder | None:
 
 def _mark(folder: RunFolder | None, lost: Sequence[int], codes: Sequence[int | None]) -> None:
     """Write into the status of a run why it has failed, where the process that writes it could not."""
-    if folder is None or folder.known_status().get("state") != "running":
+    if folder is None:
         return
     who = ", ".join(map(str, lost)) or "one"
     how = next((f"ended by signal {-c}" for c in codes if c is not None and c < 0), "lost")
-    with contextlib.suppress(PeError), folder.hold():
-        folder.status(state="failed", error=f"process {who} was {how}")
+    mark_failed(folder.path, f"process {who} was {how}")
