@@ -199,7 +199,7 @@ def test_too_little_shared_memory_is_told_before_mpi_dies_of_it(
     with pytest.raises(PeError) as caught:
         load_mpi()
     assert (caught.value.code == ExitCode.USAGE) is fits  # what comes after the look at the memory
-    assert ended == [] if fits else [(mpi.abort, ExitCode.DEVICE)]
+    assert ended == [] if fits else [(mpi.hydra.abort, ExitCode.DEVICE)]
     if not fits:
         assert caught.value.code == ExitCode.DEVICE
         assert str(caught.value).startswith("error: MPI needs about 36 MiB in /dev/shm for 3 processes, and 32 MiB are free")
