@@ -18,6 +18,7 @@ from pe_cli.cli.main import run as run_command_line
 from pe_cli.core.errors import PeError
 from pe_cli.session.sweep_record import Sweep, Trial, read_sweep
 from tests.cli.conftest import CONFIG, MODEL, Pe, Said
+from tests.rotation import of_today
 
 RATES = [0.001, 0.01, 0.1, 0.03]
 SWEEP = """\
@@ -40,16 +41,29 @@ def pe(capfd: pytest.CaptureFixture[str]) -> Pe:
     return call
 
 
-@pytest.fixture
-def config(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """A linear regression; with these rates the larger is the better one."""
+def regression(folder: Path) -> Path:
+    """Write a linear regression; with these rates the larger is the better one."""
+    rng = np.random.default_rng(20240229)
     x = rng.standard_normal((40, 4)).astype(np.float32)
     y = (x @ np.array([1, -2, 3, 0.5], np.float32) + 4)[:, None]
-    np.savez(tmp_path / "data.npz", x=x, y=y)
-    (tmp_path / "model.yaml").write_text(MODEL)
-    path = tmp_path / "line.yaml"
-    text = CONFIG.replace("RUNS", str(tmp_path / "runs")).replace("every: 1 epoch", "every: 4 epochs")
+    np.savez(folder / "data.npz", x=x, y=y)
+    (folder / "model.yaml").write_text(MODEL)
+    path = folder / "line.yaml"
+    text = CONFIG.replace("RUNS", str(folder / "runs")).replace("every: 1 epoch", "every: 4 epochs")
     path.write_text(text.replace("epochs: 2", "epochs: 8"))
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return regression(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a config whose sweep, of four trials one after the other, is done."""
+    path = add(regression(tmp_path_factory.mktemp("swept")), SWEEP)
+    assert run_command_line(["sweep", str(path), "--quiet"]) == 0
     return path
 
 
@@ -68,10 +82,8 @@ def outcome(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in trial.items() if key != "run"} for trial in trials]
 
 
-def test_every_trial_is_trained_once_and_jobs_change_nothing(pe: Pe, config: Path) -> None:
-    said = pe("sweep", add(config, SWEEP))
-    assert said.code == 0, said.err
-    one = folder_of(config)
+def test_every_trial_is_trained_once_and_jobs_change_nothing(pe: Pe, swept: Path, tmp_path: Path) -> None:
+    one = folder_of(swept)
     found = read_sweep(one)
     assert [t.values["train.optimizer.learning_rate"] for t in found.trials] == RATES
     for trial in found.trials:
@@ -81,19 +93,18 @@ def test_every_trial_is_trained_once_and_jobs_change_nothing(pe: Pe, config: Pat
         assert trial.step == 24  # 8 epochs of 3 steps
     assert found.best is not None
     assert found.best.number == 1 + int(np.argmin([t.results[0] for t in found.trials]))
-    assert said.out.splitlines()[-1] == f"best: trial {found.best.number} -> {one / 'best.yaml'}"
-    time.sleep(1.1)  # the other sweep's folder has another time in its name
-    assert pe("sweep", config, "--jobs", 2).code == 0
-    assert folder_of(config) != one
-    assert outcome(folder_of(config)) == outcome(one)
+    said = pe("sweep", swept, "--jobs", 2, "-o", f"output.dir={tmp_path / 'runs'}")
+    assert said.code == 0, said.err
+    other = next((tmp_path / "runs").glob("sweep-*"))
+    assert outcome(other) == outcome(one)
+    assert said.out.splitlines()[-1] == f"best: trial {found.best.number} -> {other / 'best.yaml'}"
 
 
-def test_the_best_config_trains_to_the_metric_of_the_best_trial(pe: Pe, config: Path) -> None:
-    assert pe("sweep", add(config, SWEEP), "--quiet").code == 0
-    found = read_sweep(folder_of(config))
+def test_the_best_config_trains_to_the_metric_of_the_best_trial(pe: Pe, swept: Path) -> None:
+    found = read_sweep(folder_of(swept))
     assert found.best is not None
     assert pe("train", found.folder / "best.yaml", "--quiet").code == 0
-    run = next((config.parent / "runs").glob("line-best-*"))
+    run = next((swept.parent / "runs").glob("line-best-*"))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in lines if line["split"] == "eval"][-1] == found.best.value
     assert "sweep" not in (found.folder / "best.yaml").read_text().splitlines()
@@ -118,7 +129,13 @@ def test_halving_goes_on_with_the_better_half_as_if_it_had_never_stopped(pe: Pe,
 
 @pytest.mark.parametrize(
     ("section", "number"),
-    [pytest.param(HALVING, signal.SIGKILL, id="halving is killed"), pytest.param(SWEEP, signal.SIGINT, id="whole trials are interrupted")],
+    of_today(
+        [
+            pytest.param(HALVING, signal.SIGKILL, id="halving is killed"),
+            pytest.param(SWEEP, signal.SIGINT, id="whole trials are interrupted"),
+        ],
+        2,
+    ),
 )
 def test_a_sweep_that_ends_early_goes_on_to_the_same_result(pe: Pe, config: Path, section: str, number: signal.Signals) -> None:
     add(config, section)
@@ -158,16 +175,15 @@ def test_a_trial_that_fails_is_told_and_the_others_go_on(pe: Pe, config: Path) -
     assert found.ranked()[-1].number == 3
 
 
-def test_a_changed_config_is_another_sweep(pe: Pe, config: Path) -> None:
-    assert pe("sweep", add(config, SWEEP), "--quiet").code == 0
+def test_a_changed_config_is_another_sweep(pe: Pe, swept: Path) -> None:
     for changed, message in (
         (["-o", "train.batch_size=8"], "was started with another config: train.batch_size: 16 -> 8"),
         (["-o", "sweep.mode=max"], "was started with another section sweep"),
     ):
-        said = pe("sweep", config, "--resume", *changed)
+        said = pe("sweep", swept, "--resume", *changed)
         assert said.code == 2
         assert message in said.err
-    said = pe("sweep", config, "--resume", folder_of(config))
+    said = pe("sweep", swept, "--resume", folder_of(swept))
     assert said.code == 0
     assert "trial 1 of 4" not in said.out
 
@@ -201,9 +217,8 @@ def test_train_says_that_it_leaves_the_sweep_out(pe: Pe, config: Path) -> None:
     assert "note: the config's sweep is left out" in said.out + said.err
 
 
-def test_a_report_shows_table_importance_and_lines(pe: Pe, config: Path, tmp_path: Path) -> None:
-    assert pe("sweep", add(config, SWEEP), "--quiet").code == 0
-    said = pe("sweep", "--report", folder_of(config), "--html", tmp_path / "r.html")
+def test_a_report_shows_table_importance_and_lines(pe: Pe, swept: Path, tmp_path: Path) -> None:
+    said = pe("sweep", "--report", folder_of(swept), "--html", tmp_path / "r.html")
     assert said.code == 0
     lines = said.out.splitlines()
     assert lines[0].split() == ["trial", "learning_rate", "eval/loss", "step", "state"]
