@@ -15,6 +15,9 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 - it reads them when it is imported
 import pytest  # noqa: E402
 
+# Programs and plans are many small objects that stay: to look for cycles among them as often as Python does takes 6% of the time.
+gc.set_threshold(20_000, 10, 10)
+
 HERE = Path(__file__).parent
 #: Folders of tests that start processes, or run CUDA kernels on the CPU: some take as long as a thousand others.
 LONG = frozenset({"benchmarks", "cli", "collectives", "cuda", "fuzz", "session"})
