@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from pe_cli.collectives import hydra
@@ -44,7 +43,9 @@ def oversee(lost: Callable[[Path, str], None]) -> None:
     if hydra.way() is None and started.variable != OPEN_MPI:  # srun, for example, lets the others go on
         return
     here, there = os.pipe()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # one that comes now waits for who passes it on
+    # They are waited for: between a look for signals and a call that sleeps, a handler of Python's would run after the call alone.
+    waited = {*SIGNALS, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     parent, child = os.getpid(), os.fork()
     if child == 0:
         os.close(here)
@@ -57,16 +58,15 @@ def oversee(lost: Callable[[Path, str], None]) -> None:
         return
     os.close(there)
     ctypes.CDLL(None).prctl(_NAME, b"pe-overseer")
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        del frame
-        os.kill(child, number)
-
-    for number in SIGNALS:
-        signal.signal(number, pass_on)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # the launcher's word that another one is gone
-    _, status = os.waitpid(child, 0)
+    gone = 0
+    while not gone:
+        number = signal.sigwait(waited)
+        if number == signal.SIGCHLD:
+            gone, status = os.waitpid(child, os.WNOHANG)
+        else:
+            os.kill(child, number)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     _end(os.waitstatus_to_exitcode(status), _said(here), lost, f"process {started.rank} of {started.size}")
 
 

@@ -1,7 +1,7 @@
 """Training in several processes of which one is killed, at any instant: what has its final name is whole, and it goes on exactly.
 
-Two instants of two processes in every run, others the next day. `PE_KILLS=60` tries so many of two and of three (`make check-deep`): half
-are calls of the first process that change the disk, half are at any time of any process. `PE_KILLS=1500` tries every call, about 700.
+Two instants of two processes in every run, one of them another each day. `PE_KILLS=60` tries so many of two and of three (`make check-deep`):
+half are calls of the first process that change the disk, half are at any time of any process. `PE_KILLS=1500` tries every call, about 700.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from tests.mpi_support import finished, mpiexec, needs_mpi
-from tests.rotation import of_today
+from tests.rotation import part_of_today
 from tests.session.conftest import Bench
 from tests.session.kill_while_training import finals
 
@@ -44,11 +44,12 @@ def start(bench: Bench, where: str, processes: int, rank: int, how: str, when: o
 def instants(processes: int, calls: int, seconds: float) -> list[tuple[int, str, float]]:
     """Return (rank, how, when) of kills: at calls of the first process that are spread over all, and by chance at any time."""
     chance = random.Random(SEED + processes)
-    count = INSTANTS or 4
-    of_calls = min(calls, (count + 1) // 2)
+    of_calls = min(calls, (INSTANTS + 1) // 2)
     at = [(0, "call", 1 + (calls - 1) * i // max(1, of_calls - 1)) for i in range(of_calls)]
-    at += [(chance.randrange(processes), "time", round(chance.uniform(0.05, 0.95) * seconds, 4)) for _ in range(count - of_calls)]
-    return at if INSTANTS else of_today(at, 2)
+    if not INSTANTS:
+        at = [(0, "call", 1 + calls * part_of_today(8) // 8)]
+    by_time = range((INSTANTS or 2) - len(at))
+    return at + [(chance.randrange(processes), "time", round(chance.uniform(0.05, 0.95) * seconds, 4)) for _ in by_time]
 
 
 @pytest.mark.parametrize("processes", [2, *[3] * bool(INSTANTS)], ids="{} processes".format)
