@@ -1,7 +1,7 @@
 """Training in several processes of which one is killed, at any instant: what has its final name is whole, and it goes on exactly.
 
 Two instants of two processes in every run, one of them another each day. `PE_KILLS=60` tries so many of two and of three:
-half of them are calls of the first process that change the disk, half are at any time of any process. `PE_KILLS=1500` tries every call, about 700.
+half of them at calls of the first process that change the disk, half at any time of any process. `PE_KILLS=1500` tries every call: 714.
 """
 
 from __future__ import annotations
