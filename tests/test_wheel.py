@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     sources = {str(p.relative_to(ROOT)) for p in (ROOT / "pe_cli").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     with zipfile.ZipFile(wheel) as archive:
-        packed = set(archive.namelist())
+        packed = {re.sub(r".*\.data/scripts/", "pe_cli/cli/", name) for name in archive.namelist()}
     assert sources - packed == set()
 
 

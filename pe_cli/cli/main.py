@@ -7,6 +7,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import re
 import resource
 import signal
 import sys
@@ -167,8 +168,7 @@ def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per ex
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader went away; nothing more can be written
         return ExitCode.DONE
     except MemoryError:
-        echo("error: out of memory\nhint: use a smaller batch_size", err=True)
-        return ExitCode.DEVICE
+        return _exhausted()
     except OSError as error:
         if error.filename is None or os.environ.get("PE_DEBUG"):
             return _bug(error)
@@ -179,7 +179,7 @@ def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per ex
         if interrupted():
             echo("interrupted", err=True)
             return ExitCode.INTERRUPTED
-        return _bug(error)
+        return _exhausted() if _silent(error) else _bug(error)
 
 
 def usage_error(error: click.ClickException) -> PeError:
@@ -211,15 +211,24 @@ def _about(what: click.Parameter) -> str:
 
 def _out_of_memory(error: BaseException | None) -> bool:
     """Whether an error, or one that led to it, says that the system had no memory to give, as the loader of libraries does."""
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     texts = ("cannot allocate memory", "failed to map segment", "can't start new thread")
     while error is not None:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or any(t in str(error).lower() for t in texts):
             return True
-        if limited and isinstance(error, SystemError):
-            return True  # a call that returned nothing and did not say why: it had no memory for the exception
+        if _silent(error):
+            return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _silent(error: BaseException) -> bool:
+    """Whether Python says that a call failed and did not say why: there was no memory for the exception."""
+    return isinstance(error, SystemError) and re.search("without (setting an exception|exception set)", str(error)) is not None
+
+
+def _exhausted() -> int:
+    echo("error: out of memory\nhint: use a smaller batch_size", err=True)
+    return ExitCode.DEVICE
 
 
 def _too_little(why: str) -> int:

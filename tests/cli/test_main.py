@@ -187,6 +187,18 @@ def test_what_a_library_makes_of_an_interruption_is_no_bug(monkeypatch: pytest.M
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.parametrize("said", ["<function> returned NULL without setting an exception", "error return without exception set"])
+def test_a_call_that_fails_without_an_exception_had_no_memory_for_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SystemError(said)
+
+    monkeypatch.setattr(cli, "main", fail)
+    assert run([]) == ExitCode.DEVICE
+    assert capsys.readouterr().err.startswith("error: out of memory\nhint: ")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_was_held_back_while_python_started_counts(number: signal.Signals) -> None:
     """It comes before the first instruction, and to a job in the background of a shell, which ignores SIGINT."""
