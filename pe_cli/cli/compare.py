@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import json_option, override_option, path_argument
+from pe_cli.cli.common import json_option, override_option, path_argument, path_option
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode
 
 if TYPE_CHECKING:
-    from pe_cli.session.compare import Comparison, Differing
+    from pe_cli.session.compare import Comparison, Differing, Training
 
 #: Differences that are shown, and characters of the longest bar.
 SHOWN, BAR = 40, 16
@@ -33,14 +33,16 @@ BETWEEN_PLACES = 1e-4
 @click.option(
     "--places", help="Kinds of devices of the first and of the second, as `cpu,cuda`: the one FIRST, a config, on one device of each."
 )
+@path_option("--to", metavar="FILE", help="Compare nothing: write the step of FIRST, which -o changes, to a .safetensors.")
 @json_option
 def command(
     first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, tolerance: float | None, places: str | None,
-    as_json: bool,
+    to: Path | None, as_json: bool,
 ) -> int:
     """Compute a step of two trainings and find the first op whose values differ.
 
-    FIRST and SECOND are runs or configs; -o changes the second, which is FIRST where it is left out. With --places, -o changes both.
+    FIRST and SECOND are runs, configs or files that --to wrote, which carry a step to another machine, to another version of pe or
+    another process. -o changes the second, which is FIRST where it is left out. With --places, -o changes both.
     Shown are the variables that differ, in the order in which they are computed, how far they are apart, and what differs in configs,
     models, packages and processors. The exit code is 8 where a variable differs.
     """  # fmt: skip
@@ -49,6 +51,8 @@ def command(
     from pe_cli.cli.common import print_json
     from pe_cli.session.compare import Side, compare
 
+    if to is not None:
+        return _write(first, second, overrides, step, to)
     if places is not None:
         if second is not None:
             raise click.UsageError("--places compares one config with itself: leave the second out")
@@ -57,12 +61,33 @@ def command(
     elif second is None and not overrides:
         raise click.UsageError("name two trainings, or say with -o what the second one changes")
     else:
-        found = compare(Side(first, ()), Side(second or first, overrides), step, tolerance or 0.0)
+        found = compare(_training(first, ()), _training(second or first, overrides), step, tolerance or 0.0)
     if as_json:
         print_json(asdict(found))
     else:
         _show(found)
     return ExitCode.DIFFERENT if found.differing else ExitCode.DONE
+
+
+def _training(path: Path, overrides: tuple[str, ...]) -> Training:
+    from pe_cli.session.carried import ENDING, Carried
+    from pe_cli.session.compare import Side
+
+    if path.suffix != ENDING:
+        return Side(path, overrides)
+    if overrides:
+        raise click.UsageError(f"-o changes a config, and {path} holds a step as it was")
+    return Carried(path)
+
+
+def _write(first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, to: Path) -> int:
+    from pe_cli.session.carried import ENDING, carry
+
+    if second is not None or to.suffix != ENDING:
+        raise click.UsageError(f"--to writes a step of one training, to a file that ends with {ENDING}")
+    count = carry(_training(first, overrides), step or 1, to)
+    echo(f"step {step or 1}: {count:,} variables -> {to}")
+    return ExitCode.DONE
 
 
 def _places(text: str) -> tuple[str, str]:

@@ -38,7 +38,8 @@ def use(instructions: str) -> None:
         return
     if cpu_name.cache_info().currsize or features.cache_info().currsize:
         raise PeError(
-            f"executor.instructions: {instructions}, but this process has kernels for {chosen()} ones", hint="use a process of its own"
+            f"executor.instructions: {instructions}, but this process has kernels for {chosen()} ones",
+            hint="use a process of its own; to compare the two, write a step of one: pe compare FIRST --to FILE.safetensors",
         )
     if instructions == PORTABLE and not runs_portable():
         raise PeError(

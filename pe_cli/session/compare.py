@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -72,8 +72,52 @@ class Comparison:
     recorded: tuple[int, str, object, object] | None
 
 
+class Training(Protocol):
+    """A training of which a step is compared."""
+
+    @property
+    def path(self) -> Path:
+        """What the user has named."""
+        raise NotImplementedError
+
+    @property
+    def folder(self) -> RunFolder | None:
+        """Of the run; None where there is none."""
+        raise NotImplementedError
+
+    @property
+    def only(self) -> int | None:
+        """Number of the only step that there is; None for any."""
+        raise NotImplementedError
+
+    @property
+    def environment(self) -> Mapping[str, object]:
+        """What decides about its bits beside the config."""
+        raise NotImplementedError
+
+    def texts(self) -> tuple[str, str]:
+        """Return config and model."""
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        """Return the variables that a step computes once all passes are done, in order."""
+        raise NotImplementedError
+
+    def op(self, name: str) -> tuple[int, str]:
+        """Return number and type of the op that computes a variable, in the order of the program."""
+        raise NotImplementedError
+
+    def fed(self, name: str) -> bool:
+        """Return whether a variable that a step begins with is fed; the others are parameters and state."""
+        raise NotImplementedError
+
+    def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return what a step begins with, and what it computes: name -> value, over all devices."""
+        raise NotImplementedError
+
+
 class Side:
-    """A training that is looked at: a run, or a config from its beginning.
+    """A training that is done again: a run, or a config from its beginning.
 
     Args:
         target: folder of a run, or a config.
@@ -82,6 +126,8 @@ class Side:
     Raises:
         PeError: a run is to be changed by overrides.
     """
+
+    only = None
 
     def __init__(self, target: Path, overrides: Sequence[str]) -> None:
         self.path = target
@@ -104,6 +150,19 @@ class Side:
         known = {v.name for program in self.job.programs for v in program.list_vars()}
         ops = [op for stages in Stepper(self.job).stages(()).values() for op in stages.fused.global_block().ops]
         return list(dict.fromkeys(n for op in ops for n in op.output_names() if n in known))
+
+    @functools.cached_property
+    def _ops(self) -> Mapping[str, tuple[int, str]]:
+        return {n: (i, op.type) for i, op in reversed(list(enumerate(self.job.built.ops))) for n in op.output_names()}
+
+    def op(self, name: str) -> tuple[int, str]:
+        """Return number and type of the op that computes a variable; of one that passes make, the last number."""
+        return self._ops.get(name, (len(self._ops), "fused"))
+
+    def fed(self, name: str) -> bool:
+        """Return whether a variable that a step begins with is fed."""
+        v = self.job.built.eval.global_block().vars.get(name)
+        return v is not None and v.is_data
 
     def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return what a step begins with, and what it computes: name -> value, over all devices."""
@@ -151,28 +210,30 @@ def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[i
     return np.asarray(values[0])
 
 
-def compare(first: Side, second: Side, step: int | None = None, tolerance: float = 0.0) -> Comparison:
+def compare(first: Training, second: Training, step: int | None = None, tolerance: float = 0.0) -> Comparison:
     """Compute a step of two trainings and compare all that both compute.
 
     Args:
         first, second: trainings.
-        step: number, from 1; None for the first one, and where that is the same for the first that two runs have recorded otherwise.
+        step: number, from 1; None for the only one that a training has, or the first one, and where that is the same for the first that
+            two runs have recorded otherwise.
         tolerance: largest difference, relative to the largest element, that is none; 0 compares bits.
 
     Raises:
         PeError: see `replay`; USAGE, they have no variable in common.
     """
     apart = recorded_apart(first, second)
-    found = _compared(first, second, step or 1, tolerance)
+    number = step or first.only or second.only or 1
+    found = _compared(first, second, number, tolerance)
     if step is None and apart is not None and not found[1]:
-        step = apart[0]
-        found = _compared(first, second, step, tolerance)
+        number = apart[0]
+        found = _compared(first, second, number, tolerance)
     told = [str(c) for c in changes(first.texts(), second.texts())]
     told += elsewhere(first.environment, second.environment)
-    return Comparison(step or 1, found[0], found[1], told, apart)
+    return Comparison(number, found[0], found[1], told, apart)
 
 
-def _compared(first: Side, second: Side, number: int, tolerance: float) -> tuple[int, list[Differing]]:
+def _compared(first: Training, second: Training, number: int, tolerance: float) -> tuple[int, list[Differing]]:
     """Return how many variables of a step two trainings have in common, and those that differ, in order."""
     there = set(second.names())
     names = [n for n in first.names() if n in there]
@@ -180,20 +241,10 @@ def _compared(first: Side, second: Side, number: int, tolerance: float) -> tuple
         raise PeError(f"{first.path} and {second.path} compute no variable of the same name", hint="compare trainings of one model")
     (begin_a, values_a), (begin_b, values_b) = (side.values(number, names) for side in (first, second))
     found = [
-        d for n in begin_a if n in begin_b and (d := differing(-1, _origin(first.job, n), n, begin_a[n], begin_b[n], tolerance)) is not None
-    ]
-    place = {n: (i, op.type) for i, op in reversed(list(enumerate(first.job.built.ops))) for n in op.output_names()}
-    for name in names:
-        number_of, op = place.get(name, (len(place), "fused"))
-        d = differing(number_of, op, name, values_a[name], values_b[name], tolerance)
-        if d is not None:
-            found.append(d)
-    return len(names) + len(begin_a.keys() & begin_b.keys()), sorted(found, key=lambda d: d.number)
-
-
-def _origin(job: Job, name: str) -> str:
-    v = job.built.eval.global_block().vars.get(name)
-    return "feed" if v is not None and v.is_data else "given"
+        differing(-1, "feed" if first.fed(n) else "given", n, begin_a[n], begin_b[n], tolerance) for n in begin_a if n in begin_b
+    ] + [differing(*first.op(n), n, values_a[n], values_b[n], tolerance) for n in names]
+    count = len(names) + len(begin_a.keys() & begin_b.keys())
+    return count, sorted((d for d in found if d is not None), key=lambda d: d.number)
 
 
 def differing(number: int, op: str, name: str, a: Array, b: Array, tolerance: float) -> Differing | None:
@@ -215,7 +266,7 @@ def differing(number: int, op: str, name: str, a: Array, b: Array, tolerance: fl
     return Differing(number, op, name, place, repr(a[place].item()), repr(b[place].item()), largest, share)
 
 
-def recorded_apart(first: Side, second: Side) -> tuple[int, str, object, object] | None:
+def recorded_apart(first: Training, second: Training) -> tuple[int, str, object, object] | None:
     """Return where two runs recorded other numbers first: step, metric and both."""
     if first.folder is None or second.folder is None:
         return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shutil
 import unicodedata
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
@@ -25,18 +27,27 @@ from pe_cli.io.inputs import read_inputs
 from pe_cli.io.onnx.values import read_values
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.spool import Spool, path_of
-from pe_cli.io.tensors import read_npz, read_safetensors
+from pe_cli.io.tensors import read_npz, read_safetensors, write_safetensors
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.page import build_page
 from pe_cli.kernels import cache
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
+from pe_cli.session import carried
+from pe_cli.session.compare import compare
 from tests.fuzz.bounds import kept
 from tests.io import runs
 
 ROOT = Path(__file__).parents[2]
 #: What `pe check` may end with: a bug of ours (1) is none of them.
 _CHECKED = {ExitCode.DONE, ExitCode.USAGE, ExitCode.DATA, ExitCode.DEVICE}
+
+#: What a file says of the step that it carries.
+STEP_FACTS = (
+    b'{"step": 3, "texts": ["model: m.yaml\\ntrain: {loss: loss, batch_size: 4}\\n", "layers: {y: {type: fc, input: x, size: 3}}\\n"],'
+    b' "environment": {"pe": "1", "packages": {"numpy": "2.0"}, "instructions": "native"},'
+    b' "ops": {"y": [0, "mul"], "loss": [1, "mean"]}, "fed": {"x": true}}'
+)
 
 Target = Callable[[bytes, Path], None]
 TARGETS: dict[str, Target] = {}
@@ -225,6 +236,19 @@ def run_folder(data: bytes, folder: Path) -> None:
         run = read_run(changed)
         read_inputs(RunFolder(changed))
         assert "<script>alert" not in build_page([run], [Facts()])
+
+
+@target
+def carried_facts(data: bytes, folder: Path) -> None:
+    """What a file says of the step that it carries; its arrays are whole. It is compared with the step as it was."""
+    values = {f"{carried.VALUE}{name}": np.arange(6, dtype=np.float32).reshape(2, 3) for name in ("y", "loss")}
+    arrays = values | {f"{carried.BEGIN}x": np.arange(3)}
+    for name, facts in (("there", data), ("here", STEP_FACTS)):
+        write_safetensors(folder / f"{name}.safetensors", arrays | {carried.FACTS: np.frombuffer(facts, np.uint8)})
+    with refused(folder):
+        found = compare(carried.Carried(folder / "there.safetensors"), carried.Carried(folder / "here.safetensors"))
+        assert found.compared <= len(arrays)
+        json.dumps(asdict(found))
 
 
 @target

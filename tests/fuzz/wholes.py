@@ -16,7 +16,7 @@ from pe_cli.kernels.cache import MAGIC
 from pe_cli.program.backward import append_backward
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
-from tests.fuzz.targets import ROOT
+from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
 
@@ -110,5 +110,6 @@ def texts() -> dict[str, list[str]]:
         "multi_slot": ["2 3 4 2 0.5 1e3\n1 18446744073709551615 2 0 -1\n"],
         "checkpoint_meta": [_meta().decode()],
         "run_folder": _run_files(),
+        "carried_facts": [STEP_FACTS.decode()],
         "program": [TWO_LAYERS, to_json(two), to_string(two, with_details=True)],
     }  # fmt: skip

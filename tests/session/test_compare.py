@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from pe_cli.cli.compare import bar
 from pe_cli.core.errors import ExitCode
+from pe_cli.io.tensors import write_safetensors
+from pe_cli.kernels import target
 from pe_cli.session.compare import differing
 from tests.session.conftest import Bench
 
@@ -74,12 +80,62 @@ def test_a_tolerance_leaves_out_what_rounding_makes(bench: Bench) -> None:
     assert within == [], "the loss is shared out, and its gradient, 1, with it"
 
 
+def test_a_step_that_was_carried_is_compared_as_the_training_is(bench: Bench) -> None:
+    rate = ("-o", "train.optimizer={type: Adam, learning_rate: 0.01}", "-o", "executor.seed=4")
+    there = bench.base / "there.safetensors"
+    assert bench.run("compare", bench.base / "run.yaml", "--step", 3, "--to", there) == 0, bench.err
+    assert re.fullmatch(rf"step 3: (\d+) variables -> {re.escape(str(there))}\n", bench.out)
+    direct = compared(bench, bench.base / "run.yaml", *rate, "--step", 3)
+    (bench.base / "changed.yaml").write_text((bench.base / "run.yaml").read_text())
+    carried = bench.base / "changed.safetensors"
+    assert bench.run("compare", bench.base / "run.yaml", *rate, "--step", 3, "--to", carried) == 0, bench.err
+    assert compared(bench, there, carried) == direct
+    assert compared(bench, bench.base / "run.yaml", carried) == direct, "of the config, that step is computed"
+    same = compared(bench, there, bench.base / "run.yaml", code=0)
+    assert (same["step"], same["differing"], same["given"]) == (3, [], [])
+    assert bench.run("compare", there, carried, "--step", 2) == ExitCode.USAGE
+    assert "holds step 3, not 2" in bench.err
+
+
+def test_instruction_sets_are_compared_by_a_step_of_another_process(bench: Bench) -> None:
+    there = bench.base / "portable.safetensors"
+    environment = os.environ | {target.VARIABLE: ""}
+    command = [sys.executable, "-m", "pe_cli", "compare", bench.base / "run.yaml", "-o", "executor.instructions=portable", "--to", there]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    code = bench.run("compare", bench.base / "run.yaml", there, "--json")
+    found = json.loads(bench.out)
+    assert any("executor.instructions" in text for text in found["given"]), found
+    assert code == (ExitCode.DIFFERENT if found["differing"] else 0)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        None, b"", b"{", b"[]", b"{}", b"\xff",
+        b'{"step": "1", "texts": ["", ""], "environment": {}, "ops": {}, "fed": {}}',
+        b'{"step": 1, "texts": [""], "environment": {}, "ops": {}, "fed": {}}',
+        b'{"step": 1, "texts": ["", ""], "environment": [], "ops": {}, "fed": {}}',
+        b'{"step": 1, "texts": ["", ""], "environment": {}, "ops": {"a": [1, 2]}, "fed": {}}',
+        b'{"step": 1, "texts": ["", ""], "environment": {}, "ops": {}, "fed": {"x": 1}}',
+    ],
+)  # fmt: skip
+def test_a_file_that_carries_no_step_is_refused(bench: Bench, facts: bytes | None) -> None:
+    path = bench.base / "none.safetensors"
+    write_safetensors(path, {"facts": np.frombuffer(facts, np.uint8)} if facts is not None else {"w": np.zeros(2)})
+    assert bench.run("compare", path, bench.base / "run.yaml") == ExitCode.DATA
+    assert "no step of a training" in bench.err
+    assert "--to FILE.safetensors" in bench.err
+
+
 def test_mistakes(bench: Bench) -> None:
     assert bench.run("compare", bench.base / "run.yaml") == ExitCode.USAGE
     assert "name two trainings" in bench.err
     folder = bench.train("runs")
     assert bench.run("compare", folder, folder, "-o", "executor.seed=4") == ExitCode.USAGE
     assert "a run is as it was" in bench.err
+    assert bench.run("compare", folder, "--to", bench.base / "there.npz") == ExitCode.USAGE
+    assert bench.run("compare", folder, folder, "--to", bench.base / "there.safetensors") == ExitCode.USAGE
+    assert "a step of one training" in bench.err
     other = bench.base / "other.yaml"
     other.write_text((bench.base / "run.yaml").read_text().replace("model.yaml", "none.yaml"))
     (bench.base / "none.yaml").write_text((bench.base / "model.yaml").read_text().replace("hidden", "covered"))
