@@ -40,17 +40,20 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert sources - packed == set()
 
 
-def test_what_is_installed_from_the_wheel_trains(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+def test_what_pip_installs_from_the_wheel_trains(wheel: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pip")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--prefix", tmp_path, wheel]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (package,) = tmp_path.rglob("pe_cli/__init__.py")
+    environment = os.environ | {"PYTHONPATH": str(package.parents[1])}
     config, into = ROOT / "configs" / "digits.yaml", f"output.dir={tmp_path / 'runs'}"
-    command = [sys.executable, "-m", "pe_cli", "train", config, "--smoke", "-o", into]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    (pe,) = tmp_path.rglob("bin/pe")
+    done = subprocess.run([pe, "train", config, "--smoke", "-o", into], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code = "import pe_cli; print(pe_cli.__file__)"
     where = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert where.stdout.startswith(str(tmp_path / "installed"))
+    assert where.stdout.strip() == str(package)
 
 
 def test_the_page_has_every_dependency() -> None:
