@@ -42,7 +42,8 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
 
 def test_what_pip_installs_from_the_wheel_trains(wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("pip")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--prefix", tmp_path, wheel]
+    options = ("--ignore-installed", "--no-index", "--no-deps", "--no-compile", "--quiet")  # what is installed stays
+    command = [sys.executable, "-m", "pip", "install", *options, "--prefix", tmp_path, wheel]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (package,) = tmp_path.rglob("pe_cli/__init__.py")
