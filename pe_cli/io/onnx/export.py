@@ -13,7 +13,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
-from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, read_by, write
+from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, in_versions, read_by, write
 from pe_cli.ops.define.onnx import element_type
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.prune import prune
@@ -59,14 +59,13 @@ def export(
     part = sequences.program
     block = part.global_block()
     lists = Lists()
-    for op in block.ops:
-        write(op, lambda n: block.var(n).type, lists)
+    ops, types = in_versions(block)
+    for op in ops:
+        write(op, types.__getitem__, lists)
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
     read = read_by(lists.nodes) | set(targets)
     outputs = [Told(target, target) for target in targets]
-    side = Surrounding(
-        around or Around({}, tuple(outputs)), lists, {v.name: v.type for v in block.vars.values()}, _rows(sequences)
-    )
+    side = Surrounding(around or Around({}, tuple(outputs)), lists, types, _rows(sequences))
     side.write()
     model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name)
     if model.ByteSize() > MAX_BYTES:
@@ -112,7 +111,8 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
         shape = [first if i == 0 and s < 0 else None if s < 0 else s for i, s in enumerate(sizes)]
         return helper.make_tensor_value_info(name or v.name, element_type((kind or v.type).computed.dtype), shape)
 
-    named = {side.inner(n): a for n, a in held.items()} | lists.constants
+    read = read_by(lists.nodes)
+    named = {side.inner(n): a for n, a in held.items()} | {n: a for n, a in lists.constants.items() if n in read}
     tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
     fed = {*side.around.feeds, *side.around.constants}
     inputs = [helper.make_tensor_value_info(n, element_type(dtype), shape) for n, (dtype, shape) in side.inputs.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -12,7 +13,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.onnx import OnnxForm
-from pe_cli.program.ir import Operator
+from pe_cli.program.ir import Block, Operator
 from pe_cli.program.region import Region
 
 #: Kind, inputs, outputs and attributes.
@@ -50,6 +51,23 @@ def read_by(nodes: Sequence[Node]) -> set[str]:
     """Return the names that nodes, and those inside them, read."""
     own = {n for _, inputs, _, _ in nodes for n in inputs}
     return own.union(*(read_by(v.nodes) for *_, attrs in nodes for v in attrs.values() if isinstance(v, Inside)))
+
+
+def in_versions(block: Block) -> tuple[list[Operator], dict[str, TensorType]]:
+    """Return a block's operators with a name of its own for each value, and the types of all names; the last value keeps the variable's.
+
+    What lasts and what is fed is left as it is.
+    """
+    left = Counter(n for op in block.ops for n in op.output_names() if not (block.var(n).persistable or block.var(n).is_data))
+    types, now, made = {v.name: v.type for v in block.vars.values()}, {n: n for n in block.vars}, []
+    for op in block.ops:
+        inputs = {s: [now.get(n, n) for n in given] for s, given in op.inputs.items()}
+        for n in op.output_names():
+            left[n] -= 1
+            now[n] = f"{n}@{left[n]}" if left[n] > 0 else n
+            types[now[n]] = types[n]
+        made.append(replace(op, inputs=inputs, outputs={s: [now.get(n, n) for n in given] for s, given in op.outputs.items()}))
+    return made, types
 
 
 def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> None:
