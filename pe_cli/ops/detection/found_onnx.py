@@ -1,4 +1,4 @@
-"""yolo_box and padded_nms in ONNX: pointwise nodes, and NonMaxSuppression between two TopK."""
+"""yolo_box and padded_nms in ONNX: pointwise nodes, and NonMaxSuppression, or a Loop that can do more, between two TopK."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
+from pe_cli.ops.detection.apart_onnx import at_places, kept_apart
 
 #: Boxes of a class at most: as many as there are.
 _ALL = 2**31 - 1
@@ -55,18 +56,45 @@ def yolo_box_onnx(o: Writer) -> None:
         o.node("Reshape", [o.node("Transpose", [kept], perm=[0, 1, 3, 2]), o.const([0, count * rows * columns, size])], to=to)
 
 
+def _best(o: Writer, looked: str, most: int) -> tuple[str, str]:
+    """Return the best scores of each class, and their places."""
+    best, places = o.fresh(), o.fresh()
+    o.nodes("TopK", [looked, o.const([most])], [best, places], axis=2)
+    return best, places
+
+
+def _kept_by_node(o: Writer, looked: str, lowest: str, most: int) -> str:
+    """Return the map of all scores by NonMaxSuppression."""
+    if most < o.type("Scores").shape[2]:
+        best, places = _best(o, looked, most)
+        looked = o.node("ScatterElements", [lowest, places, best], axis=2)
+    single = [o.node("Cast", [v], to_=element_type("float32")) for v in (o.x("BBoxes"), looked)]
+    limits = [o.const([o.attrs[name]], dtype="float32") for name in ("nms_threshold", "score_threshold")]
+    kept = o.node("NonMaxSuppression", [*single, o.const([_ALL]), *limits])
+    return o.node("ScatterND", [lowest, kept, o.node("GatherND", [o.x("Scores"), kept])])
+
+
+def _kept_by_rounds(o: Writer, looked: str, lowest: str, most: int) -> str:
+    """Return the map of all scores where NonMaxSuppression has no such threshold, or no such boxes."""
+    a, kind = o.attrs, o.type("Scores")
+    best, places = _best(o, looked, most)
+    boxes = o.node("Reshape", [at_places(o, o.x("BBoxes"), places), o.const([-1, most, 4])])
+    fits = o.node("Reshape", [o.node("Greater", [best, o.const(a["score_threshold"], "Scores")]), o.const([-1, most])])
+    one = 0.0 if a["normalized"] else 1.0
+    kept = kept_apart(o, boxes, fits, kind, most, most, threshold=a["nms_threshold"], eta=a["nms_eta"], one=one, nan=True)
+    kept = o.node("Reshape", [kept, o.node("Shape", [best])])
+    return o.node("ScatterElements", [lowest, places, o.node("Where", [kept, best, o.const(-np.inf, "Scores")])], axis=2)
+
+
 @in_onnx("padded_nms")
 def padded_nms_onnx(o: Writer) -> None:
     """What is kept stays in a map of all scores, the rest of it is minus infinity; the best of the map are the rows.
 
     Raises:
-        PeError: an attribute that NonMaxSuppression lacks, or scores whose classes or boxes are not known.
+        PeError: scores whose classes or boxes are not known.
     """
     a, kind = o.attrs, o.type("Scores")
     classes, boxes, never = kind.shape[1], o.x("BBoxes"), o.const(-np.inf, "Scores")
-    if a["nms_eta"] < 1 or not a["normalized"]:
-        why = "nms_eta below 1" if a["nms_eta"] < 1 else "boxes in pixels whose last one is inside"
-        raise PeError(f"padded_nms has no form in ONNX with {why}: NonMaxSuppression does not have it", hint="nms_eta: 1, normalized: true")
     if classes < 0 or kind.shape[2] < 0:
         raise PeError(f"padded_nms in ONNX needs Scores with known classes and boxes, got {kind}")
     n, rows = kind.shape[2], a["keep_top_k"]
@@ -75,22 +103,16 @@ def padded_nms_onnx(o: Writer) -> None:
         none = np.arange(classes).reshape(1, -1, 1) == a["background_label"]
         looked = o.node("Where", [o.const(none, dtype="bool"), never, looked])
     lowest = o.node("Expand", [never, o.node("Shape", [scores])])
-    if 0 <= a["nms_top_k"] < n:
-        best, places = o.fresh(), o.fresh()
-        o.nodes("TopK", [looked, o.const([a["nms_top_k"]])], [best, places], axis=2)
-        looked = o.node("ScatterElements", [lowest, places, best], axis=2)
-    single = [o.node("Cast", [v], to_=element_type("float32")) for v in (boxes, looked)]
-    limits = [o.const([a[name]], dtype="float32") for name in ("nms_threshold", "score_threshold")]
-    kept = o.node("NonMaxSuppression", [*single, o.const([_ALL]), *limits])
-    seen = o.node("ScatterND", [lowest, kept, o.node("GatherND", [scores, kept])])
+    most = min(a["nms_top_k"], n) if a["nms_top_k"] >= 0 else n
+    seen = _kept_by_rounds(o, looked, lowest, most) if a["nms_eta"] < 1 or not a["normalized"] else _kept_by_node(o, looked, lowest, most)
     spare = np.full((1, rows), -np.inf)  # rows of an image at least
     flat = o.node("Reshape", [seen, o.const([-1, classes * n])])
     counted = o.node("Slice", [o.node("Shape", [flat]), o.const([0]), o.const([1])])
     padded = o.node("Expand", [o.const(spare, "Scores"), o.node("Concat", [counted, o.const([rows])], axis=0)])
     best, places = o.fresh(), o.fresh()
     o.nodes("TopK", [o.node("Concat", [flat, padded], axis=1), o.const([rows])], [best, places], axis=1)
-    # by class, and those of one class as they are
-    number = o.node("Div", [places, o.const(n)])
+    # by class, and those of one class as they are; what is not there goes last
+    number = o.node("Where", [o.node("Greater", [best, never]), o.node("Div", [places, o.const(n)]), o.const(classes)])
     order = o.node("Add", [o.node("Mul", [number, o.const(rows)]), o.const(np.arange(rows).reshape(1, -1))])
     ranks, turn = o.fresh(), o.fresh()
     o.nodes("TopK", [order, o.const([rows])], [ranks, turn], axis=1, largest=0)

@@ -1,0 +1,117 @@
+"""The greedy choice of boxes that overlap no better one much, in ONNX: a Loop where NonMaxSuppression lacks what is asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pe_cli.core.types import TensorType
+from pe_cli.ops.define.onnx import Writer, element_type
+
+
+def columns(o: Writer, x: str, first: int, last: int) -> str:
+    """Return numbers of the last axis."""
+    return o.node("Slice", [x, o.const([first]), o.const([last]), o.const([-1])])
+
+
+def every(o: Writer, flags: str, axis: int = -1) -> str:
+    """Return whether all flags of an axis hold, which goes."""
+    found = o.node("ReduceMin", [o.node("Cast", [flags], to_=element_type("int32")), o.const([axis])], keepdims=0)
+    return o.node("Cast", [found], to_=element_type("bool"))
+
+
+def at_places(o: Writer, x: str, places: str) -> str:
+    """Return rows [images, places, ...] of [images, rows, ...]."""
+    return o.node("GatherND", [x, o.node("Unsqueeze", [places, o.const([-1])])], batch_dims=1)
+
+
+def first_true(o: Writer, flags: str, n: int, rows: int) -> tuple[str, str]:
+    """Return the places of the first flags that hold, [images, rows], 0 behind the last one; and whether there is one.
+
+    Args:
+        o: gets the nodes.
+        flags: [images, n] bool.
+        n: see there.
+        rows: see there.
+    """
+    key = o.node("Where", [flags, o.const(np.arange(n, 0, -1).reshape(1, -1)), o.const(0)])
+    left, places = o.fresh(), o.fresh()
+    o.nodes("TopK", [key, o.const([min(n, rows)])], [left, places], axis=1)
+    if rows > n:
+        left = o.node("Pad", [left, o.const([0, 0, 0, rows - n])])
+    there = o.node("Greater", [left, o.const(0)])
+    return o.node("Where", [there, o.node("Sub", [o.const(n), left]), o.const(0)]), there
+
+
+def kept_apart(
+    o: Writer, boxes: str, fits: str, kind: TensorType, n: int, rows: int, *, threshold: float, eta: float, one: float, nan: bool
+) -> str:  # fmt: skip
+    """Return which boxes are kept, [images, n] bool: one round for each box, until every image has its rows.
+
+    Args:
+        o: gets the nodes.
+        boxes: [images, n, 4], the best first.
+        fits: [images, n] bool: what may be kept at all.
+        kind: has their element type.
+        n: see there.
+        rows: boxes of an image at most.
+        threshold: a box is dropped that overlaps one that is kept by more.
+        eta: below 1: what that is multiplied by after each box that is kept, while it is above 0.5.
+        one: what belongs to a side beside the difference of its ends.
+        nan: an overlap that is no number drops a box.
+    """
+    inside, dtype = o.inside(), kind.dtype
+    number, flag = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
+    held = [
+        (inside.fresh(), TensorType((-1, rows, 4), dtype)), (inside.fresh(), TensorType((-1, 1), "int64")),
+        (inside.fresh(), TensorType((-1, 1), dtype)),
+    ]  # fmt: skip
+    (kept, found, limit), slots = (name for name, _ in held), o.const(np.arange(rows).reshape(1, -1))
+    k = inside.node("Unsqueeze", [number[0], o.const([0])])
+    box, fit = (inside.node("Gather", [v, k], axis=1) for v in (boxes, fits))
+    overlap = _overlap(inside, box, kept, o.const(one, dtype=dtype), o.const(0, dtype=dtype))
+    bad = inside.node("Not", [inside.node("LessOrEqual", [overlap, limit])]) if nan else inside.node("Greater", [overlap, limit])
+    bad = inside.node("And", [bad, inside.node("Less", [slots, found])])
+    good = every(inside, inside.node("Not", [bad]))
+    keep = inside.node("And", [fit, inside.node("Unsqueeze", [good, o.const([1])])])
+    here = inside.node("And", [keep, inside.node("Equal", [slots, found])])
+    after = [
+        inside.node("Where", [inside.node("Unsqueeze", [here, o.const([2])]), box, kept]),
+        inside.node("Add", [found, inside.node("Cast", [keep], to_=element_type("int64"))]),
+        limit,
+    ]
+    if eta < 1:
+        falls = inside.node("And", [keep, inside.node("Greater", [limit, o.const(0.5, dtype=dtype)])])
+        after[2] = inside.node("Where", [falls, inside.node("Mul", [limit, o.const(eta, dtype=dtype)]), limit])
+    fewest = inside.node("ReduceMin", [after[1]], keepdims=0)
+    again = inside.node("Less", [fewest, o.const(rows)])
+    states = [(name, kind) for name, (_, kind) in zip(after, held, strict=True)]
+    body = inside.body([number, flag, *held], [(again, flag[1]), *states, (keep, TensorType((-1, 1), "bool"))])
+    images = o.node("Slice", [o.node("Shape", [boxes]), o.const([0]), o.const([1])])
+
+    def filled(value: float, *sizes: int, dtype: str) -> str:
+        return o.node("Expand", [o.const(value, dtype=dtype), o.node("Concat", [images, o.const(list(sizes))], axis=0)])
+
+    begin = [filled(0, rows, 4, dtype=dtype), filled(0, 1, dtype="int64"), filled(threshold, 1, dtype=dtype)]
+    made, flags = [o.fresh() for _ in begin], o.fresh()
+    o.nodes("Loop", [o.const(n), o.const(True, dtype="bool"), *begin], [*made, flags], body=body)
+    rounds = o.node("Slice", [o.node("Shape", [flags]), o.const([0]), o.const([1])])
+    rest = o.node("Concat", [o.node("Sub", [o.const([n]), rounds]), images, o.const([1])], axis=0)
+    whole = o.node("Concat", [flags, o.node("Expand", [o.const(False, dtype="bool"), rest])], axis=0)
+    return o.node("Transpose", [o.node("Squeeze", [whole, o.const([2])])], perm=[1, 0])
+
+
+def _overlap(o: Writer, box: str, others: str, one: str, none: str) -> str:
+    """Return the area of [images, 1, 4] and each of [images, rows, 4] by that of either, 0 for those apart: [images, rows]."""
+    low = o.node("Max", [columns(o, box, 0, 2), columns(o, others, 0, 2)])
+    sides = o.node("Sub", [o.node("Min", [columns(o, box, 2, 4), columns(o, others, 2, 4)]), low])
+    meet, both = _area(o, sides, one, none)
+    areas = [_area(o, o.node("Sub", [columns(o, v, 2, 4), columns(o, v, 0, 2)]), one, none)[1] for v in (box, others)]
+    either = o.node("Sub", [o.node("Add", areas), both])
+    return o.node("Where", [meet, o.node("Div", [both, either]), none])
+
+
+def _area(o: Writer, sides: str, one: str, none: str) -> tuple[str, str]:
+    """Return whether sides [..., 2] are at least 0, and their area, 0 where they are not."""
+    there = every(o, o.node("GreaterOrEqual", [sides, none]))
+    area = o.node("ReduceProd", [o.node("Add", [sides, one]), o.const([-1])], keepdims=0)
+    return there, o.node("Where", [there, area, none])
