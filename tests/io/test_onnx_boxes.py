@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 import pytest
 
+from pe_cli.build.build import build as build_programs
+from pe_cli.config.load import load_model
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
+from pe_cli.io.onnx.export import export
 from pe_cli.ops.define.registry import discover
+from pe_cli.program.prune import prune
 from tests.io.test_onnx import onnx_values
 from tests.ops.support import build, execute
 
 discover()
+#: A pyramid of two levels: proposals of both, the best of them, and what each looks like on the level that its size asks for.
+PYRAMID = """\
+name: pyramid
+feeds:
+  image: {shape: [3, 32, 32]}
+layers:
+  fine:    {type: conv2d, input: image, num_filters: 8, filter_size: 3, padding: 1, stride: 4, act: tanh}
+  coarse:  {type: conv2d, input: fine, num_filters: 8, filter_size: 3, padding: 1, stride: 2, act: tanh}
+  sides:   {type: fill_constant_batch_size_like, input: image, shape: [-1, 2], value: 32}
+  scale:   {type: fill_constant_batch_size_like, input: image, shape: [-1, 1], value: 1}
+  info:    {type: concat, input: [sides, scale], axis: 1}
+  sure2:   {type: conv2d, input: fine, num_filters: 3, filter_size: 1, act: sigmoid}
+  sure3:   {type: conv2d, input: coarse, num_filters: 3, filter_size: 1, act: sigmoid}
+  move2:   {type: conv2d, input: fine, num_filters: 12, filter_size: 1}
+  move3:   {type: conv2d, input: coarse, num_filters: 12, filter_size: 1}
+  anchor2: {type: anchor_generator, input: fine, anchor_sizes: [8], aspect_ratios: [0.5, 1, 2], variance: [1, 1, 1, 1], stride: [4, 4]}
+  anchor3: {type: anchor_generator, input: coarse, anchor_sizes: [16], aspect_ratios: [0.5, 1, 2], variance: [1, 1, 1, 1], stride: [8, 8]}
+  found2:  {type: generate_proposals, scores: sure2, bbox_deltas: move2, im_info: info, anchors: anchor2.0, variances: anchor2.1,
+            pre_nms_top_n: 60, post_nms_top_n: 12, nms_thresh: 0.6}
+  found3:  {type: generate_proposals, scores: sure3, bbox_deltas: move3, im_info: info, anchors: anchor3.0, variances: anchor3.1,
+            pre_nms_top_n: 40, post_nms_top_n: 8, nms_thresh: 0.6}
+  best:    {type: collect_fpn_proposals, multi_rois: [found2.0, found3.0], multi_scores: [found2.1, found3.1], min_level: 2, max_level: 3,
+            post_nms_top_n: 20, counts: [found2.2, found3.2]}
+  rois:    {type: distribute_fpn_proposals, fpn_rois: best.0, min_level: 2, max_level: 3, refer_level: 3, refer_scale: 16}
+  look2:   {type: roi_align, input: fine, rois: rois.0, pooled_height: 3, pooled_width: 3, spatial_scale: 0.25, sampling_ratio: 2}
+  look3:   {type: roi_align, input: coarse, rois: rois.1, pooled_height: 3, pooled_width: 3, spatial_scale: 0.125, sampling_ratio: 2}
+  looks:   {type: concat, input: [look2, look3], axis: 0}
+  looked:  {type: gather, input: looks, index: rois.2}
+  kinds:   {type: fc, input: looked, size: 4, act: softmax}
+fetches: [kinds, best.0, best.1]
+"""
 
 
 def both(name, inputs, attrs, outputs=None, slots=None):
@@ -139,3 +179,17 @@ def test_regions_that_no_image_has_end_the_run_and_say_so():
     program, outs = build("roi_align", given, {"pooled_height": 2, "pooled_width": 2}, {})
     with pytest.raises(Exception, match="sum to fewer than there are"):
         onnx_values(program, {f"{slot}_0": array for slot, array in inputs.items()}, list(outs["Out"]))
+
+
+def test_a_feature_pyramid_looks_at_the_same_regions(tmp_path):
+    (tmp_path / "pyramid.yaml").write_text(PYRAMID)
+    built = build_programs(load_model(tmp_path / "pyramid.yaml"))
+    scope = Scope([Place("cpu", 0)])
+    run_startup(built.startup, scope, seed=3)
+    held = {v.name: scope.get(v.name) for v in built.eval.list_vars() if v.persistable}
+    names, feed = list(built.fetches.values()), {"image": np.random.default_rng(2).standard_normal((3, 3, 32, 32)).astype("float32")}
+    (ours,) = Executor(prune(built.eval, names), scope, seed=3).run([feed], names).values
+    session = onnxruntime.InferenceSession(export(built.eval, held, names, "pyramid"), providers=["CPUExecutionProvider"])
+    theirs = dict(zip(names, session.run(names, feed), strict=True))
+    same((name, ours[name], theirs[name]) for name in names)
+    assert ours[names[2]].sum() == 20

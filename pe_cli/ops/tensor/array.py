@@ -10,6 +10,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrU, Status, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.strided import MOVED_AS
 from pe_cli.ops.define.traits import InPlace, ReportsData
@@ -169,6 +170,23 @@ def array_get_grad_cpu(o: Lowering) -> None:
     g, out = o.input("Out@GRAD"), o.output("Array@GRAD")
     if out.size:
         o.call(spread_row, g, o.input("Index"), out, out.shape[0], g.size)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("array_put")
+def array_put_onnx(o: Writer) -> None:
+    """One row is scattered."""
+    row = o.node("Unsqueeze", [o.x("X"), o.const([0])])
+    o.node("ScatterND", [o.x("Array"), o.node("Reshape", [o.x("Index"), o.const([1, 1])]), row], to="Out")
+
+
+@in_onnx("array_get")
+def array_get_onnx(o: Writer) -> None:
+    """One row is gathered."""
+    row = o.node("Gather", [o.x("Array"), o.node("Reshape", [o.x("Index"), o.const([1])])])
+    o.node("Squeeze", [row, o.const([0])], to="Out")
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
