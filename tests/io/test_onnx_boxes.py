@@ -92,6 +92,15 @@ def test_nms_beyond_the_node_of_onnx_keeps_the_same_boxes(seed, attrs):
     assert 5 < count.max() <= 25
 
 
+def test_a_point_is_kept_once():
+    points = np.full((1, 3, 4), 7, "float32")
+    points[0, 2] = 8
+    inputs = {"BBoxes": points, "Scores": np.array([[[0.9, 0.8, 0.7]]], "float32")}
+    found = both("padded_nms", inputs, {"keep_top_k": 3, "nms_eta": 0.9, "background_label": -1})
+    same(found)
+    assert found[2][2].tolist() == [[2]]
+
+
 def test_images_with_few_boxes_have_them_in_their_first_rows():
     rng = np.random.default_rng(4)
     scores = rng.uniform(0, 0.1, (3, 4, 20))

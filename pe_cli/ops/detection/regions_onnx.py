@@ -65,7 +65,8 @@ def roi_pool_onnx(o: Writer) -> None:
         for d in (0, 2)
     )
     sides = o.node("Max", [o.node("Add", [o.node("Sub", [end, low]), o.const(1)]), o.const(1)])
-    corners, there = {}, []
+    corners: dict[int, str] = {}
+    there = []
     for d, axis in ((0, 1), (1, 2)):  # columns, then rows: [regions, 1, parts, 1] and [regions, parts, 1, 1]
         start, side = (o.node("Unsqueeze", [columns(o, v, d, d + 1), o.const([2, 3])]) for v in (low, sides))
         number = np.arange(parts[d]).reshape((1, 1, -1, 1) if d == 0 else (1, -1, 1, 1))
