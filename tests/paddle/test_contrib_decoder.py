@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.errors import FluidValueError, NotThereYet
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.contrib.decoder.beam_search_decoder import (
     BeamSearchDecoder,
     InitState,
@@ -79,12 +79,43 @@ def test_a_cell_that_learns():
     ])  # fmt: skip
 
 
-def test_a_cell_that_searches():
+class Written(BeamSearchDecoder):
+    """A decoder whose block is written out, with arrays and a stop of its own, as a class over the original's would."""
+
+    stop = None
+
+    def decode(self):
+        with self.block():
+            ids, scores = self.read_array(self._init_ids, is_ids=True), self.read_array(self._init_scores, is_scores=True)
+            steps = self.read_array(self.stop) if self.stop is not None else None
+            word = L.embedding(ids, size=[WORDS, WIDE])
+            self.state_cell.set_state("h", L.sequence_expand(self.state_cell.get_state("h"), scores))
+            self.state_cell.compute_state(inputs={"x": word})
+            chances = L.fc(L.lod_reset(self.state_cell.out_state(), scores), WORDS, act="softmax")
+            best, places = L.topk(chances, k=4)
+            total = L.elementwise_add(L.log(best), L.reshape(scores, [-1]), axis=0)
+            chosen, chosen_scores = L.beam_search(ids, scores, places, total, 2, 1, level=0)
+            if steps is not None:
+                left = L.scale(steps, 1.0, -1.0)
+                self.update_array(steps, left)
+                with L.Switch() as out_of_steps, out_of_steps.case(L.less_than(left, L.fill_constant([1], "float32", 0.0))):
+                    self.early_stop()
+            with L.Switch() as switch:
+                with switch.case(L.is_empty(chosen)):
+                    self.early_stop()
+                with switch.default():
+                    self.state_cell.update_states()
+                    self.update_array(ids, chosen)
+                    self.update_array(scores, chosen_scores)
+
+
+def searched(kind=BeamSearchDecoder, stop=None, max_len=4):
+    """Return ids and scores that a decoder of a kind finds."""
     context = fluid.data("c", [None, UNITS], "float32")
-    first = [L.data(name, [1], dtype=kind, lod_level=2) for name, kind in (("i", "int64"), ("s", "float32"))]
-    decoder = BeamSearchDecoder(cell_of(context, reorder=False), *first, WORDS, WIDE, topk_size=4, max_len=4, beam_size=2, end_id=1)
-    with pytest.raises(NotThereYet, match="a block of one's own"):
-        decoder.block()
+    first = [L.data(name, [1], dtype=dtype, lod_level=2) for name, dtype in (("i", "int64"), ("s", "float32"))]
+    decoder = kind(cell_of(context, reorder=False), *first, WORDS, WIDE, topk_size=4, max_len=max_len, beam_size=2, end_id=1)
+    if stop is not None:
+        decoder.stop = L.fill_constant([1], "float32", stop)
     decoder.decode()
     exe, place = fluid.Executor(fluid.CPUPlace()), fluid.CPUPlace()
     exe.run(fluid.default_startup_program())
@@ -93,15 +124,57 @@ def test_a_cell_that_searches():
         if tuple(p.shape) in own:
             fluid.global_scope().find_var(p.name).get_tensor().set(own[tuple(p.shape)], place)
     feed = {"c": CONTEXT} | {
-        name: fluid.create_lod_tensor(np.zeros((3, 1), kind), [[1] * 3] * 2, place) for name, kind in (("i", "int64"), ("s", "float32"))
+        name: fluid.create_lod_tensor(np.zeros((3, 1), dtype), [[1] * 3] * 2, place) for name, dtype in (("i", "int64"), ("s", "float32"))
     }
-    ids, scores = exe.run(feed=feed, fetch_list=list(decoder()), return_numpy=False)
+    return exe.run(feed=feed, fetch_list=list(decoder()), return_numpy=False)
+
+
+@pytest.mark.parametrize("kind", [BeamSearchDecoder, Written])
+def test_a_cell_that_searches(kind):
+    ids, scores = searched(kind)
     assert ids.lod() == [[0, 2, 4, 6], [0, 3, 7, 10, 14, 17, 21]]
     assert np.ravel(ids).tolist() == [0, 2, 1, 0, 5, 2, 1, 0, 2, 1, 0, 5, 2, 1, 0, 2, 1, 0, 5, 2, 1]
     close(np.ravel(scores), [
         0, -0.8948, -1.7939, 0, -1.0813, -1.8244, -2.264, 0, -1.3383, -2.1327, 0, -1.4542, -2.4935, -3.0509, 0, -1.3072, -2.1138,
         0, -1.4694, -2.4354, -2.9815,
     ])  # fmt: skip
+
+
+def test_a_step_that_stops_the_search_does_not_count():
+    # two steps count, and the third one stops: as if two were the most
+    ids, scores = searched(Written, stop=2)
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        shorter, shorter_scores = searched(Written, max_len=2)
+    assert ids.lod() == shorter.lod()
+    # the first words of the whole sentences
+    assert np.ravel(ids).tolist() == np.ravel(shorter).tolist() == [0, 2, 1, 0, 5, 2] * 3
+    np.testing.assert_array_equal(np.ravel(scores), np.ravel(shorter_scores))
+
+
+def test_what_a_block_of_a_search_refuses():
+    context = fluid.data("c", [None, UNITS], "float32")
+    first = [L.data(name, [1], dtype=dtype, lod_level=2) for name, dtype in (("i", "int64"), ("s", "float32"))]
+    decoder = BeamSearchDecoder(cell_of(context, reorder=False), *first, WORDS, WIDE)
+    for outside in (lambda: decoder.read_array(first[0]), decoder.early_stop, lambda: decoder.state_cell):
+        with pytest.raises(FluidValueError, match="outside of its block"):
+            outside()
+    with pytest.raises(FluidValueError, match="behind decode"):
+        decoder()
+    with decoder.block():
+        ids = decoder.read_array(first[0], is_ids=True)
+        with pytest.raises(FluidTypeError, match="takes a variable, got int"):
+            decoder.read_array(3)
+        with pytest.raises(FluidValueError, match="ids and of scores"):
+            decoder.read_array(first[0], is_ids=True, is_scores=True)
+        with pytest.raises(FluidTypeError, match="update_array"):
+            decoder.update_array(ids, 3)
+        with pytest.raises(FluidValueError, match="read_array before update_array"):
+            decoder.update_array(first[0], ids)
+        decoder.update_array(ids, ids)
+    with pytest.raises(FluidValueError, match="a second block"), decoder.block():
+        pass
+    with pytest.raises(FluidValueError, match="no ids or no scores"):
+        decoder()
 
 
 def test_what_a_cell_does_not_have():

@@ -149,3 +149,27 @@ def list_get_host(run: HostRun) -> dict[str, list[Any]]:
     if found is None:
         raise PeError(f"array_read: nothing was written at {at} of the array, which has {len(items)} places", code=ExitCode.DATA)
     return {"Out": [found]}
+
+
+@op("list_first", traits=[Lists()], inputs="Array Count", differentiable="")
+def list_first(array: TensorType, count: TensorType) -> TensorType:
+    """Leave out what is behind the first tensors of a list.
+
+    Args:
+        Array: a list.
+        Count: [1] int32 or int64: how many stay.
+
+    Returns:
+        Out: a list.
+
+    Source:
+        own: the steps of a search that was stopped before its last one.
+    """
+    del count
+    return array
+
+
+@list_first.host_run
+def list_first_host(run: HostRun) -> dict[str, list[Any]]:
+    """A shorter list."""
+    return {"Out": [Many(_items(run)[: int(run.one("Count").ravel()[0])])]}

@@ -189,6 +189,22 @@ def array_read(array: TensorArray, i: Any) -> Any:
     return LayerHelper("array").one(kind, {"Array": array.settle(None), "Index": _variable(i)})
 
 
+def begun_with(x: Variable) -> TensorArray:
+    """Return an array whose first tensor is a copy of a variable, made before all loops that are being written."""
+    array = TensorArray(x.dtype)
+    array.items[0] = outside(lambda: call("assign", x))
+    return array
+
+
+def first_of(array: TensorArray, count: Variable) -> TensorArray:
+    """Return the first tensors of an array that a While with beam_search has written; of another one all."""
+    if not array.listed:
+        return array
+    found = TensorArray(array.dtype)
+    found.rows, found.listed = LayerHelper("array").one("list_first", {"Array": array.rows, "Count": count}), True
+    return found
+
+
 def array_length(array: TensorArray) -> Any:
     """Return one more than the last place that was written, int64 [1]."""
     if array.length is not None:
@@ -230,4 +246,7 @@ def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
     return joined, found
 
 
-__all__ = ["TensorArray", "array_length", "array_read", "array_write", "create_array", "outside", "tensor_array_to_tensor"]
+__all__ = [
+    "TensorArray", "array_length", "array_read", "array_write", "begun_with", "create_array", "first_of", "outside",
+    "tensor_array_to_tensor",
+]  # fmt: skip

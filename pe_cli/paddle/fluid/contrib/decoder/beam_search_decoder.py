@@ -3,147 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.fluid.contrib.decoder.cells import InitState, StateCell
+from pe_cli.paddle.fluid.layers.arrays import TensorArray, begun_with, first_of
 from pe_cli.program.ir import Variable
-
-
-class InitState:
-    """What a state of a cell begins with.
-
-    Args:
-        init: the state itself, [sequences, width].
-        shape: of a constant that stands for it; its first size is that of init_boot.
-        value: of that constant.
-        init_boot: any variable with as many rows.
-        need_reorder: the rows follow the order of sequences as they are fed, and not that of their lengths: see DynamicRNN.memory.
-        dtype: of the constant.
-
-    Raises:
-        FluidValueError: neither init nor init_boot; a ValueError.
-    """
-
-    def __init__(
-        self, init: Any = None, shape: Any = None, value: float = 0.0, init_boot: Any = None, need_reorder: bool = False,
-        dtype: Any = "float32",
-    ) -> None:  # fmt: skip
-        if init is None and init_boot is None:
-            raise FluidValueError("InitState needs init or init_boot", hint="init_boot is any variable with a row for each sequence")
-        made = layers.fill_constant_batch_size_like(input=init_boot, value=value, shape=shape, dtype=dtype) if init is None else init
-        self.value: Any = made
-        self.need_reorder = need_reorder
-
-
-class _Decoder(Protocol):
-    """What a cell asks of the decoder that it is in."""
-
-    def begin_state(self, name: str, init: InitState) -> Any:
-        """Return a state of the last step."""
-
-    def keep_state(self, name: str, value: Any) -> None:
-        """Hand a state on to the next step."""
-
-
-class StateCell:
-    """The states of a recurrent cell, its inputs, and the function that makes one step of them.
-
-    Args:
-        inputs: name -> variable, or None where every step sets it.
-        states: name -> InitState.
-        out_state: name of the state that is the cell's output.
-        name: without effect.
-
-    Raises:
-        FluidValueError: a state that is no InitState, or an out_state that is none of them; a ValueError.
-    """
-
-    def __init__(self, inputs: Mapping[str, Any], states: Mapping[str, InitState], out_state: str, name: str | None = None) -> None:
-        wrong = [state for state, init in states.items() if not isinstance(init, InitState)]
-        if wrong or out_state not in states:
-            raise FluidValueError(f"StateCell: out_state is '{out_state}', states are {', '.join(states)}", hint="each an InitState")
-        self.inputs, self.states, self._out = dict(inputs), dict(states), out_state
-        self._decoder: _Decoder | None = None
-        self._now: dict[str, Any] = {}
-        self._update: Callable[[StateCell], Any] | None = None
-
-    def enter(self, decoder: _Decoder) -> None:
-        """Become the cell of a decoder.
-
-        Raises:
-            FluidValueError: it is another's; a ValueError.
-        """
-        if self._decoder is not None:
-            raise FluidValueError("StateCell: it is in a decoder already", hint="a cell serves one decoder after the other")
-        self._decoder, self._now = decoder, {}
-
-    def leave(self) -> None:
-        """Be free for another decoder."""
-        self._decoder = None
-
-    def get_state(self, state_name: str) -> Any:
-        """Return a state as it is now.
-
-        Raises:
-            FluidValueError: there is none of that name, or the cell is in no decoder; a ValueError.
-        """
-        if self._decoder is not None and not self._now:
-            self._now = {name: self._decoder.begin_state(name, init) for name, init in self.states.items()}
-        if state_name not in self._now:
-            raise FluidValueError(f"StateCell: there is no state '{state_name}' now", hint=f"in a decoder: {', '.join(self.states)}")
-        return self._now[state_name]
-
-    def set_state(self, state_name: str, state_value: Any) -> None:
-        """Give a state another value."""
-        self._now[state_name] = state_value
-
-    def get_input(self, input_name: str) -> Any:
-        """Return an input of this step.
-
-        Raises:
-            FluidValueError: there is none of that name, or nothing set it; a ValueError.
-        """
-        found = self.inputs.get(input_name)
-        if found is None:
-            raise FluidValueError(f"StateCell: there is no input '{input_name}' now", hint="compute_state sets inputs")
-        return found
-
-    def state_updater(self, updater: Callable[[StateCell], Any]) -> Callable[[StateCell], Any]:
-        """Register the function that makes one step of the states: a decorator."""
-        self._update = updater
-        return updater
-
-    def compute_state(self, inputs: Mapping[str, Any]) -> None:
-        """Set inputs, and make one step.
-
-        Raises:
-            FluidValueError: an input that the cell does not have, or no function for the step; a ValueError.
-        """
-        unknown = [name for name in inputs if name not in self.inputs]
-        if unknown or self._update is None:
-            wrong = f"there is no input '{unknown[0]}'" if unknown else "nothing says what a step is"
-            raise FluidValueError(f"StateCell: {wrong}", hint=f"inputs are {', '.join(self.inputs)}; @cell.state_updater")
-        self.get_state(self._out)
-        self.inputs.update(inputs)
-        self._update(self)
-
-    def update_states(self) -> None:
-        """Hand all states on to the next step.
-
-        Raises:
-            FluidValueError: the cell is in no decoder; a ValueError.
-        """
-        self.get_state(self._out)
-        if self._decoder is None:
-            raise FluidValueError("StateCell: update_states outside of a decoder", hint="call it in the decoder's block")
-        for name, value in self._now.items():
-            self._decoder.keep_state(name, value)
-
-    def out_state(self) -> Any:
-        """Return the state that is the cell's output."""
-        return self.get_state(self._out)
 
 
 class TrainingDecoder:
@@ -252,87 +119,153 @@ class BeamSearchDecoder:
     ) -> None:  # fmt: skip
         if not isinstance(init_ids, Variable) or not isinstance(init_scores, Variable):
             raise FluidTypeError("BeamSearchDecoder: init_ids and init_scores are variables")
-        self._cell, self._words, self._wide, self._given = state_cell, target_dict_dim, word_dim, dict(input_var_dict or {})
-        self._topk, self._sparse, self._most, self._beams, self._end = topk_size, sparse_emb, max_len, beam_size, end_id
-        self._begins = {"ids": init_ids, "scores": init_scores}
-        self._arrays: dict[str, Any] = {}
-        self._kept: dict[str, Any] = {}
+        self._state_cell, self._input_var_dict = state_cell, dict(input_var_dict or {})
+        self._target_dict_dim, self._word_dim, self._sparse_emb, self._topk_size = target_dict_dim, word_dim, sparse_emb, topk_size
+        self._init_ids, self._init_scores, self._most = init_ids, init_scores, max_len
+        self._beam_size, self._end_id = beam_size, end_id
+        self._found: dict[str, TensorArray] = {}  # ids and scores
+        self._arrays: dict[str, TensorArray] = {}  # by what was read of them in a step
+        self._written: list[tuple[Variable, TensorArray]] = []
+        self._states: dict[str, Any] = {}
         self._counter: Any = None
-        self._done = False
+        self._cond: Any = None
+        self._inside, self._done = False, False
         state_cell.enter(self)
 
     def begin_state(self, name: str, init: InitState) -> Any:
         """Return what the last step has written."""
-        return layers.array_read(self._arrays[f"state {name}"], self._counter)
+        self._states[name] = self.read_array(init.value)
+        return self._states[name]
 
     def keep_state(self, name: str, value: Any) -> None:
         """Let the step write a state at its end."""
-        self._kept[f"state {name}"] = value
+        self.update_array(self._states[name], value)
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Append inside what a step does; it reads arrays at the step's place, and its end writes them at the next one.
+
+        Raises:
+            FluidValueError: a second block; a ValueError.
+        """
+        if self._inside or self._done:
+            raise FluidValueError("BeamSearchDecoder: a second block", hint="make another decoder")
+        limit, self._counter = layers.fill_constant([1], "int64", self._most), layers.zeros([1], "int64")
+        self._cond = layers.less_than(self._counter, limit)
+        self._inside = True
+        with layers.While(self._cond).block():
+            yield
+            following = layers.scale(self._counter, 1.0, 1.0)
+            for value, array in self._written:
+                layers.array_write(value, array=array, i=following)
+            # a step that stops the search does not count, and what it wrote is left out
+            layers.assign(layers.elementwise_add(self._counter, layers.cast(self._cond, "int64")), self._counter)
+            layers.logical_and(self._cond, layers.less_than(self._counter, limit), out=self._cond)
+        self._inside, self._done = False, True
+        self._state_cell.leave()
+
+    def _in_block(self, what: str) -> None:
+        if not self._inside:
+            raise FluidValueError(f"BeamSearchDecoder: {what} outside of its block", hint="with decoder.block(): ...")
+
+    @property
+    def state_cell(self) -> StateCell:
+        """The cell, in the block."""
+        self._in_block("state_cell")
+        return self._state_cell
+
+    def early_stop(self) -> None:
+        """End the search with this step, which does not count; in a `Switch`, where its condition holds."""
+        self._in_block("early_stop")
+        layers.fill_constant([1], "bool", 0, out=self._cond)
+
+    def read_array(self, init: Variable, is_ids: bool = False, is_scores: bool = False) -> Any:
+        """Return what the last step has written to an array of its own, which begins with a variable from outside.
+
+        Args:
+            init: that variable.
+            is_ids: the array has the words that were chosen.
+            is_scores: it has the logarithms of their probabilities.
+
+        Raises:
+            FluidTypeError: init is no variable; a TypeError.
+            FluidValueError: outside of the block, or both words and probabilities; a ValueError.
+        """
+        self._in_block("read_array")
+        if not isinstance(init, Variable):
+            raise FluidTypeError(f"BeamSearchDecoder: read_array takes a variable, got {type(init).__name__}")
+        if is_ids and is_scores:
+            raise FluidValueError("BeamSearchDecoder: an array of ids and of scores", hint="read_array for each of them")
+        array = begun_with(init)
+        if is_ids or is_scores:
+            self._found["ids" if is_ids else "scores"] = array
+        read = layers.array_read(array, self._counter)
+        self._arrays[read.name] = array
+        return read
+
+    def update_array(self, array: Variable, value: Variable) -> None:
+        """Let the step write to an array at its end.
+
+        Args:
+            array: what read_array returned.
+            value: what the next step reads.
+
+        Raises:
+            FluidTypeError: no variables; a TypeError.
+            FluidValueError: outside of the block, or read_array did not return it; a ValueError.
+        """
+        self._in_block("update_array")
+        if not isinstance(array, Variable) or not isinstance(value, Variable):
+            raise FluidTypeError("BeamSearchDecoder: update_array takes what read_array returned, and a variable")
+        if array.name not in self._arrays:
+            raise FluidValueError(f"BeamSearchDecoder: '{array.name}' is of no array", hint="read_array before update_array")
+        self._written.append((value, self._arrays[array.name]))
 
     def decode(self) -> None:
-        """Append the search.
+        """Append the search; a class of one's own may do it in another way, with block, read_array and update_array.
 
         Raises:
             FluidValueError: it is there already, or a given input is none of the cell's; a ValueError.
         """
-        unknown = [name for name in self._given if name not in self._cell.inputs]
-        if self._done or unknown:
-            raise FluidValueError(f"BeamSearchDecoder: {f'the cell has no input {unknown[0]}' if unknown else 'a second decode'}")
-        begins = {
-            **self._begins,
-            **{f"input {name}": v for name, v in self._given.items()},
-            **{f"state {name}": init.value for name, init in self._cell.states.items()},
-        }
-        limit, counter = layers.fill_constant([1], "int64", self._most), layers.zeros([1], "int64")
-        self._counter = counter
-        for name, v in begins.items():
-            self._arrays[name] = layers.array_write(v, i=counter)
-        go = layers.less_than(counter, limit)
-        loop = layers.While(go)
-        with loop.block():
-            ended = self._step()
-            layers.increment(counter, 1, in_place=True)
-            for name, v in self._kept.items():
-                layers.array_write(v, array=self._arrays[name], i=counter)
-            layers.logical_and(layers.less_than(counter, limit), layers.logical_not(ended), out=go)
-        self._done = True
-        self._cell.leave()
-
-    def _step(self) -> Any:
-        """Append one step; return whether no sentence goes on."""
-        cell = self._cell
-        ids, scores = (layers.array_read(self._arrays[name], self._counter) for name in ("ids", "scores"))
-        word = layers.embedding(ids, size=[self._words, self._wide], dtype="float32", is_sparse=self._sparse)
-        inputs = {}
-        for name in self._given:
-            last = layers.array_read(self._arrays[f"input {name}"], self._counter)
-            inputs[name] = layers.sequence_expand(last, scores)
-            self._kept[f"input {name}"] = inputs[name]
-        for name in cell.states:
-            cell.set_state(name, layers.sequence_expand(cell.get_state(name), scores))
-        cell.compute_state(inputs={name: inputs.get(name, word) for name in cell.inputs})
-        chances = layers.fc(layers.lod_reset(cell.out_state(), scores), size=self._words, act="softmax")
-        best, places = layers.topk(chances, k=self._topk)
-        total = layers.elementwise_add(layers.log(best), layers.reshape(scores, [-1]), axis=0)
-        chosen, chosen_scores = layers.beam_search(ids, scores, places, total, self._beams, self._end, level=0)
-        cell.update_states()
-        self._kept |= {"ids": chosen, "scores": chosen_scores}
-        return layers.is_empty(chosen)
+        unknown = [name for name in self._input_var_dict if name not in self._state_cell.inputs]
+        if unknown:
+            raise FluidValueError(f"BeamSearchDecoder: the cell has no input {unknown[0]}")
+        with self.block():
+            cell = self.state_cell
+            ids, scores = self.read_array(self._init_ids, is_ids=True), self.read_array(self._init_scores, is_scores=True)
+            size = [self._target_dict_dim, self._word_dim]
+            word = layers.embedding(ids, size=size, dtype="float32", is_sparse=self._sparse_emb)
+            inputs = {}
+            for name, init in self._input_var_dict.items():
+                last = self.read_array(init)
+                inputs[name] = layers.sequence_expand(last, scores)
+                self.update_array(last, inputs[name])
+            for name in cell.states:
+                cell.set_state(name, layers.sequence_expand(cell.get_state(name), scores))
+            cell.compute_state(inputs={name: inputs.get(name, word) for name in cell.inputs})
+            chances = layers.fc(layers.lod_reset(cell.out_state(), scores), size=self._target_dict_dim, act="softmax")
+            best, places = layers.topk(chances, k=self._topk_size)
+            total = layers.elementwise_add(layers.log(best), layers.reshape(scores, [-1]), axis=0)
+            chosen, chosen_scores = layers.beam_search(ids, scores, places, total, self._beam_size, self._end_id, level=0)
+            cell.update_states()
+            self.update_array(ids, chosen)
+            self.update_array(scores, chosen_scores)
+            with layers.Switch() as switch, switch.case(layers.is_empty(chosen)):
+                self.early_stop()
 
     def __call__(self) -> Any:
         """Return the sentences and their scores, as `beam_search_decode` gives them.
 
         Raises:
-            FluidValueError: before decode; a ValueError.
+            FluidValueError: before the end of its block, or a block without words or probabilities; a ValueError.
         """
         if not self._done:
             raise FluidValueError("BeamSearchDecoder: its sentences are there behind decode()")
-        return layers.beam_search_decode(self._arrays["ids"], self._arrays["scores"], self._beams, self._end)
-
-    def _of_ones_own(self, *args: Any, **given: Any) -> NoReturn:
-        raise NotThereYet("BeamSearchDecoder: a block of one's own is not there", hint="decode(), or beam_search in a fluid.layers.While")
-
-    block = read_array = update_array = early_stop = _of_ones_own
+        if len(self._found) < 2:
+            raise FluidValueError("BeamSearchDecoder: its block reads no ids or no scores", hint="read_array(init, is_ids=True)")
+        count = layers.scale(self._counter, 1.0, 1.0)
+        steps = [first_of(self._found[name], count) for name in ("ids", "scores")]
+        return layers.beam_search_decode(*steps, self._beam_size, self._end_id)
 
 
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
