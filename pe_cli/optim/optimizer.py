@@ -211,12 +211,15 @@ class Optimizer:
         if not pairs:
             raise PeError("there is no gradient to apply")
         startup = startup_program or default_startup_program()
+        made = [_descend(p, g, p.own_rate) for p, g in pairs if p.own_rate is not None]
+        pairs = [(p, g) for p, g in pairs if p.own_rate is None]
+        if not pairs:
+            return made
         raw = [g for _, g in pairs]
         clipped = clip_gradients(pairs, self.grad_clip)
         ready = regularize(clipped, self.regularization, raw, apart=bool(self.decay_attr))
         program = pairs[0][0].block.program
         rates = {p.name: self._rate_of(p, program, startup) for p, _ in ready} if self.takes_rate else {}
-        made = []
         for (parameter, gradient), before in zip(ready, raw, strict=True):
             with program.role(Role.OPTIMIZE, [parameter.name, before.name]), program.name_scope("optimizer"):
                 made.append(self._update(parameter, gradient, rates.get(parameter.name), startup))
@@ -316,6 +319,16 @@ class Optimizer:
     @property
     def _prefix(self) -> str:
         return f"{self.name}_" if self.name else ""
+
+
+def _descend(parameter: Parameter, gradient: Variable, rate: float) -> Operator:
+    """Append the update of a parameter that has a rate of its own."""
+    block = parameter.block
+    with block.program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), block.program.name_scope("optimizer"):
+        name = block.program.unique(f"{parameter.name}@RATE")
+        block.append_op("fill_constant", {}, {"Out": name}, {"shape": [1], "dtype": parameter.dtype, "value": rate}, at=parameter.at)
+        inputs = {"Param": parameter, "Grad": gradient, "LearningRate": block.var(name)}
+        return block.append_op("sgd", inputs, {"ParamOut": parameter}, at=parameter.at)
 
 
 def _name(given: str | Variable) -> str:

@@ -31,7 +31,6 @@ _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that pru
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
-_HASHED = Refusal("how many rows come out is drawn, and its gradient moves the table by itself", "fluid.layers.hash and embedding")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
@@ -70,8 +69,6 @@ REFUSED: dict[str, Refusal] = {
     "fluid.contrib.quantize": _FEWER_BITS,
     "fluid.contrib.QuantizeTranspiler": _FEWER_BITS,
     "fluid.contrib.Compressor": _FEWER_BITS,
-    "fluid.contrib.search_pyramid_hash": _HASHED,
-    "fluid.contrib.layers.search_pyramid_hash": _HASHED,
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.fleet.collective.*": _PROCESSES,
     "paddle.incubate.*": _PROCESSES,

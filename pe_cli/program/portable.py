@@ -16,7 +16,7 @@ from pe_cli.program.ir import Block, Parameter, Variable
 CLASSES: dict[str, type] = {}
 #: Booleans of every variable, and of parameters.
 FLAGS = ("is_data", "persistable", "stop_gradient")
-PARAMETER_FACTS = ("trainable", "learning_rate", "regularizer", "gradient_clip", "do_model_average", "weight_decay")
+PARAMETER_FACTS = ("trainable", "learning_rate", "regularizer", "gradient_clip", "do_model_average", "weight_decay", "own_rate")
 
 #: Levels of attributes within attributes.
 MAX_DEPTH = 64

@@ -29,6 +29,7 @@ from pe_cli.paddle.fluid.contrib.layers import (
     partial_concat,
     partial_sum,
     rank_attention,
+    search_pyramid_hash,
     sequence_topk_avg_pooling,
     shuffle_batch,
     tdm_child,
@@ -46,7 +47,7 @@ __all__ = [
     "batch_fc", "bilateral_slice", "correlation", "ctr_metric_bundle", "decoder", "distributed_batch_reader", "extend_optimizer",
     "extend_with_decoupled_weight_decay", "fused_elemwise_activation", "fused_embedding_seq_pool", "layers", "match_matrix_tensor",
     "memory_usage", "memory_usage_calc", "model_stat", "multiclass_nms2", "op_freq_statistic", "op_frequence", "partial_concat",
-    "partial_sum", "rank_attention", "reader", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child", "tdm_sampler", "tree_conv",
-    "var_conv_2d",
+    "partial_sum", "rank_attention", "reader", "search_pyramid_hash", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child",
+    "tdm_sampler", "tree_conv", "var_conv_2d",
 ]  # fmt: skip
 __getattr__ = missing("fluid.contrib", lambda: globals())

@@ -15,6 +15,7 @@ from pe_cli.paddle.fluid.contrib.layers.nn import (
     partial_concat,
     partial_sum,
     rank_attention,
+    search_pyramid_hash,
     sequence_topk_avg_pooling,
     shuffle_batch,
     tdm_child,
@@ -28,7 +29,7 @@ from pe_cli.paddle.names import missing
 __all__ = [
     "BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm", "batch_fc", "bilateral_slice", "correlation", "ctr_metric_bundle",
     "fused_elemwise_activation", "fused_embedding_seq_pool", "match_matrix_tensor", "metric_op", "multiclass_nms2", "nn", "partial_concat",
-    "partial_sum", "rank_attention", "rnn_impl", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child", "tdm_sampler", "tree_conv",
-    "var_conv_2d",
+    "partial_sum", "rank_attention", "rnn_impl", "search_pyramid_hash", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child",
+    "tdm_sampler", "tree_conv", "var_conv_2d",
 ]  # fmt: skip
 __getattr__ = missing("fluid.contrib.layers", lambda: globals())

@@ -1,4 +1,4 @@
-"""Layers of fluid.contrib: the catalogue's by the original's signatures, and multiclass_nms2, whose rows only a step can count."""
+"""Layers of fluid.contrib: the catalogue's by the original's signatures, and two whose rows only a step can count."""
 
 from __future__ import annotations
 
@@ -74,6 +74,61 @@ def tdm_sampler(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return made[:count], made[count : 2 * count], made[2 * count :]
 
 
+def search_pyramid_hash(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    num_emb: int,
+    space_len: int,
+    pyramid_layer: int,
+    rand_len: int,
+    drop_out_percent: float,
+    is_training: Any,
+    use_filter: bool,
+    white_list_len: int,
+    black_list_len: int,
+    seed: int,
+    lr: float,
+    param_attr: Any = None,
+    param_attr_wl: Any = None,
+    param_attr_bl: Any = None,
+    name: str | None = None,
+    distribute_update_vars: Any = None,
+    dtype: Any = "float32",
+) -> Any:
+    """Look up vectors of the n-grams of sequences, put together from parts of a table that moves by a rate of its own; see the op.
+
+    Args:
+        input: int32 ids [rows, 1] with one level of sequences.
+        num_emb, space_len, pyramid_layer, rand_len, drop_out_percent, is_training, seed: see the op.
+        use_filter: the lists are looked into.
+        white_list_len: numbers of the list of n-grams that count; 0 for none.
+        black_list_len: numbers of the list of those that do not; 0 for none.
+        lr: rate of plain descent of the table, whatever the optimizer is.
+        param_attr, param_attr_wl, param_attr_bl: of the table and of the lists, which are Bloom filters.
+        name: prefix of the output's name.
+        distribute_update_vars: without effect.
+        dtype: float32.
+
+    Raises:
+        FluidValueError: sizes that do not fit; a ValueError.
+    """
+    ensure_defaults()
+    helper = LayerHelper("search_pyramid_hash", name)
+    with raised_as(FluidValueError):
+        table = helper.parameter(param_attr, (max(space_len, 0) + max(rand_len, 0), 1), as_dtype(dtype))
+        table.own_rate = float(lr)
+        slots = {"X": input, "W": table}
+        for slot, length, attr in (("WhiteList", white_list_len, param_attr_wl), ("BlackList", black_list_len, param_attr_bl)):
+            if length > 0:
+                listed = helper.parameter(attr, (length, 1), as_dtype(dtype))
+                listed.trainable, listed.stop_gradient = False, True
+                slots |= {slot: listed} if use_filter else {}
+        attrs = {
+            "num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer, "rand_len": rand_len,
+            "drop_out_percent": float(drop_out_percent), "is_training": bool(is_training), "seed": seed,
+        }  # fmt: skip
+        return helper.op("pyramid_hash", slots, attrs, ("Out", "DropPos"))[0]
+
+
 def multiclass_nms2(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     bboxes: Variable,
     scores: Variable,
@@ -102,6 +157,6 @@ def multiclass_nms2(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 
 __all__ = [
     "batch_fc", "bilateral_slice", "correlation", "fused_elemwise_activation", "fused_embedding_seq_pool", "match_matrix_tensor",
-    "multiclass_nms2", "partial_concat", "partial_sum", "rank_attention", "sequence_topk_avg_pooling", "shuffle_batch", "tdm_child",
-    "tdm_sampler", "tree_conv", "var_conv_2d",
+    "multiclass_nms2", "partial_concat", "partial_sum", "rank_attention", "search_pyramid_hash", "sequence_topk_avg_pooling",
+    "shuffle_batch", "tdm_child", "tdm_sampler", "tree_conv", "var_conv_2d",
 ]  # fmt: skip
