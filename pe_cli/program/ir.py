@@ -70,7 +70,7 @@ class Parameter(Variable):
         gradient_clip: own clipping, an object of `pe_cli.optim.clip`, or None.
         do_model_average: takes part in model averaging.
         weight_decay: own coefficient of the weight decay, at least 0, no unit; None for the optimizer's.
-        own_rate: rate of plain descent, which moves it instead of the optimizer, without clipping and decay; None for the optimizer's update.
+        own_rate: rate of plain descent that moves it instead of the optimizer, without clipping and decay; None for the optimizer's.
     """
 
     trainable: bool = True

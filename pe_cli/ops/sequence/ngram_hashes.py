@@ -23,7 +23,8 @@ F1, F2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 def _turned(x: NDArray[Any], bits: int) -> NDArray[Any]:
     """Return words whose bits are moved up, and those that leave at the top come in below."""
     kind, size = x.dtype.type, 8 * x.dtype.itemsize
-    return (x << kind(bits)) | (x >> kind(size - bits))
+    found: NDArray[Any] = (x << kind(bits)) | (x >> kind(size - bits))
+    return found
 
 
 def xxh32(words: Words, seeds: Words) -> Words:
@@ -54,7 +55,8 @@ def xxh32(words: Words, seeds: Words) -> Words:
         h = _turned(h + words[..., i] * P3, 17) * P4
     h = (h ^ (h >> np.uint32(15))) * P2
     h = (h ^ (h >> np.uint32(13))) * P3
-    return h ^ (h >> np.uint32(16))
+    found: Words = h ^ (h >> np.uint32(16))
+    return found
 
 
 def murmur3(data: NDArray[np.uint8], seed: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -1,18 +1,18 @@
-"""pyramid_hash: vectors of the n-grams of sequences, put together from parts of one table. Only values tell how many: it runs on the host."""
+"""pyramid_hash: vectors of the n-grams of sequences, made of parts of one table. Only values tell how many: it runs on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, offsets_of
-from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.sequence.ngram_hashes import murmur3, rand_r, xxh32
 
 Array = NDArray[Any]
@@ -37,6 +37,12 @@ HEAD = 32
         "is_training": Attr(False, "n-grams are left out"),
         "seed": Attr(0, "of those draws, the same in every step"),
     },
+    samples=[
+        Sample(
+            {"X": lambda rng: np.array([[1], [2], [3], [1], [2]], "int32"), "W": (34, 1)},
+            {"num_emb": 8, "space_len": 30, "rand_len": 4, "pyramid_layer": 3, "drop_out_percent": 1.0}, "five ids",
+        ),
+    ],
 )
 def pyramid_hash(
     x: TensorType,
@@ -57,18 +63,18 @@ def pyramid_hash(
     Part j of a vector is W[p : p + rand_len], p = XXH32(ids as float32, seed j rand_len) mod space_len
 
     Args:
-        X: [rows, 1] int32 ids, in sequences.
-        W: [space_len + rand_len, 1] float32.
+        X: [rows, 1] int32 ids, in sequences; plain rows are one.
+        W: [space_len + rand_len, 1] float32 or float64.
         WhiteList: bytes of a Bloom filter, as float32: only n-grams in it count.
         BlackList: the same of n-grams that do not count.
         num_emb, space_len, pyramid_layer, rand_len, drop_out_percent, is_training, seed: see the attributes.
 
     Returns:
-        Out: [n-grams, num_emb] float32 with a sequence for each one of X: its n-grams, the shortest first; a row of zeros where it has none.
+        Out: [n-grams, num_emb] element type of W with a sequence for each of X: its n-grams, the shortest first; zeros for none.
         DropPos: [n-grams, 1] int32: 1 for each that Out has, 0 for one that is left out.
 
     Raises:
-        PeError: types or sizes that do not fit; while running, X without one level of sequences, or a list that is no Bloom filter.
+        PeError: types or sizes that do not fit; while running, X with several levels of sequences, or a list that is no Bloom filter.
 
     Source:
         fluid.contrib.layers.search_pyramid_hash.
@@ -80,8 +86,9 @@ def pyramid_hash(
         sizes = f"num_emb {num_emb}, space_len {space_len}, rand_len {rand_len}, pyramid_layer {pyramid_layer}"
         hint = "num_emb is a multiple of rand_len, pyramid_layer is at least 2, all others are at least 1"
         raise PeError(f"search_pyramid_hash: {sizes}", hint=hint)
-    if w != TensorType((space_len + rand_len, 1)) or any(v is not None and v.dtype != "float32" for v in (white, black)):
-        raise PeError(f"search_pyramid_hash needs a table float32[{space_len + rand_len}, 1] and lists of float32, got {w}, {white}, {black}")
+    if w.shape != (space_len + rand_len, 1) or w.dtype not in FLOATS or any(v is not None and v.dtype != "float32" for v in (white, black)):
+        wanted = f"a table [{space_len + rand_len}, 1] of real numbers and lists of float32"
+        raise PeError(f"search_pyramid_hash needs {wanted}, got {w}, {white}, {black}")
     return w.with_shape(-1, num_emb), TensorType((-1, 1), "int32")
 
 
@@ -89,13 +96,14 @@ def _sequences(run: HostRun) -> list[Array]:
     """Return the ids of each sequence, as float32.
 
     Raises:
-        PeError: not one level of sequences (exit code 3).
+        PeError: several levels of sequences (exit code 3).
     """
     (x,) = run.values["X"]
-    if len(x.lod) != 1:
+    if len(x.lod) > 1:
         message = f"{run.op}: X has {len(x.lod)} levels of sequences"
         raise PeError(message, hint="feed it with lod_level: 1", code=ExitCode.DATA)
-    return list(np.split(x.array.reshape(-1).astype(np.float32), np.asarray(x.lod[0][1:-1], np.int64)))
+    ids = x.array.reshape(-1).astype(np.float32)
+    return [ids[a:b] for a, b in pairwise(x.lod[0])] if x.lod else [ids]
 
 
 def _grams(run: HostRun, ids: Array) -> Iterator[Array]:
@@ -167,7 +175,7 @@ def pyramid_hash_host(run: HostRun) -> dict[str, list[Leveled]]:
         lengths.append(max(rows, 1))
     out = np.concatenate(kept) if kept else np.zeros((0, run.attrs["num_emb"]), table.dtype)
     if not run.attrs["is_training"]:
-        out *= least
+        out = out * out.dtype.type(least)
     drop = np.concatenate(flags).astype(np.int32) if flags else np.zeros(0, np.int32)
     return {"Out": [Leveled(out, (offsets_of(lengths).tolist(),))], "DropPos": [Leveled(drop.reshape(-1, 1))]}
 

@@ -9,7 +9,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import adapt
-from pe_cli.program.ir import Variable
+from pe_cli.program.ir import Parameter, Variable
 
 batch_fc = adapt(find("batch_fc"))
 bilateral_slice = adapt(find("bilateral_slice"))
@@ -115,12 +115,13 @@ def search_pyramid_hash(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     helper = LayerHelper("search_pyramid_hash", name)
     with raised_as(FluidValueError):
         table = helper.parameter(param_attr, (max(space_len, 0) + max(rand_len, 0), 1), as_dtype(dtype))
-        table.own_rate = float(lr)
+        if isinstance(table, Parameter):
+            table.own_rate = float(lr)
         slots = {"X": input, "W": table}
         for slot, length, attr in (("WhiteList", white_list_len, param_attr_wl), ("BlackList", black_list_len, param_attr_bl)):
             if length > 0:
                 listed = helper.parameter(attr, (length, 1), as_dtype(dtype))
-                listed.trainable, listed.stop_gradient = False, True
+                listed.stop_gradient = True
                 slots |= {slot: listed} if use_filter else {}
         attrs = {
             "num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer, "rand_len": rand_len,
