@@ -190,6 +190,39 @@ def test_regions_that_no_image_has_end_the_run_and_say_so():
         onnx_values(program, {f"{slot}_0": array for slot, array in inputs.items()}, list(outs["Out"]))
 
 
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        pytest.param({"keep_top_k": 9}, id="linear"),
+        pytest.param({"keep_top_k": 70, "use_gaussian": True, "gaussian_sigma": 0.7, "background_label": -1}, id="by a Gaussian"),
+        pytest.param({"keep_top_k": 9, "normalized": False, "nms_top_k": 7, "post_threshold": 0.3}, id="pixels, of the best seven"),
+    ],
+)
+def test_scores_that_are_lowered_by_overlaps_are_the_same(seed, attrs):
+    rng = np.random.default_rng(seed)
+    inputs = {"BBoxes": boxes(rng, 2, 20), "Scores": rng.integers(0, 30, (2, 3, 20)).astype("float32") / 30}
+    same(both("padded_matrix_nms", inputs, {"score_threshold": 0.2, **attrs}))
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        pytest.param({"keep_top_k": 12, "nms_threshold": 0.4}, id="more boxes than rows"),
+        pytest.param({"keep_top_k": 80, "nms_threshold": 0.3}, id="more rows than boxes"),
+        pytest.param({"keep_top_k": 20, "nms_threshold": 0.8, "nms_eta": 0.8}, id="thresholds of classes that fall"),
+        pytest.param({"keep_top_k": 9, "nms_top_k": 6, "score_threshold": 0.5}, id="of the best six"),
+    ],
+)
+def test_levels_of_retinanet_give_the_same_boxes(attrs):
+    rng = np.random.default_rng(8)
+    inputs = {
+        "BBoxes": (rng.standard_normal((2, 21, 4)) * 0.3).astype("float32"), "Anchors": boxes(rng, 21),
+        "Scores": rng.integers(0, 20, (2, 21, 3)).astype("float32") / 20, "ImInfo": np.array([[40, 45, 1], [60, 80, 1.5]], "float32"),
+    }  # fmt: skip
+    same(both("padded_retinanet_output", inputs, {"sections": [12, 9], "score_threshold": 0.2, "nms_top_k": -1, **attrs}))
+
+
 def test_a_feature_pyramid_looks_at_the_same_regions(tmp_path):
     (tmp_path / "pyramid.yaml").write_text(PYRAMID)
     built = build_programs(load_model(tmp_path / "pyramid.yaml"))

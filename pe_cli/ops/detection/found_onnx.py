@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
-from pe_cli.ops.detection.apart_onnx import at_places, kept_apart
+from pe_cli.ops.detection.apart_onnx import at_places, detections, kept_apart, places_of_batch
 
 #: Boxes of a class at most: as many as there are.
 _ALL = 2**31 - 1
@@ -119,15 +119,5 @@ def padded_nms_onnx(o: Writer) -> None:
     best, number, places = (o.node("GatherElements", [v, turn], axis=1) for v in (best, number, places))
     valid = o.node("Greater", [best, never])
     place = o.node("Where", [valid, o.node("Mod", [places, o.const(n)]), o.const(0)])
-    each = [o.node("Unsqueeze", [v, o.const([2])]) for v in (valid, number, best, place)]
-    corners = o.node("GatherND", [boxes, each[3]], batch_dims=1)
-    there = element_type(kind.computed.dtype)
-    parts = [(o.node("Cast", [each[1]], to_=there), -1.0), (each[2], 0.0), (corners, 0.0)]
-    o.node("Concat", [o.node("Where", [each[0], v, o.const(other, "Scores")]) for v, other in parts], to="Out", axis=2)
-    if o.wanted("Index"):
-        each_image = o.node("Expand", [o.const([[n]]), o.node("Concat", [counted, o.const([1])], axis=0)])
-        first = o.node("CumSum", [each_image, o.const(0)], exclusive=1)
-        at = o.node("Where", [valid, o.node("Add", [place, first]), o.const(-1)])
-        o.node("Cast", [at], to="Index", to_=element_type("int32"))
-    if o.wanted("Count"):
-        o.node("ReduceSum", [o.node("Cast", [valid], to_=element_type("int32")), o.const([1])], to="Count", keepdims=1)
+    detections(o, valid, number, best, at_places(o, boxes, place), kind)
+    places_of_batch(o, valid, place, n)

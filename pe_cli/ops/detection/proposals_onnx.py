@@ -8,13 +8,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
-from pe_cli.ops.detection.apart_onnx import at_places, columns, every, first_true, kept_apart
+from pe_cli.ops.detection.apart_onnx import at_places, columns, count, every, first_true, kept_apart
 from pe_cli.ops.detection.generate_proposals import LARGEST
-
-
-def _count(o: Writer, there: str) -> None:
-    """Write Count: how many flags [images, rows] of each image hold."""
-    o.node("ReduceSum", [o.node("Cast", [there], to_=element_type("int32")), o.const([1])], to="Count", keepdims=1)
 
 
 def _or_zeros(o: Writer, there: str, x: str, to: str, like: str) -> None:
@@ -43,7 +38,7 @@ def padded_proposals_onnx(o: Writer) -> None:
     chosen, there = first_true(o, fits, most, rows)
     _or_zeros(o, there, at_places(o, boxes, chosen), "RpnRois", "Scores")
     _or_zeros(o, there, o.node("Unsqueeze", [at_places(o, best, chosen), o.const([2])]), "RpnRoiProbs", "Scores")
-    _count(o, there)
+    count(o, there)
 
 
 def _moved(o: Writer, places: str, n: int) -> tuple[str, str]:
@@ -138,7 +133,7 @@ def padded_fpn_best_onnx(o: Writer) -> None:
     o.nodes("TopK", [o.node("Concat", whole, axis=1), o.const([rows])], [kept, order], axis=1)
     there = o.node("Greater", [kept, never])
     _or_zeros(o, there, at_places(o, rois, order), "FpnRois", "Rois")
-    _count(o, there)
+    count(o, there)
 
 
 @in_onnx("box_decoder_and_assign")
