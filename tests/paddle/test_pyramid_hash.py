@@ -125,10 +125,11 @@ def test_a_list_that_is_no_filter_is_refused():
         ran([out], feed)
 
 
-def test_the_table_moves_by_its_own_rate_whatever_the_optimizer_is():
+@pytest.mark.parametrize(("optimizer", "weight"), [(fluid.optimizer.AdamOptimizer, 1.9), (fluid.optimizer.SGDOptimizer, 2.0)])
+def test_the_table_moves_by_its_own_rate_whatever_the_optimizer_is(optimizer, weight):
     out, feed = pyramid(is_training=1, drop_out_percent=0.0)
     weights = L.fc(out, 1, bias_attr=False, param_attr=fluid.ParamAttr("w", initializer=fluid.initializer.Constant(2.0)))
-    fluid.optimizer.AdamOptimizer(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1e-3)).minimize(L.reduce_sum(weights))
+    optimizer(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1e-3)).minimize(L.reduce_sum(weights))
     block = fluid.default_main_program().global_block()
     (table,) = [p for p in block.all_parameters() if tuple(p.shape) == TABLE.shape]
     ran([out], feed)
@@ -139,7 +140,7 @@ def test_the_table_moves_by_its_own_rate_whatever_the_optimizer_is():
                 moved[h % PLACES : h % PLACES + PART] -= 0.5 * 2.0
     got = np.array(fluid.global_scope().find_var(table.name).get_tensor())[:, 0]
     np.testing.assert_allclose(got, moved, rtol=1e-6)
-    np.testing.assert_allclose(np.array(fluid.global_scope().find_var("w").get_tensor()), np.full((8, 1), 1.9), rtol=1e-3)
+    np.testing.assert_allclose(np.array(fluid.global_scope().find_var("w").get_tensor()), np.full((8, 1), weight), rtol=1e-3)
 
 
 def test_sizes_that_do_not_fit_are_refused():
