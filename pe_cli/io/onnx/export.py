@@ -114,7 +114,8 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
     read = read_by(lists.nodes)
     named = {side.inner(n): a for n, a in held.items()} | {n: a for n, a in lists.constants.items() if n in read}
     tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
-    fed = {*side.around.feeds, *side.around.constants}
+    # what is made of offsets is given where a node reads it
+    fed = {*side.around.feeds, *side.around.constants, *({recipe.name for recipe in sequences.recipes} - read)}
     inputs = [helper.make_tensor_value_info(n, element_type(dtype), shape) for n, (dtype, shape) in side.inputs.items()]
     inputs += [described(v) for v in block.vars.values() if v.is_data and v.name not in fed]
     outputs = []
