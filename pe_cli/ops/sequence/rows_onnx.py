@@ -148,7 +148,9 @@ def crf_decoding_onnx(o: Writer) -> None:
     if o.has("Length"):
         steps = o.node("Shape", [o.x("Emission")], start=1, end=2)
         place = o.node("Mod", [o.node("Range", [o.const(0), _rows(o, x), o.const(1)]), steps])
-        length = o.node("Reshape", [o.node("Expand", [o.node("Reshape", [o.x("Length"), o.const([-1, 1])]), _two(o, steps)]), o.const([-1])])
+        sizes = o.node("Concat", [o.const([1]), steps], axis=0)
+        length = o.node("Expand", [o.node("Reshape", [o.x("Length"), o.const([-1, 1])]), sizes])
+        length = o.node("Reshape", [length, o.const([-1])])
         first, last = o.node("Equal", [place, o.const(0)]), o.node("Equal", [o.node("Add", [place, o.const(1)]), length])
         there = o.node("Less", [place, length])
     else:
@@ -179,8 +181,3 @@ def crf_decoding_onnx(o: Writer) -> None:
         tags = o.node("Where", [there, tags, o.const(0)])
     shape = o.node("Shape", [o.x("Emission")], start=0, end=2) if there else o.const([-1, 1])
     o.node("Reshape", [tags, shape], to="ViterbiPath")
-
-
-def _two(o: Writer, steps: str) -> str:
-    """Return the sizes 1 and steps."""
-    return o.node("Concat", [o.const([1]), steps], axis=0)
