@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.define.lod import offsets_of
-from pe_cli.ops.sequence.pair_products import image_offsets, owners
+from pe_cli.ops.define.lod import offsets_of, owners
+from pe_cli.ops.sequence.pair_products import image_offsets
 from pe_cli.ops.sequence.varied_images import window_offsets
 from tests.ops.support import run_op
 

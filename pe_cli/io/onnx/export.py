@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.sequences import Sequences, resolve
 from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
-from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, in_versions, read_by, write
-from pe_cli.ops.define.onnx import element_type
-from pe_cli.program.ir import Program, Variable
+from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, Writer, in_versions, read_by, write
+from pe_cli.ops.define.onnx import MADE, element_type
+from pe_cli.program.ir import Operator, Program, Variable
 from pe_cli.program.prune import prune
 
 if TYPE_CHECKING:
@@ -62,12 +62,13 @@ def export(
     ops, types = in_versions(block)
     for op in ops:
         write(op, types.__getitem__, lists)
+    made = _made(sequences, types, lists)
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
     read = read_by(lists.nodes) | set(targets)
     outputs = [Told(target, target) for target in targets]
     side = Surrounding(around or Around({}, tuple(outputs)), lists, types, _rows(sequences))
     side.write()
-    model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name)
+    model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name, made)
     if model.ByteSize() > MAX_BYTES:
         raise PeError("the model is larger than 2 GiB, which an ONNX file cannot hold", code=ExitCode.DATA)
     onnx.checker.check_model(model, full_check=True)
@@ -99,7 +100,24 @@ def _nodes(nodes: Sequence[Node]) -> list[Any]:
     return made
 
 
-def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Surrounding, name: str) -> onnx.ModelProto:
+def _made(sequences: Sequences, types: Mapping[str, TensorType], lists: Lists) -> set[str]:
+    """Put nodes for what is made of offsets before those that read it; return what is made so, or read by none: it is not given."""
+    found = set()
+    for recipe in reversed(sequences.recipes):
+        form = MADE.get(recipe.make)
+        if recipe.name in read_by(lists.nodes):
+            if form is None:
+                continue
+            part, op = lists.inside(), Operator("assign", {"X": list(recipe.sources)}, {"Out": [recipe.name]}, dict(recipe.attrs))
+            form(Writer(op, types.__getitem__, part))
+            lists.nodes[:0] = part.nodes
+        found.add(recipe.name)
+    return found
+
+
+def _model(
+    sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Surrounding, name: str, made: Collection[str]
+) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
     block = sequences.program.global_block()
@@ -114,8 +132,7 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
     read = read_by(lists.nodes)
     named = {side.inner(n): a for n, a in held.items()} | {n: a for n, a in lists.constants.items() if n in read}
     tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
-    # what is made of offsets is given where a node reads it
-    fed = {*side.around.feeds, *side.around.constants, *({recipe.name for recipe in sequences.recipes} - read)}
+    fed = {*side.around.feeds, *side.around.constants, *made}
     inputs = [helper.make_tensor_value_info(n, element_type(dtype), shape) for n, (dtype, shape) in side.inputs.items()]
     inputs += [described(v) for v in block.vars.values() if v.is_data and v.name not in fed]
     outputs = []
@@ -126,8 +143,8 @@ def _model(sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Su
     imports = [helper.make_opsetid("", OPSET)]
     if any(attrs.get("domain") == ML for _, _, _, attrs in lists.nodes):
         imports.append(helper.make_opsetid(ML, ML_OPSET))
-    made = helper.make_model(
+    whole = helper.make_model(
         graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="pe", producer_version=__version__
     )
-    helper.set_model_props(made, dict(side.around.facts))
-    return made
+    helper.set_model_props(whole, dict(side.around.facts))
+    return whole

@@ -269,6 +269,11 @@ def offsets_of(lengths: Any) -> Indices:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(flat)])
 
 
+def owners(offsets: Indices) -> Indices:
+    """Return for every row the number of its sequence, int64 [rows], of offsets [sequences + 1]."""
+    return np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
+
+
 def ranges(starts: Any, lengths: Any) -> Indices:
     """Return start, start + 1, ..., start + length - 1 of every pair, one after the other."""
     begins, sizes = np.asarray(starts, np.int64).ravel(), np.asarray(lengths, np.int64).ravel()

@@ -98,6 +98,20 @@ def in_onnx(*names: str) -> Callable[[Form], Form]:
     return keep
 
 
+#: How arrays that are made of offsets before a step are made by nodes: X are their sources, Out is the array.
+MADE: dict[Callable[..., Any], Form] = {}
+
+
+def made_in_onnx(*makes: Callable[..., Any]) -> Callable[[Form], Form]:
+    """Register how what these functions make before a step is made by nodes; see `pe_cli.ops.define.lod.Recipe`."""
+
+    def keep(fn: Form) -> Form:
+        MADE.update(dict.fromkeys(makes, fn))
+        return fn
+
+    return keep
+
+
 def same_in_onnx(kinds: Mapping[str, str], *, axes: bool = False) -> None:
     """Register ops that are one node of ONNX, without attributes.
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of
+from pe_cli.ops.define.lod import LodRequest, fixed, owners
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import InPlace
@@ -71,17 +69,12 @@ def box_clip(x: TensorType, info: TensorType, owner: TensorType | None) -> Tenso
     return x
 
 
-def _owners(offsets: Indices) -> Indices:
-    lengths = lengths_of(offsets)
-    return np.repeat(np.arange(len(lengths)), lengths)
-
-
 @box_clip.sequences("Owner")
 def box_clip_lod(s: LodRequest) -> None:
     """Sequences say whose the boxes are."""
     levels = s.lod("Input")
     if levels:
-        s.give("Owner", s.derive(_owners, levels[-1]))
+        s.give("Owner", s.derive(owners, levels[-1]))
         s.out("Output", *levels)
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count
+from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
-
-
-def owners(offsets: Indices) -> Indices:
-    """Return for every row the number of its sequence, int64 [rows], of offsets [sequences + 1]."""
-    return np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
 
 
 def image_offsets(rows: Indices, columns: Indices, *, channels: int) -> Indices:

@@ -1,4 +1,4 @@
-"""lstm, gru and crf_decoding in ONNX: a Scan over the rows of all sequences, whose states begin anew with every sequence."""
+"""Sequences in ONNX: rows that are copied, softmax; and lstm, gru and crf_decoding, a Scan whose states begin anew with every sequence."""
 
 from __future__ import annotations
 
@@ -7,13 +7,27 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.onnx import Writer, in_onnx
+from pe_cli.ops.define.lod import lengths_of, owners
+from pe_cli.ops.define.onnx import Writer, in_onnx, made_in_onnx
+from pe_cli.ops.sequence.sequence_rows import reversed_rows
 
 #: Activation -> kind of node.
 ACTS = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "identity": "Identity"}
 _FLAG, _PLACE = TensorType((), "bool"), TensorType((), "int64")
 
 Step = Callable[[Writer, list[str], list[str]], tuple[list[tuple[str, TensorType]], list[tuple[str, TensorType]]]]
+
+
+def _bounds(o: Writer, offsets: str) -> tuple[str, str]:
+    """Return where sequences begin and end."""
+    begins, ends = (o.node("Slice", [offsets, o.const([a]), o.const([b])]) for a, b in ((0, -1), (1, 2**31)))
+    return begins, ends
+
+
+def _owner(o: Writer, place: str, ends: str) -> str:
+    """Return the sequence of each row."""
+    passed = o.node("GreaterOrEqual", [o.node("Unsqueeze", [place, o.const([1])]), ends])
+    return o.node("ReduceSum", [o.node("Cast", [passed], to_=7), o.const([1])], keepdims=0)
 
 
 def _ends(o: Writer, rows: str) -> tuple[str, str, str]:
@@ -23,10 +37,9 @@ def _ends(o: Writer, rows: str) -> tuple[str, str, str]:
         o: with the slot Offsets.
         rows: how many rows, a scalar.
     """
-    begins, ends = (o.node("Slice", [o.x("Offsets"), o.const([a]), o.const([b])]) for a, b in ((0, -1), (1, 2**31)))
+    begins, ends = _bounds(o, o.x("Offsets"))
     place = o.node("Range", [o.const(0), rows, o.const(1)])
-    passed = o.node("GreaterOrEqual", [o.node("Unsqueeze", [place, o.const([1])]), ends])
-    owner = o.node("ReduceSum", [o.node("Cast", [passed], to_=7), o.const([1])], keepdims=0)
+    owner = _owner(o, place, ends)
     first = o.node("Equal", [place, o.node("Gather", [begins, owner])])
     last = o.node("Equal", [o.node("Add", [place, o.const(1)]), o.node("Gather", [ends, owner])])
     return owner, first, last
@@ -67,6 +80,54 @@ def _begun(o: Writer, slot: str, owner: str, kind: TensorType) -> list[tuple[str
 
 def _part(o: Writer, x: str, k: int, width: int) -> str:
     return o.node("Slice", [x, o.const([k * width]), o.const([(k + 1) * width]), o.const([-1])])
+
+
+@made_in_onnx(lengths_of)
+def lengths_onnx(o: Writer) -> None:
+    """Differences of bounds."""
+    begins, ends = _bounds(o, o.x())
+    o.node("Sub", [ends, begins], to="Out")
+
+
+def _places(o: Writer, offsets: str) -> str:
+    last = o.node("Gather", [offsets, o.const(-1)])
+    return o.node("Range", [o.const(0), last, o.const(1)])
+
+
+@made_in_onnx(owners)
+def owners_onnx(o: Writer) -> None:
+    """Each row's sequence."""
+    o.node("Identity", [_owner(o, _places(o, o.x()), _bounds(o, o.x())[1])], to="Out")
+
+
+@made_in_onnx(reversed_rows)
+def reversed_rows_onnx(o: Writer) -> None:
+    """As far from the end as a row is from the beginning."""
+    (begins, ends), place = _bounds(o, o.x()), _places(o, o.x())
+    both = o.node("Sub", [o.node("Add", [begins, ends]), o.const(1)])
+    o.node("Sub", [o.node("Gather", [both, _owner(o, place, ends)]), place], to="Out")
+
+
+@in_onnx("sequence_expand", "sequence_expand_as", "sequence_slice", "sequence_reverse")
+def copied_rows_onnx(o: Writer) -> None:
+    """Rows that an index has."""
+    o.node("Gather", [o.x(), o.x("Index")], to="Y" if o.op.type == "sequence_reverse" else "Out")
+
+
+@in_onnx("sequence_softmax")
+def sequence_softmax_onnx(o: Writer) -> None:
+    """Largest numbers and sums of sequences are taken over [rows, sequences]."""
+    flat = o.node("Reshape", [o.x(), o.const([-1, 1])])
+    place = o.node("Range", [o.const(0), _rows(o, flat), o.const(1)])
+    begins, ends = _bounds(o, o.x("Offsets"))
+    column = o.node("Unsqueeze", [place, o.const([1])])
+    mine = o.node("And", [o.node("GreaterOrEqual", [column, begins]), o.node("Less", [column, ends])])
+    owner = _owner(o, place, ends)
+    most = o.node("ReduceMax", [o.node("Where", [mine, flat, o.const(-np.inf, "X")]), o.const([0])], keepdims=0)
+    grown = o.node("Exp", [o.node("Sub", [flat, o.node("Unsqueeze", [o.node("Gather", [most, owner]), o.const([1])])])])
+    total = o.node("ReduceSum", [o.node("Where", [mine, grown, o.const(0, "X")]), o.const([0])], keepdims=0)
+    found = o.node("Div", [grown, o.node("Unsqueeze", [o.node("Gather", [total, owner]), o.const([1])])])
+    o.node("Reshape", [found, o.node("Shape", [o.x()])], to="Out")
 
 
 @in_onnx("lstm")

@@ -18,6 +18,7 @@ from pe_cli.ops.define.lod import (
     fixed,
     lengths_of,
     offsets_of,
+    owners,
     ranges,
     row_count,
     sequence_count,
@@ -62,11 +63,6 @@ def _check_count(name: str, x: TensorType, offsets: TensorType | None) -> None:
 
 
 # --- sequence_expand --------------------------------------------------------------------------------------------------
-
-
-def _repeat_rows(ref: Indices) -> Indices:
-    lengths = lengths_of(ref)
-    return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def _checked(ref: Indices, offsets: Indices) -> Indices:
@@ -139,7 +135,7 @@ def sequence_expand_lod(s: LodRequest) -> None:
         s.give("Index", s.derive(_repeat_sequences, ref, own[0]))
         s.out("Out", s.derive(_repeat_offsets, ref, own[0]))
     else:
-        s.give("Index", s.derive(_repeat_rows, ref))
+        s.give("Index", s.derive(owners, ref))
         s.give("Offsets", ref)
     s.leave_out("Y")
 
@@ -186,7 +182,7 @@ def sequence_expand_as(
 def sequence_expand_as_lod(s: LodRequest) -> None:
     """Rows of a sequence are copies of one row."""
     levels = s.need("Y")
-    s.give("Index", s.derive(_repeat_rows, levels[-1]))
+    s.give("Index", s.derive(owners, levels[-1]))
     s.give("Offsets", levels[-1])
     s.out("Out", *levels)
     s.leave_out("Y")
@@ -195,7 +191,8 @@ def sequence_expand_as_lod(s: LodRequest) -> None:
 # --- sequence_reverse -------------------------------------------------------------------------------------------------
 
 
-def _reversed_rows(offsets: Indices) -> Indices:
+def reversed_rows(offsets: Indices) -> Indices:
+    """Return the row at the same distance from the other end of its sequence, for each row."""
     lengths = lengths_of(offsets)
     return np.repeat(offsets[1:] + offsets[:-1] - 1, lengths) - np.arange(offsets[-1])
 
@@ -236,7 +233,7 @@ def sequence_reverse(x: TensorType, index: TensorType | None) -> TensorType:
 @sequence_reverse.sequences("Index")
 def sequence_reverse_lod(s: LodRequest) -> None:
     """Rows stay in their sequence."""
-    s.give("Index", s.derive(_reversed_rows, s.offsets("X")))
+    s.give("Index", s.derive(reversed_rows, s.offsets("X")))
     s.out("Y", *s.need("X"))
 
 

@@ -7,10 +7,10 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import Indices, LodRequest, fixed, offsets_of, row_count
+from pe_cli.ops.define.lod import Indices, LodRequest, fixed, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.sequence.pair_products import image_offsets, owners
+from pe_cli.ops.sequence.pair_products import image_offsets
 
 
 def checked_images(given: Indices, rows: Indices, columns: Indices, *, channels: int) -> Indices:

@@ -9,10 +9,10 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count
+from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.sequence.pair_products import image_offsets, owners
+from pe_cli.ops.sequence.pair_products import image_offsets
 from pe_cli.ops.sequence.topk_averages import checked_images
 
 

@@ -1,0 +1,83 @@
+"""Sequences in exported models: what follows from their offsets is computed by nodes, and is no input."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+
+from pe_cli.build.build import build
+from pe_cli.config.load import load_model
+from pe_cli.core.types import Place
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.execute.startup import run_startup
+from pe_cli.io.onnx.export import export
+from pe_cli.ops.define.lod import offsets_name
+from pe_cli.program.prune import prune
+
+WORDS = """\
+name: words
+feeds:
+  words: {shape: [6], lod_level: 1}
+  whole: {shape: [3]}
+layers:
+  turned:  {type: sequence_reverse, x: words}
+  gates:   {type: fc, input: turned, size: 12}
+  states:  {type: dynamic_gru, input: gates, size: 4, is_reverse: true}
+  many:    {type: fc, input: states, size: 20}
+  cells:   {type: dynamic_lstm, input: many, size: 20}
+  score:   {type: fc, input: cells.0, size: 1}
+  weight:  {type: sequence_softmax, input: score}
+  each:    {type: sequence_expand_as, x: whole, y: words}
+  scaled:  {type: elementwise_mul, x: each, y: weight, axis: 0}
+  out:     {type: sequence_pool, input: scaled, pool_type: sum}
+fetches: [out, weight, turned]
+"""
+REGIONS = """\
+name: regions
+feeds:
+  image: {shape: [2, 9, 9]}
+  info:  {shape: [3]}
+  rois:  {shape: [4], lod_level: 1}
+layers:
+  cut:   {type: box_clip, input: rois, im_info: info}
+  looks: {type: roi_align, input: image, rois: cut, pooled_height: 2, pooled_width: 3, sampling_ratio: 2}
+fetches: [cut, looks]
+"""
+
+
+def same(tmp_path, text, feed, inputs):
+    """Compare all fetches of a model, whose file asks for these inputs."""
+    (tmp_path / "model.yaml").write_text(text)
+    built = build(load_model(tmp_path / "model.yaml"))
+    scope = Scope([Place("cpu", 0)])
+    run_startup(built.startup, scope, seed=3)
+    held = {v.name: scope.get(v.name) for v in built.eval.list_vars() if v.persistable}
+    names = list(built.fetches.values())
+    (ours,) = Executor(prune(built.eval, names), scope, seed=3).run([feed], names).values
+    session = onnxruntime.InferenceSession(export(built.eval, held, names, "model"), providers=["CPUExecutionProvider"])
+    assert {i.name for i in session.get_inputs()} == inputs
+    for name, theirs in zip(names, session.run(names, feed), strict=True):
+        np.testing.assert_allclose(theirs, ours[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_layers_over_sequences_ask_for_offsets_alone(tmp_path):
+    rng = np.random.default_rng(1)
+    offsets = offsets_name("words", 0)
+    feed = {
+        "words": rng.standard_normal((9, 6)).astype("float32"), "whole": rng.standard_normal((4, 3)).astype("float32"),
+        offsets: np.array([0, 3, 3, 8, 9]),
+    }  # fmt: skip
+    same(tmp_path, WORDS, feed, {"words", "whole", offsets})
+
+
+def test_regions_in_sequences_belong_to_their_images(tmp_path):
+    rng = np.random.default_rng(2)
+    low = rng.uniform(-2, 6, (5, 2))
+    offsets = offsets_name("rois", 0)
+    feed = {
+        "image": rng.standard_normal((3, 2, 9, 9)).astype("float32"),
+        "info": np.array([[9, 9, 1], [8, 7, 1], [9, 9, 2]], "float32"),
+        "rois": np.concatenate([low, low + rng.uniform(1, 7, (5, 2))], 1).astype("float32"), offsets: np.array([0, 2, 2, 5]),
+    }  # fmt: skip
+    same(tmp_path, REGIONS, feed, {"image", "info", "rois", offsets})
