@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
+import pytest
 
 from pe_cli.build.build import build
 from pe_cli.config.load import load_model
@@ -14,6 +15,8 @@ from pe_cli.execute.startup import run_startup
 from pe_cli.io.onnx.export import export
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.program.prune import prune
+from tests.io.test_onnx import onnx_values
+from tests.ops.support import build as build_op
 
 WORDS = """\
 name: words
@@ -32,6 +35,21 @@ layers:
   scaled:  {type: elementwise_mul, x: each, y: weight, axis: 0}
   out:     {type: sequence_pool, input: scaled, pool_type: sum}
 fetches: [out, weight, turned]
+"""
+PADDED = """\
+name: padded
+feeds:
+  words: {shape: [6], lod_level: 1}
+  block: {shape: [4, 2]}
+  count: {shape: [1], dtype: int64}
+layers:
+  none:    {type: fill_constant, shape: [1], dtype: float32, value: -1}
+  pads:    {type: sequence_pad, x: words, pad_value: none}
+  mask:    {type: sequence_mask, x: pads.1, dtype: float32}
+  few:     {type: sequence_pad, x: words, pad_value: none, maxlen: 5}
+  parts:   {type: sequence_unpad, x: block, length: count}
+  sums:    {type: sequence_pool, input: parts, pool_type: sum}
+fetches: [pads.0, pads.1, mask, few.0, parts, sums]
 """
 REGIONS = """\
 name: regions
@@ -69,6 +87,22 @@ def test_layers_over_sequences_ask_for_offsets_alone(tmp_path):
         offsets: np.array([0, 3, 3, 8, 9]),
     }  # fmt: skip
     same(tmp_path, WORDS, feed, {"words", "whole", offsets})
+
+
+def test_blocks_are_as_long_as_the_longest_sequence(tmp_path):
+    rng = np.random.default_rng(3)
+    feed = {
+        "words": rng.standard_normal((9, 6)).astype("float32"), "block": rng.standard_normal((4, 4, 2)).astype("float32"),
+        "count": np.array([[2], [4], [0], [1]]), offsets_name("words", 0): np.array([0, 3, 3, 8, 9]),
+    }  # fmt: skip
+    same(tmp_path, PADDED, feed, set(feed))
+
+
+def test_a_sequence_that_is_too_long_for_its_block_ends_the_run_and_says_so():
+    inputs = {"X": np.ones((4, 2), "float32"), "PadValue": np.zeros(1, "float32"), "Offsets": np.array([0, 3, 4])}
+    program, outs = build_op("sequence_pad", {slot: [array] for slot, array in inputs.items()}, {"padded_length": 2})
+    with pytest.raises(Exception, match="longer than padded_length 2"):
+        onnx_values(program, {f"{slot}_0": array for slot, array in inputs.items()}, list(outs["Out"]))
 
 
 def test_regions_in_sequences_belong_to_their_images(tmp_path):

@@ -18,13 +18,13 @@ _FLAG, _PLACE = TensorType((), "bool"), TensorType((), "int64")
 Step = Callable[[Writer, list[str], list[str]], tuple[list[tuple[str, TensorType]], list[tuple[str, TensorType]]]]
 
 
-def _bounds(o: Writer, offsets: str) -> tuple[str, str]:
+def bounds_of(o: Writer, offsets: str) -> tuple[str, str]:
     """Return where sequences begin and end."""
     begins, ends = (o.node("Slice", [offsets, o.const([a]), o.const([b])]) for a, b in ((0, -1), (1, 2**31)))
     return begins, ends
 
 
-def _owner(o: Writer, place: str, ends: str) -> str:
+def sequence_of(o: Writer, place: str, ends: str) -> str:
     """Return the sequence of each row."""
     passed = o.node("GreaterOrEqual", [o.node("Unsqueeze", [place, o.const([1])]), ends])
     return o.node("ReduceSum", [o.node("Cast", [passed], to_=7), o.const([1])], keepdims=0)
@@ -37,9 +37,9 @@ def _ends(o: Writer, rows: str) -> tuple[str, str, str]:
         o: with the slot Offsets.
         rows: how many rows, a scalar.
     """
-    begins, ends = _bounds(o, o.x("Offsets"))
+    begins, ends = bounds_of(o, o.x("Offsets"))
     place = o.node("Range", [o.const(0), rows, o.const(1)])
-    owner = _owner(o, place, ends)
+    owner = sequence_of(o, place, ends)
     first = o.node("Equal", [place, o.node("Gather", [begins, owner])])
     last = o.node("Equal", [o.node("Add", [place, o.const(1)]), o.node("Gather", [ends, owner])])
     return owner, first, last
@@ -85,11 +85,12 @@ def _part(o: Writer, x: str, k: int, width: int) -> str:
 @made_in_onnx(lengths_of)
 def lengths_onnx(o: Writer) -> None:
     """Differences of bounds."""
-    begins, ends = _bounds(o, o.x())
+    begins, ends = bounds_of(o, o.x())
     o.node("Sub", [ends, begins], to="Out")
 
 
-def _places(o: Writer, offsets: str) -> str:
+def places_of(o: Writer, offsets: str) -> str:
+    """Return the number of each row."""
     last = o.node("Gather", [offsets, o.const(-1)])
     return o.node("Range", [o.const(0), last, o.const(1)])
 
@@ -97,15 +98,15 @@ def _places(o: Writer, offsets: str) -> str:
 @made_in_onnx(owners)
 def owners_onnx(o: Writer) -> None:
     """Each row's sequence."""
-    o.node("Identity", [_owner(o, _places(o, o.x()), _bounds(o, o.x())[1])], to="Out")
+    o.node("Identity", [sequence_of(o, places_of(o, o.x()), bounds_of(o, o.x())[1])], to="Out")
 
 
 @made_in_onnx(reversed_rows)
 def reversed_rows_onnx(o: Writer) -> None:
     """As far from the end as a row is from the beginning."""
-    (begins, ends), place = _bounds(o, o.x()), _places(o, o.x())
+    (begins, ends), place = bounds_of(o, o.x()), places_of(o, o.x())
     both = o.node("Sub", [o.node("Add", [begins, ends]), o.const(1)])
-    o.node("Sub", [o.node("Gather", [both, _owner(o, place, ends)]), place], to="Out")
+    o.node("Sub", [o.node("Gather", [both, sequence_of(o, place, ends)]), place], to="Out")
 
 
 @in_onnx("sequence_expand", "sequence_expand_as", "sequence_slice", "sequence_reverse")
@@ -119,10 +120,10 @@ def sequence_softmax_onnx(o: Writer) -> None:
     """Largest numbers and sums of sequences are taken over [rows, sequences]."""
     flat = o.node("Reshape", [o.x(), o.const([-1, 1])])
     place = o.node("Range", [o.const(0), _rows(o, flat), o.const(1)])
-    begins, ends = _bounds(o, o.x("Offsets"))
+    begins, ends = bounds_of(o, o.x("Offsets"))
     column = o.node("Unsqueeze", [place, o.const([1])])
     mine = o.node("And", [o.node("GreaterOrEqual", [column, begins]), o.node("Less", [column, ends])])
-    owner = _owner(o, place, ends)
+    owner = sequence_of(o, place, ends)
     most = o.node("ReduceMax", [o.node("Where", [mine, flat, o.const(-np.inf, "X")]), o.const([0])], keepdims=0)
     grown = o.node("Exp", [o.node("Sub", [flat, o.node("Unsqueeze", [o.node("Gather", [most, owner]), o.const([1])])])])
     total = o.node("ReduceSum", [o.node("Where", [mine, grown, o.const(0, "X")]), o.const([0])], keepdims=0)

@@ -201,7 +201,12 @@ def sequence_unpad(
     return x.with_shape(row_count(rows), *x.shape[2:])
 
 
-def _checked_offsets(lengths: Indices) -> Indices:
+def checked_offsets(lengths: Indices) -> Indices:
+    """Return the offsets of sequences, of their lengths.
+
+    Raises:
+        PeError: one is below 0.
+    """
     if np.min(lengths, initial=0) < 0:
         raise PeError(f"Length has {np.min(lengths)}", hint="lengths are at least 0")
     return offsets_of(lengths)
@@ -214,7 +219,7 @@ def _row_numbers(offsets: Indices) -> Indices:
 @sequence_unpad.sequences("Offsets Rows")
 def sequence_unpad_lod(s: LodRequest) -> None:
     """Lengths become sequences."""
-    offsets = s.derive(_checked_offsets, s.host("Length"))
+    offsets = s.derive(checked_offsets, s.host("Length"))
     s.give("Offsets", offsets)
     s.give("Rows", s.derive(_row_numbers, offsets))
     s.out("Out", offsets)
