@@ -94,6 +94,15 @@ def test_a_named_package_gives_readers_layers_metrics_and_observers(pe: Pe, give
     assert pe("eval", run).code == 0
 
 
+def test_annotations_of_a_layer_may_be_types(pe: Pe, given: Path, site: Path) -> None:
+    path = site / "acme_pe" / "things.py"
+    text = path.read_text().replace("from __future__ import annotations\n", "")
+    path.write_text(text.replace("name: str | None", "bias: float | None = None, name: str | None"))
+    said = pe("check", given)
+    assert said.code == 0, said.err
+    assert "doubled(input, size, bias=null)" in pe("ops", "doubled", "--config", given).out
+
+
 def test_a_doubled_layer_is_twice_what_it_is_made_of(pe: Pe, given: Path) -> None:
     text = pe("graph", given, "--stage", "program").out
     assert "scale" in text
@@ -157,6 +166,15 @@ def test_a_wrong_name_has_place_and_remedy(pe: Pe, given: Path, written: str, pl
         pytest.param(
             "from pe_cli.layers.define.registry import layer\n@layer\ndef fc():\n    return 1\nx = fc\n",
             "layers", "there is a layer 'fc' already", "another name", id="a name of ours",
+        ),
+        pytest.param(
+            "from pe_cli.layers.define.registry import layer\n@layer\ndef x(input: dict[str, int]):\n    return 1\n",
+            "layers", "layer 'x': argument input has the annotation 'dict[str, int]', which no config can give", "list[Variable]",
+            id="a type that is none",
+        ),
+        pytest.param(
+            "from pe_cli.layers.define.registry import layer\n@layer\ndef x(input):\n    return 1\n",
+            "layers", "layer 'x': argument input has no annotation, which no config can give", "list[Variable]", id="no type",
         ),
         pytest.param(
             "from pe_cli.data.registry import ReaderOptions, reader\nx = reader('csv', ReaderOptions)(lambda options, origin: None)\n",

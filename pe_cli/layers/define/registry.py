@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
@@ -16,7 +17,7 @@ from pe_cli.layers.define.instead import INSTEAD
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
-#: Annotation of a parameter (as written) -> kind of value that a config gives for it.
+#: Annotation of a parameter -> kind of value that a config gives for it.
 KINDS = {
     "Variable": "variable",
     "list[Variable]": "variables",
@@ -92,10 +93,17 @@ class LayerDef:
 
 
 def _argument(fn: Callable[..., Any], parameter: inspect.Parameter) -> LayerArg:
-    text = str(parameter.annotation)
+    said = parameter.annotation
+    # as it is written; types that were not left as text name their modules, too
+    text = said if isinstance(said, str) else re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(said))
     optional = text.endswith(" | None")
     kind = KINDS.get(text.removesuffix(" | None"))
-    assert kind, f"layer {fn.__name__}: argument {parameter.name} has annotation {text!r}, which no config can give"
+    if kind is None:
+        what = "no annotation" if said is inspect.Parameter.empty else f"the annotation '{text}'"
+        raise PeError(
+            f"layer '{fn.__name__}': argument {parameter.name} has {what}, which no config can give",
+            hint=f"one of {', '.join(KINDS)}, each also with | None",
+        )
     required = parameter.default is inspect.Parameter.empty
     return LayerArg(parameter.name, kind, None if required else parameter.default, required, optional)
 
@@ -124,7 +132,7 @@ def layer(
         made_of: see `LayerDef`.
 
     Raises:
-        PeError: USAGE; a package of others takes a name that there is.
+        PeError: USAGE; a package of others takes a name that there is, or its layer has an argument of a kind that is none of `KINDS`.
     """
     if fn is None:
         return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of)
@@ -136,7 +144,10 @@ def layer(
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    LAYERS[key] = LayerDef(key, fn, labels, judges, answers, made_of)
+    made = LayerDef(key, fn, labels, judges, answers, made_of)
+    if is_foreign(fn.__module__):
+        made.args  # noqa: B018 - told where it is loaded; ours are read when they are asked for
+    LAYERS[key] = made
     return fn
 
 
