@@ -344,7 +344,8 @@ class RunFolder:
             known = before.get("seconds")
             self._clock.extend((float(known) if isinstance(known, int | float) else 0.0, time.monotonic()))
         after |= {"pid": os.getpid(), "seconds": round(self._clock[0] + time.monotonic() - self._clock[1], 3)}
-        atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n")
+        write = atomic.write_last if state == "failed" else atomic.write_text  # why it has failed should be known
+        write(self.status_path, strict_json.dumps(after, indent=1) + "\n")
 
     def known_status(self) -> dict[str, object]:
         """Return what status.json holds; where it is damaged, what the rest of the folder says, and `damaged`: why.

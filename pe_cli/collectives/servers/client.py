@@ -81,7 +81,7 @@ class Servers:
         trainer: number of this trainer.
         seconds: that a server may be silent, and that it may take to start.
         most: bytes of an answer, at most.
-        agrees: what servers have to say, too; see `Service`.
+        agrees, group: what servers have to say, too; see `Service`.
         remedy: how to give servers more time.
 
     Attributes:
@@ -99,6 +99,7 @@ class Servers:
         most: int,
         *,
         agrees: Mapping[str, str] | None = None,
+        group: str = "",
         remedy: str = WAITING,
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
@@ -111,7 +112,8 @@ class Servers:
             for endpoint in endpoints:
                 self._sockets[endpoint] = connect(endpoint, until, remedy)
                 self._sockets[endpoint].settimeout(seconds)
-            self.ask({e: Message("hello", {"trainer": trainer, "agrees": dict(agrees or {})}) for e in endpoints}, "at the start")
+            hello = Message("hello", {"trainer": trainer, "agrees": dict(agrees or {}), "group": group})
+            self.ask(dict.fromkeys(endpoints, hello), "at the start")
         except BaseException:
             self._drop()
             raise
