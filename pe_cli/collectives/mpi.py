@@ -39,8 +39,6 @@ EAGER, PAUSE = 200, 1e-4
 SELDOM = 16
 #: Seconds between two signs of life, a quarter of the timeout where that is less, and those that a process takes to say why it ends.
 LIFE, LAST_WORDS = 1.0, 1.0
-#: Seconds that the launcher is left to pass on what was said: told to end all, it does not look for more.
-DRAIN = 0.5
 #: Where processes of a machine share memory, and bytes there without which MPICH 4 ends with SIGBUS or SIGSEGV: measured for 2 to 8
 #: processes, with room to spare.
 SHARED, SHARED_BASE, SHARED_EACH = Path("/dev/shm"), 24 << 20, 4 << 20
@@ -300,7 +298,7 @@ class MpiPeers:
 
     def abort(self, code: int) -> None:
         """End all processes, and the launcher with this exit code."""
-        time.sleep(DRAIN)
+        time.sleep(hydra.DRAIN)
         with contextlib.suppress(self._mpi.Exception), self._calls:
             self._world.Abort(code)
 

@@ -22,6 +22,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv(overseer.OVERSEER, raising=False)
     monkeypatch.setattr(hydra, "END", 0.0)
+    monkeypatch.setattr(hydra, "DRAIN", 0.0)
     monkeypatch.setattr(overseer, "MERCY", 0.0)
     with ours, theirs:
         ours.settimeout(20)

@@ -106,6 +106,7 @@ class Servers:
         self._sockets: dict[str, socket.socket] = {}
         self._writing, self._asking = threading.Lock(), threading.Lock()
         self._ended = threading.Event()
+        self._met = False
         self.advice = ""
         until = time.monotonic() + seconds
         try:
@@ -114,6 +115,7 @@ class Servers:
                 self._sockets[endpoint].settimeout(seconds)
             hello = Message("hello", {"trainer": trainer, "agrees": dict(agrees or {}), "group": group})
             self.ask(dict.fromkeys(endpoints, hello), "at the start")
+            self._met = True
         except BaseException:
             self._drop()
             raise
@@ -164,7 +166,8 @@ class Servers:
             try:
                 found = frames.read(self._sockets[endpoint], self._most)
             except FrameError as error:
-                raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint) from None
+                code = ExitCode.PEER_LOST if self._met else ExitCode.USAGE  # something else listens there
+                raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=code) from None
             except (OSError, EOFError) as error:
                 raise self._lost(endpoint, doing, error) from None
             self._raise_error(endpoint, found)

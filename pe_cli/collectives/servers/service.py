@@ -154,7 +154,7 @@ class Service:
                 if isinstance(event, Request):
                     answer(event)
                 elif event.code != ExitCode.PEER_LOST:
-                    raise PeerError(event.why, code=event.code)
+                    raise PeerError(event.why, hint="install the same on all machines, and give all the same files", code=event.code)
                 elif event.why:
                     raise PeerError(f"server {self._endpoint}: trainer {event.trainer} is lost: {event.why}")
                 else:

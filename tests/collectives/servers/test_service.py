@@ -148,3 +148,17 @@ def test_who_comes_when_all_have_come_and_has_another_config_ends_nobody():
     servers.leave()
     running.join()
     assert running.error is None
+
+
+def test_what_is_no_server_is_a_mistake_in_the_list_of_servers():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answers():
+            with other.accept()[0] as made:
+                made.recv(1 << 16)
+                made.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answers, daemon=True).start()
+        with pytest.raises(PeerError, match="no message of a trainer or server") as caught:
+            Servers([f"127.0.0.1:{other.getsockname()[1]}"], 0, 5.0, 0)
+    assert caught.value.code == ExitCode.USAGE
