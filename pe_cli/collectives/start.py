@@ -66,8 +66,8 @@ def _watch(here: int, there: int, seconds: float, starting: int, started: Starte
             signal.signal(number, signal.SIG_IGN)
         if not select.select([here], [], [], seconds)[0]:
             text = (
-                f"error: MPI has not started after {seconds:g} seconds: of {started.size} processes one has ended, or never came; "
-                f"this is process {started.rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
+                f"error: MPI has not started after {seconds:g} seconds: of {started.size} processes one has ended, or never came; this is "
+                f"process {started.rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
             )
             os.write(2, text.encode())
             hydra.abort(ExitCode.PEER_LOST)

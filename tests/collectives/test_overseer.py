@@ -52,6 +52,18 @@ def test_other_launchers_are_told_nothing(launcher: socket.socket, monkeypatch: 
     assert heard(launcher) == ""
 
 
+def test_the_launcher_has_time_to_pass_on_what_was_said_before_it_is_told_to_end_all(launcher: socket.socket, monkeypatch) -> None:
+    """Standing still meanwhile, as on a busy machine, MPICH's had lost the message in three of four trials."""
+    monkeypatch.setattr(hydra, "DRAIN", 0.5)
+    telling = threading.Thread(target=hydra.abort, args=(6,))
+    telling.start()
+    launcher.settimeout(0.25)
+    with pytest.raises(TimeoutError):
+        launcher.recv(4096)
+    telling.join()
+    assert heard(launcher) == "cmd=abort exitcode=6\n"
+
+
 def ended(work) -> int:
     """Return how a process ended that was overseen while it did some work, as `waitpid` tells it."""
     process = os.fork()
