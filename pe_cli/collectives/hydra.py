@@ -38,7 +38,7 @@ def take_leave() -> bool:
 
 
 def abort(code: int) -> None:
-    """Ask hydra to end all processes, and itself with an exit code, once it has passed on what was said; other launchers see how this one ends.
+    """Ask hydra to end all processes, and itself with an exit code, once it has passed on what was said; others see how this one ends.
 
     Args:
         code: 1 to 255.
