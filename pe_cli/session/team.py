@@ -31,7 +31,7 @@ from pe_cli.io import strict_json
 from pe_cli.kernels.tree import fold
 from pe_cli.session.agreement import agree, data_facts, machine_facts
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
-from pe_cli.session.stop import Limits, StopRequest
+from pe_cli.session.stop import Limits, SharedStop, StopRequest
 
 Array = np.ndarray[Any, Any]
 #: Seconds that a process waits to hear why the others end.
@@ -156,22 +156,6 @@ class Team:
     def told(self) -> Iterator[None]:
         """Tell the others of an error inside."""
         yield
-
-
-class SharedStop(StopRequest):
-    """A request to stop that holds when all processes know of it: they tell each other with every step."""
-
-    agreed = False
-
-    @property
-    def here(self) -> bool:
-        """Whether this process was asked."""
-        return super().now
-
-    @property
-    def now(self) -> bool:
-        """Whether all know that one was asked."""
-        return self.agreed
 
 
 class PeerTeam(Team):
@@ -415,17 +399,3 @@ def _linger(seconds: float) -> None:
         for number in SIGNALS:
             signal.signal(number, lambda *_: os._exit(int(ExitCode.INTERRUPTED)))
     time.sleep(seconds)
-
-
-def open_team(run: RunSpec) -> Team:
-    """Return the processes that a run file asks for.
-
-    Raises:
-        PeError: there is no MPI.
-    """
-    if run.executor.processes != "mpi":
-        return Team()
-    from pe_cli.collectives.mpi import MpiPeers
-
-    peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
-    return PeerTeam(peers, peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")
