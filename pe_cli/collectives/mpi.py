@@ -302,9 +302,9 @@ class MpiPeers:
         with contextlib.suppress(self._mpi.Exception), self._calls:
             self._world.Abort(code)
 
-    def failures(self, seconds: float) -> Mapping[int, Failure]:
+    def failures(self) -> Mapping[int, Failure]:
         """Return why the others end; see `Communicator`."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + self._timeout
         with contextlib.suppress(self._mpi.Exception):
             while len(self._failures) < len(self._others) and time.monotonic() < until:
                 with self._calls:

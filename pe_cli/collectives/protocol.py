@@ -129,8 +129,11 @@ class Communicator(Protocol):
     def abort(self, code: int) -> None:
         """End all processes that the launcher has started, and the launcher itself with this exit code, where it can be told."""
 
-    def failures(self, seconds: float) -> Mapping[int, Failure]:
-        """Return why the others end, as soon as all have said so or after so long, and as far as this process is told."""
+    def failures(self) -> Mapping[int, Failure] | None:
+        """Return why the others end, as soon as all have said so, or when it has waited for the rest for as long as they may be silent.
+
+        None where processes do not tell each other.
+        """
 
     def close(self) -> None:
         """End together: wait for all, then let go of them.

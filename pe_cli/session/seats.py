@@ -195,10 +195,10 @@ class TrainerTeam(PeerTeam):
         found = self.texts(dict(numbers))
         return {name: float(np.mean([float(each[name]) for each in found])) for name in numbers}
 
-    def _end_all(self) -> None:
+    def _end_all(self, code: ExitCode, says: bool) -> None:
         """End all that MPI has started; without it servers tell the others, and `pe launch` ends what is left."""
         if self.seat.launcher is not None:
-            super()._end_all()
+            super()._end_all(code, says)
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""

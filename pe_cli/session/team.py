@@ -34,9 +34,7 @@ from pe_cli.session.devices import Resources, place_of_devices, resolve_places
 from pe_cli.session.stop import Limits, SharedStop, StopRequest
 
 Array = np.ndarray[Any, Any]
-#: Seconds that a process waits to hear why the others end.
-HEARING = 8.0
-#: Seconds that it leaves the one that speaks for its last words: launchers end all when one ends with an exit code other than 0.
+#: Seconds that a process leaves the one that speaks for its last words: launchers end all when one ends with an exit code other than 0.
 LINGER = 5.0
 
 
@@ -325,9 +323,9 @@ class PeerTeam(Team):
         """Leave the first process time to end before this one does, where the launcher ends all when one has another exit code than 0."""
         self._leave(self.leads)
 
-    def _leave(self, speaks: bool) -> None:
+    def _leave(self, says: bool) -> None:
         """Let the others go on when this process ends, or wait at its end, after its own last words, for that of the one that speaks."""
-        if not self.peers.take_leave() and not speaks:
+        if not self.peers.take_leave() and not says:
             atexit.register(_linger, LINGER)
 
     @contextlib.contextmanager
@@ -372,13 +370,17 @@ class PeerTeam(Team):
         told = error.told if isinstance(error, PeerError) else mine
         if told is None or told.code == ExitCode.PEER_LOST:  # somebody will never say anything
             if error.code == ExitCode.PEER_LOST:
-                self._end_all()
+                self._end_all(error.code, self.leads)
             else:
                 self.linger()
             return
-        failures = {**self.peers.failures(HEARING), self.rank: mine}
+        heard = self.peers.failures()
+        failures = {**(heard or {}), self.rank: mine}
         code, says = ends_all(failures, self.size), speaks(self.rank, failures)
-        self._leave(says)
+        if heard is None or len(failures) == self.size:
+            self._leave(says)
+        else:  # one stands still
+            self._end_all(code, says)
         if not says:
             raise SystemExit(int(code)) from None
         if code != error.code:  # what happened here alone
@@ -386,10 +388,10 @@ class PeerTeam(Team):
             error.hint = "; ".join(text for text in (error.hint, self.peers.advice) if text)
             error.code = code
 
-    def _end_all(self) -> None:
-        """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
-        atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
-        if not self.leads:
+    def _end_all(self, code: ExitCode, says: bool) -> None:
+        """End all processes, and their launcher with an exit code, after this one's last words and those of the one that speaks."""
+        atexit.register(self.peers.abort, int(code))
+        if not says:
             atexit.register(_linger, LINGER)
 
 

@@ -165,7 +165,7 @@ if rank == 1:
 try:
     peers.gather(b"here")
 except PeError as error:
-    say(rank, error.message, int(error.code), peers.failures(1.0) == {1: error.told}, error.told.met)
+    say(rank, error.message, int(error.code), peers.failures() == {1: error.told}, error.told.met)
     os._exit(error.code)
 """,
     )

@@ -13,13 +13,14 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 
 pytestmark = needs_mpi
 
 #: Runs pe, with the process between it and the launcher, and an error that the processes of a list meet: `RANKS WHAT arguments`.
 PROGRAM = """
-import itertools, os, sys
+import itertools, os, signal, sys
 from pe_cli.__main__ import _lost, main
 from pe_cli.collectives.overseer import oversee
 oversee(_lost)
@@ -33,17 +34,33 @@ def no_memory(*arguments, **options):
     if next(steps) == 5:
         raise MemoryError
     return run(*arguments, **options)
+def still(*arguments, **options):
+    if next(steps) == 5:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return run(*arguments, **options)
 def no_device(*arguments):
     raise PeError("place: cuda, but no GPU is visible", code=ExitCode.DEVICE)
 if os.environ["PMI_RANK"] in ranks:
     if what == "memory":
         Stepper.run = no_memory
+    if what == "memory and a process that stands still":
+        Stepper.run = no_memory if os.environ["PMI_RANK"] == "1" else still
     if what == "device":
         PeerTeam.resources = no_device
     if what == "file":
         Origin.find = lambda self, name: find(self, "nosuch.npz")
 main()
 """
+
+#: Processes, what they meet, the exit code of all, and what is said.
+MET = [
+    pytest.param("1", "memory", ExitCode.PEER_LOST, "error: process 1 of 3: out of memory", id="memory"),
+    pytest.param("12", "memory", ExitCode.PEER_LOST, "error: process 1 of 3: out of memory", id="memory of two"),
+    pytest.param("2", "file", ExitCode.PEER_LOST, ": error: process 2 of 3: no such file: ", id="a file"),
+    pytest.param("012", "file", ExitCode.DATA, ": error: no such file: ", id="a file that none has"),
+    pytest.param("0", "device", ExitCode.PEER_LOST, "error: process 0 of 3: place: cuda, but no GPU is visible", id="a device"),
+    pytest.param("012", "device", ExitCode.DEVICE, "error: place: cuda, but no GPU is visible", id="a device that none has"),
+]
 
 
 def start(bench: Bench, where: Path, *arguments: object, ranks: str = "", what: str = "", processes: int = 3) -> subprocess.Popen[str]:
@@ -88,17 +105,7 @@ def test_a_full_disk_ends_all_with_6_and_the_run_goes_on_bit_for_bit(bench: Benc
     assert bench.seen(run) == bench.seen(whole)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "what", "code", "said"),
-    [
-        pytest.param("1", "memory", ExitCode.PEER_LOST, "error: process 1 of 3: out of memory", id="memory"),
-        pytest.param("12", "memory", ExitCode.PEER_LOST, "error: process 1 of 3: out of memory", id="memory of two"),
-        pytest.param("2", "file", ExitCode.PEER_LOST, ": error: process 2 of 3: no such file: ", id="a file"),
-        pytest.param("012", "file", ExitCode.DATA, ": error: no such file: ", id="a file that none has"),
-        pytest.param("0", "device", ExitCode.PEER_LOST, "error: process 0 of 3: place: cuda, but no GPU is visible", id="a device"),
-        pytest.param("012", "device", ExitCode.DEVICE, "error: place: cuda, but no GPU is visible", id="a device that none has"),
-    ],
-)
+@pytest.mark.parametrize(("ranks", "what", "code", "said"), of_today(MET, 3))
 def test_what_one_process_meets_alone_ends_all_with_6_and_what_all_meet_with_its_own_code(
     bench: Bench, ranks: str, what: str, code: ExitCode, said: str
 ) -> None:
@@ -111,3 +118,11 @@ def test_what_one_process_meets_alone_ends_all_with_6_and_what_all_meet_with_its
         status = json.loads(path.read_text())
         assert (status["state"], status["error"]) == ("failed", "process 1 has ended: out of memory")
     assert (what == "memory") is into.exists()
+
+
+def test_who_stands_still_meanwhile_holds_nobody_up(bench: Bench) -> None:
+    begun = time.monotonic()
+    found, _, err = finished(start(bench, bench.base / "into", ranks="12", what="memory and a process that stands still"), 60)
+    assert found == ExitCode.PEER_LOST, err
+    assert time.monotonic() - begun < 5 + 10 + 10, "the timeout, ten seconds, and what the start takes"
+    assert err.count("error: process 1 of 3: out of memory") == 1, err
