@@ -136,7 +136,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per exit code
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return per exit code
     """Run the command line.
 
     Args:
