@@ -28,10 +28,10 @@ def main() -> None:
     command()
 
 
-def _lost(folder: Path, why: str) -> None:
+def _lost(folder: Path, why: str) -> bool:
     from pe_cli.io.run_folder import mark_failed
 
-    mark_failed(folder, why)
+    return mark_failed(folder, why)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -7,7 +7,6 @@ import gc
 import importlib
 import os
 import pkgutil
-import re
 import resource
 import signal
 import sys
@@ -16,7 +15,7 @@ import click
 
 from pe_cli import __version__
 from pe_cli.cli.say import echo
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, is_silent, system_error
 from pe_cli.core.signals import SIGNALS, interrupted, interruptible
 
 #: Modules of this package that are no subcommands.
@@ -137,7 +136,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per exit code
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return per exit code
     """Run the command line.
 
     Args:
@@ -167,19 +166,15 @@ def run(arguments: list[str]) -> int:  # noqa: C901, PLR0911 - one return per ex
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - the reader went away; nothing more can be written
         return ExitCode.DONE
-    except MemoryError:
-        return _exhausted()
-    except OSError as error:
-        if error.filename is None or os.environ.get("PE_DEBUG"):
-            return _bug(error)
-        said = PeError(f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="check the path and its permissions")
-        echo(said.render(), err=True)
-        return said.code
     except Exception as error:  # noqa: BLE001 - the one place that turns our own bugs into a message and exit code 1
-        if interrupted():
+        said = system_error(error)
+        if said is None and interrupted():
             echo("interrupted", err=True)
             return ExitCode.INTERRUPTED
-        return _exhausted() if _silent(error) else _bug(error)
+        if said is None or (isinstance(error, OSError) and os.environ.get("PE_DEBUG")):
+            return _bug(error)
+        echo(said.render(), err=True)
+        return said.code
 
 
 def usage_error(error: click.ClickException) -> PeError:
@@ -215,20 +210,10 @@ def _out_of_memory(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or any(t in str(error).lower() for t in texts):
             return True
-        if _silent(error):
+        if is_silent(error):
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _silent(error: BaseException) -> bool:
-    """Whether Python says that a call failed and did not say why: there was no memory for the exception."""
-    return isinstance(error, SystemError) and re.search("without (setting an exception|exception set)", str(error)) is not None
-
-
-def _exhausted() -> int:
-    echo("error: out of memory\nhint: use a smaller batch_size", err=True)
-    return ExitCode.DEVICE
 
 
 def _too_little(why: str) -> int:

@@ -12,8 +12,9 @@ import select
 import time
 from collections.abc import Mapping
 
-#: Seconds that the launcher may take to answer, and to end all.
-ANSWER, END = 1.0, 1.0
+#: Seconds that the launcher may take to answer, and to end all; and those that it is left to pass on what was said: told to end all, it
+#: does not look for more, and a launcher that a busy machine kept from running for less has lost the only message.
+ANSWER, END, DRAIN = 1.0, 1.0, 1.0
 #: Bytes of an answer, at most.
 _MOST = 1 << 12
 
@@ -37,13 +38,14 @@ def take_leave() -> bool:
 
 
 def abort(code: int) -> None:
-    """Ask hydra to end all processes, and itself with an exit code; other launchers see how this process ends.
+    """Ask hydra to end all processes, and itself with an exit code, once it has passed on what was said; others see how this one ends.
 
     Args:
         code: 1 to 255.
     """
     descriptor = way()
     if descriptor is not None:
+        time.sleep(DRAIN)
         with contextlib.suppress(OSError):
             os.write(descriptor, f"cmd=abort exitcode={int(code)}\n".encode())
             time.sleep(END)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: What `pe launch` tells: number of the process, processes, and host:port of the servers, with commas.
-RANK, SIZE, SERVERS = "PE_RANK", "PE_SIZE", "PE_SERVERS"
+#: What `pe launch` tells: number of the process, processes, host:port of the servers, with commas, and a word that no other group has.
+RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
 #: Launchers with the variables of size and rank, and the mpiexec that they are of.

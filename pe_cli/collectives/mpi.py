@@ -15,7 +15,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ import numpy as np
 from pe_cli.collectives import hydra
 from pe_cli.collectives.lane import Lane
 from pe_cli.collectives.overseer import BEGUN, LEFT, tell
-from pe_cli.collectives.protocol import Array, Parts, PeerError, Pending
+from pe_cli.collectives.protocol import Array, Failure, Parts, PeerError, Pending
 from pe_cli.collectives.start import check_size, watched_start
 from pe_cli.collectives.trees import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
@@ -38,8 +39,6 @@ EAGER, PAUSE = 200, 1e-4
 SELDOM = 16
 #: Seconds between two signs of life, a quarter of the timeout where that is less, and those that a process takes to say why it ends.
 LIFE, LAST_WORDS = 1.0, 1.0
-#: Seconds that the launcher is left to pass on what was said: told to end all, it does not look for more.
-DRAIN = 0.5
 #: Where processes of a machine share memory, and bytes there without which MPICH 4 ends with SIGBUS or SIGSEGV: measured for 2 to 8
 #: processes, with room to spare.
 SHARED, SHARED_BASE, SHARED_EACH = Path("/dev/shm"), 24 << 20, 4 << 20
@@ -127,7 +126,7 @@ class MpiPeers:
         self._left = False
         self._beaten = 0.0
         self._heard: dict[int, float] = {}  # when a process last gave a sign of life
-        self._failures: dict[int, tuple[str, int]] = {}
+        self._failures: dict[int, Failure] = {}
         self._world_rank = list(range(self.size))  # of each process, the number that the launcher gave it
         self._number = list(range(self.size))  # of each of the launcher's numbers, that of the process here
         _outlive_the_lost()
@@ -251,9 +250,10 @@ class MpiPeers:
         """
         self._listen()
         self._take_failures()
-        for rank, (text, code) in self._failures.items():
-            known = ExitCode(code) if code in list(ExitCode) else ExitCode.BUG
-            raise PeerError(f"process {rank} has ended: {text}", code=known)
+        for rank, failure in self._failures.items():
+            if not failure.met:
+                continue  # the process that has met it tells all
+            raise PeerError(f"process {rank} has ended: {failure.message}", code=failure.alone, told=failure)
 
     def _probe(self, tag: int) -> Any:
         status = self._mpi.Status()
@@ -275,9 +275,9 @@ class MpiPeers:
             self._kept = _unfinished(self._kept)
             self._listen()  # so that they do not pile up where nobody waits
 
-    def fail(self, error: PeError) -> None:
+    def fail(self, failure: Failure) -> None:
         """Tell the others why this process ends; who does not listen for a second is left alone."""
-        text = json.dumps({"message": error.message, "code": int(error.code)}).encode()
+        text = json.dumps(asdict(failure)).encode()
         until = time.monotonic() + LAST_WORDS
         try:
             with self._calls:
@@ -298,28 +298,26 @@ class MpiPeers:
 
     def abort(self, code: int) -> None:
         """End all processes, and the launcher with this exit code."""
-        time.sleep(DRAIN)
+        time.sleep(hydra.DRAIN)
         with contextlib.suppress(self._mpi.Exception), self._calls:
             self._world.Abort(code)
 
-    def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
-        """Return the message and exit code that a process has ended with; see `Communicator`."""
-        until = time.monotonic() + seconds
-        try:
-            while rank not in self._failures and time.monotonic() < until:
+    def failures(self) -> Mapping[int, Failure]:
+        """Return why the others end; see `Communicator`."""
+        until = time.monotonic() + self._timeout
+        with contextlib.suppress(self._mpi.Exception):
+            while len(self._failures) < len(self._others) and time.monotonic() < until:
                 with self._calls:
                     self._take_failures()
                 time.sleep(PAUSE)
-        except self._mpi.Exception:
-            return None
-        return self._failures.get(rank)
+        return self._failures
 
     def _take_failures(self) -> None:
         while (status := self._probe(FAILURE)) is not None:
             text = bytearray(status.Get_count(self._mpi.BYTE))
             self._world.Recv([text, self._mpi.BYTE], status.Get_source(), FAILURE)
             said = json.loads(text)
-            self._failures[self._number[status.Get_source()]] = str(said["message"]), int(said["code"])
+            self._failures[self._number[status.Get_source()]] = Failure(**said | {"code": ExitCode(said["code"])})
 
     def close(self) -> None:
         """End together; see `Communicator`."""

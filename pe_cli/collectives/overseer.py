@@ -27,15 +27,18 @@ OVERSEER = "PE_OVERSEER"
 BEGUN, RUN, LEFT = "begun", "run", "left"
 #: Seconds beside the timeout that the others have to end all by themselves.
 MERCY = 7.0
+#: Seconds between two trials to write why, and those that are left to who was killed: MPICH ends others with SIGSEGV or SIGABRT at their
+#: next message to it, which is not why the run has failed.
+AGAIN, FIRST = 0.2, 1.0
 #: Of Linux's prctl: the signal that a process gets when its parent dies, and the name that `ps` and `top` show.
 _PARENT_DEATH_SIGNAL, _NAME = 1, 15
 
 
-def oversee(lost: Callable[[Path, str], None]) -> None:
+def oversee(lost: Callable[[Path, str], bool]) -> None:
     """Return in a child that does the work, where mpiexec has started several processes; this one ends as the child does.
 
     Args:
-        lost: writes into the folder of a run why it has failed, where the child was killed and cannot.
+        lost: writes into the folder of a run why it has failed, where the child was killed and cannot; False where another one writes.
     """
     started = started_by(os.environ)
     if started is None or started.size == 1 or not sys.platform.startswith("linux") or _line() is not None:
@@ -97,7 +100,7 @@ def _said(descriptor: int) -> dict[str, str]:
     return {}
 
 
-def _end(code: int, said: Mapping[str, str], lost: Callable[[Path, str], None], who: str) -> NoReturn:
+def _end(code: int, said: Mapping[str, str], lost: Callable[[Path, str], bool], who: str) -> NoReturn:
     """End as the child did; where it was killed, after the others have noticed.
 
     Args:
@@ -111,7 +114,9 @@ def _end(code: int, said: Mapping[str, str], lost: Callable[[Path, str], None], 
         text, until = f"{who} was ended by signal {-code}", time.monotonic() + float(said[BEGUN]) + MERCY
         os.write(2, f"error: {text}; the others notice within {said[BEGUN]} seconds (executor.peer_timeout)\n".encode())
         if RUN in said:
-            lost(Path(said[RUN]), text)
+            time.sleep(0.0 if code == -signal.SIGKILL else FIRST)
+            while not lost(Path(said[RUN]), text) and time.monotonic() < until:
+                time.sleep(AGAIN)
         time.sleep(max(0.0, until - time.monotonic()))  # they end all, when they have said so
         hydra.abort(ExitCode.PEER_LOST)
     elif code < 0:

@@ -2,27 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, is_local
 
 Array = np.ndarray[Any, Any]
 #: Of every process, arrays of one axis without gaps that belong to it.
 Parts = Sequence[Sequence[Array]]
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a process ends, as it tells the others.
+
+    Args:
+        message: of its error.
+        code: with which that error ends a process that trains alone.
+        met: whether the process has met the error itself; else it has heard of another's.
+        local: see `is_local`.
+    """
+
+    message: str
+    code: ExitCode
+    met: bool = True
+    local: bool = False
+
+    @classmethod
+    def of(cls, error: PeError) -> Failure:
+        """Return what is told of an error."""
+        if isinstance(error, PeerError) and error.told is not None:
+            return replace(error.told, met=False)
+        return cls(error.message, error.code, local=is_local(error))
+
+    @property
+    def alone(self) -> ExitCode:
+        """The code with which it ends all processes where not all have met it."""
+        return ExitCode.PEER_LOST if self.local else self.code
+
+
+def ends_all(failures: Mapping[int, Failure], size: int) -> ExitCode:
+    """Return the exit code of all processes: that of the error, or PEER_LOST where it is local and not all have met it.
+
+    Args:
+        failures: by process; those that have told nothing are missing.
+        size: processes.
+    """
+    met = [failures[rank] for rank in sorted(failures) if failures[rank].met]
+    first = next((f for f in met if not f.local), met[0])
+    return first.code if len(met) == size and len({f.code for f in met}) == 1 else first.alone
+
+
+def speaks(rank: int, failures: Mapping[int, Failure]) -> bool:
+    """Return whether a process says why all end: who has met the error does, of several that have met the same the first one."""
+    mine = failures[rank]
+    return mine.met and not any(f.met and f.code == mine.code and (not f.local or f == mine) for r, f in failures.items() if r < rank)
+
+
 class PeerError(PeError):
     """Another process is gone, or has ended with an error of its own; it leaves a step as it is.
 
     Args:
-        message, hint, code: as of `PeError`; PEER_LOST where a process does not answer, else the code that it ended with.
+        message, hint, code: as of `PeError`; PEER_LOST where a process does not answer, else the code with which it ends all.
+        told: what the process has said that has ended; None where nobody has said anything.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, code: ExitCode = ExitCode.PEER_LOST) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: ExitCode = ExitCode.PEER_LOST, told: Failure | None = None
+    ) -> None:
         super().__init__(message, hint=hint, code=code)
+        self.told = told
 
 
 class Pending(Protocol):
@@ -68,7 +120,7 @@ class Communicator(Protocol):
     def total(self, values: Array) -> Array:
         """Return the sum of a small array over all processes, in the order of the tree; raises PeerError as `gather` does."""
 
-    def fail(self, error: PeError) -> None:
+    def fail(self, failure: Failure) -> None:
         """Tell the others why this process ends; takes at most a second or two."""
 
     def take_leave(self) -> bool:
@@ -77,8 +129,11 @@ class Communicator(Protocol):
     def abort(self, code: int) -> None:
         """End all processes that the launcher has started, and the launcher itself with this exit code, where it can be told."""
 
-    def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
-        """Return the message and exit code that a process has ended with, None where it says nothing for so long."""
+    def failures(self) -> Mapping[int, Failure] | None:
+        """Return why the others end, as soon as all have said so, or when it has waited for the rest for as long as they may be silent.
+
+        None where processes do not tell each other.
+        """
 
     def close(self) -> None:
         """End together: wait for all, then let go of them.

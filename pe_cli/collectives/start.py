@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from pe_cli.collectives import hydra
-from pe_cli.collectives.launchers import started_by
+from pe_cli.collectives.launchers import Started, started_by
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import fatal
 
@@ -41,9 +41,9 @@ def watched_start(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # MPICH's mpiexec tells so that a process is gone
     here, there = os.pipe()
     sys.stderr.flush()
-    watcher = os.fork()
+    starting, watcher = os.getpid(), os.fork()
     if watcher == 0:
-        _watch(here, there, seconds, started.rank, started.size)
+        _watch(here, there, seconds, starting, started)
     os.close(here)
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
@@ -58,20 +58,21 @@ def watched_start(seconds: float) -> Iterator[None]:
         libc.signal(signal.SIGABRT, None)
 
 
-def _watch(here: int, there: int, seconds: float, rank: int, size: int) -> None:
-    """Wait until the other process has closed its end of the pipe, or end it; runs in a process of its own and never returns."""
+def _watch(here: int, there: int, seconds: float, starting: int, started: Started) -> None:
+    """Wait until the process that starts has closed its end of the pipe, or end it; runs in a process of its own and never returns."""
     try:
         os.close(there)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         if not select.select([here], [], [], seconds)[0]:
             text = (
-                f"error: MPI has not started after {seconds:g} seconds: of {size} processes one has ended, or never came; "
-                f"this is process {rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
+                f"error: MPI has not started after {seconds:g} seconds: of {started.size} processes one has ended, or never came; this is "
+                f"process {started.rank}\nhint: look at what the others said; executor.peer_timeout is how long they are waited for\n"
             )
             os.write(2, text.encode())
             hydra.abort(ExitCode.PEER_LOST)
-            os.kill(os.getppid(), signal.SIGABRT)
+            if os.getppid() == starting:  # else the launcher has ended it
+                os.kill(starting, signal.SIGABRT)
     finally:
         os._exit(0)
 

@@ -86,7 +86,7 @@ def _server_mistakes(section: DistributedSection) -> Iterator[Mistake]:
     count = len(section.endpoints or ())
     if section.servers is None:
         if count:
-            yield f"distributed.endpoints has {count}, and servers is not there", section.at_of("endpoints"), f"servers: {count}"
+            yield f"distributed.endpoints has {count}, and distributed.servers is absent", section.at_of("endpoints"), f"servers: {count}"
         else:
             hint = "servers: 2, for example; mpiexec -n 4 then has two servers and two trainers"
             yield "distributed.mode: parameter_server needs servers, and there are none", section.at_of("mode"), hint

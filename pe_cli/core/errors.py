@@ -113,6 +113,34 @@ class PeError(Exception):
         return self.render()
 
 
+def is_silent(error: BaseException) -> bool:
+    """Return whether Python says that a call failed and did not say why: there was no memory for the exception."""
+    return isinstance(error, SystemError) and re.search("without (setting an exception|exception set)", str(error)) is not None
+
+
+def system_error(error: BaseException) -> PeError | None:
+    """Return what is said of an error that the system gave and nobody has explained; None of any other error."""
+    if isinstance(error, MemoryError) or is_silent(error):
+        return PeError("out of memory", hint="use a smaller batch_size", code=ExitCode.DEVICE)
+    if isinstance(error, OSError) and error.filename is not None:
+        return PeError(f"{error.filename}: {(error.strerror or str(error)).lower()}", hint="check the path and its permissions")
+    return None
+
+
+def is_local(error: PeError) -> bool:
+    """Return whether an error is one of the machine that this process runs on, so that other processes may have been spared it.
+
+    That is a full or failing disk, a device, memory, and a file of data that the system does not give. Config and numbers are alike in
+    all processes, and so is what files hold, whoever reads it.
+    """
+    if error.code != ExitCode.DATA:
+        return error.code == ExitCode.DEVICE
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
 class PeErrors(PeError):
     """All mistakes found in one run; its exit code is the first one's."""
 

@@ -283,3 +283,24 @@ def write_text(path: Path, text: str, *, sync: bool = True) -> None:
         PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
     """
     write_bytes(path, text.encode(), sync=sync)
+
+
+def write_last(path: Path, text: str) -> None:
+    """Write a whole file as `write_text` does, or over the old one where the disk has no room for a second file beside it.
+
+    Of one block of the file system, which is there already, that needs no room; what the old text had more is blank then.
+
+    Raises:
+        PeError: the folder can't be written (USAGE), or the disk has failed, or has no room for more than there was (DEVICE).
+    """
+    try:
+        write_text(path, text)
+    except PeError as error:
+        data = text.encode()
+        if error.code != ExitCode.DEVICE or not stat.S_ISREG(_mode(path)) or len(data) > path.stat().st_blocks * 512:
+            raise
+        try:
+            with path.open("r+b", buffering=0) as file:
+                file.write(data.ljust(path.stat().st_size))
+        except OSError:
+            raise error from None

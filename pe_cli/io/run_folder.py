@@ -344,7 +344,8 @@ class RunFolder:
             known = before.get("seconds")
             self._clock.extend((float(known) if isinstance(known, int | float) else 0.0, time.monotonic()))
         after |= {"pid": os.getpid(), "seconds": round(self._clock[0] + time.monotonic() - self._clock[1], 3)}
-        atomic.write_text(self.status_path, strict_json.dumps(after, indent=1) + "\n")
+        write = atomic.write_last if state == "failed" else atomic.write_text  # why it has failed should be known
+        write(self.status_path, strict_json.dumps(after, indent=1) + "\n")
 
     def known_status(self) -> dict[str, object]:
         """Return what status.json holds; where it is damaged, what the rest of the folder says, and `damaged`: why.
@@ -409,10 +410,12 @@ def _unique(parent: Path, name: str) -> Path:
     raise PeError(f"cannot write {parent}: 9999 runs are called {name}", hint="give the run another name")
 
 
-def mark_failed(path: Path, why: str) -> None:
-    """Write into the status of a run that says "running" why it has failed, where no living process writes it."""
+def mark_failed(path: Path, why: str) -> bool:
+    """Write into the status of a run that says "running" why it has failed; False where a living process writes it, or it can't be."""
     folder = RunFolder(path)
     with contextlib.suppress(PeError, OSError):
         if folder.known_status().get("state") == "running":
             with folder.hold():
                 folder.status(state="failed", error=why)
+        return True
+    return False

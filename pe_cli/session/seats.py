@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.launchers import RANK, SERVERS, SIZE, started_by
+from pe_cli.collectives.launchers import GROUP, RANK, SERVERS, SIZE, started_by
 from pe_cli.collectives.overseer import BEGUN, tell
-from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.hub import HubPeers
 from pe_cli.collectives.servers.service import listen
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, system_error
 from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
@@ -49,6 +49,7 @@ class Seat:
         endpoints: host:port of every server; those are the last processes.
         listener: of a server that has its port already.
         agrees: what all have to have alike, by what it is.
+        group: see `Service`.
         launcher: the processes as MPI has started them; None where it has not.
     """
 
@@ -57,6 +58,7 @@ class Seat:
     endpoints: list[str]
     listener: socket.socket | None = field(default=None, compare=False)
     agrees: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
     launcher: Communicator | None = field(default=None, compare=False)
 
     @property
@@ -84,17 +86,21 @@ class ServerTeam(Team):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """End when the trainers do; where one is lost, all that MPI has started end."""
+        """End when the trainers do; where one is lost, all that MPI has started end. What is told to trainers is `Service`'s affair."""
         launcher = self.seat.launcher
         try:
             yield
-        except PeerError as error:
-            if launcher is not None and error.code == ExitCode.PEER_LOST:
+        except (PeError, MemoryError, OSError) as raised:
+            error = raised if isinstance(raised, PeError) else system_error(raised)
+            if error is None:
+                raise
+            error.code = Failure.of(error).alone
+            if launcher is not None and isinstance(error, PeerError) and error.code == ExitCode.PEER_LOST:
                 atexit.register(launcher.abort, int(error.code))
                 atexit.register(time.sleep, LINGER)
             elif launcher is not None:
                 launcher.take_leave()
-            raise
+            raise error from None
         if launcher is not None:
             launcher.close()
 
@@ -121,7 +127,7 @@ class TrainerTeam(PeerTeam):
         self.seat = seat
         seconds = run.executor.peer_timeout
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
-        self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, remedy=wait)
+        self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, group=seat.group, remedy=wait)
         self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
         super().__init__(self._hub, None)
         self._waits = run.distributed is not None and run.distributed.sync is True
@@ -189,10 +195,10 @@ class TrainerTeam(PeerTeam):
         found = self.texts(dict(numbers))
         return {name: float(np.mean([float(each[name]) for each in found])) for name in numbers}
 
-    def _end_all(self) -> None:
+    def _end_all(self, code: ExitCode, says: bool) -> None:
         """End all that MPI has started; without it servers tell the others, and `pe launch` ends what is left."""
         if self.seat.launcher is not None:
-            super()._end_all()
+            super()._end_all(code, says)
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""
@@ -236,7 +242,7 @@ def _launched(run: RunSpec, servers: int) -> Seat | None:
     if facts.get(RANK, "").isdigit() and facts.get(SIZE, "").isdigit():
         _check(int(facts[SIZE]), servers, run)
         endpoints = run.distributed.endpoints or facts.get(SERVERS, "").split(",")
-        return Seat(int(facts[RANK]), int(facts[SIZE]), list(endpoints))
+        return Seat(int(facts[RANK]), int(facts[SIZE]), list(endpoints), group=facts.get(GROUP, ""))
     launcher = started_by(facts)
     if launcher is None or run.distributed.endpoints is None:
         return None

@@ -298,7 +298,7 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     scope = Scope([Place("cpu", 0)])
     run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
     host = ScopeHost(scope, partial(_made, run))
-    given: dict[str, Any] = {"agrees": seat.agrees, "remedy": REMEDY, "listener": seat.listener}
+    given: dict[str, Any] = {"agrees": seat.agrees, "group": seat.group, "remedy": REMEDY, "listener": seat.listener}
     also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read}
     serve(program, host, run.executor.peer_timeout, more=FIRST, also=also, **given)
 

@@ -91,3 +91,19 @@ class StopRequest:
         """Whether to leave an evaluation too: a signal came, or the time is over."""
         seconds = self._limits.seconds
         return self._signalled or (seconds is not None and time.monotonic() - self._begin >= seconds)
+
+
+class SharedStop(StopRequest):
+    """A request to stop that holds when all processes know of it: they tell each other with every step."""
+
+    agreed = False
+
+    @property
+    def here(self) -> bool:
+        """Whether this process was asked."""
+        return super().now
+
+    @property
+    def now(self) -> bool:
+        """Whether all know that one was asked."""
+        return self.agreed

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from pe_cli.collectives.protocol import Communicator, PeerError, Summing
+from pe_cli.collectives.protocol import Communicator, Failure, PeerError, Summing, ends_all, speaks
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, system_error
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.types import Place, TensorType
 from pe_cli.execute.plan import Plan
@@ -31,12 +31,10 @@ from pe_cli.io import strict_json
 from pe_cli.kernels.tree import fold
 from pe_cli.session.agreement import agree, data_facts, machine_facts
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
-from pe_cli.session.stop import Limits, StopRequest
+from pe_cli.session.stop import Limits, SharedStop, StopRequest
 
 Array = np.ndarray[Any, Any]
-#: Seconds that a process waits to hear whether the first one ends with the same error.
-HEARING = 8.0
-#: Seconds that it leaves the first one for its last words: launchers end all processes when one ends with an exit code other than 0.
+#: Seconds that a process leaves the one that speaks for its last words: launchers end all when one ends with an exit code other than 0.
 LINGER = 5.0
 
 
@@ -156,22 +154,6 @@ class Team:
     def told(self) -> Iterator[None]:
         """Tell the others of an error inside."""
         yield
-
-
-class SharedStop(StopRequest):
-    """A request to stop that holds when all processes know of it: they tell each other with every step."""
-
-    agreed = False
-
-    @property
-    def here(self) -> bool:
-        """Whether this process was asked."""
-        return super().now
-
-    @property
-    def now(self) -> bool:
-        """Whether all know that one was asked."""
-        return self.agreed
 
 
 class PeerTeam(Team):
@@ -339,8 +321,12 @@ class PeerTeam(Team):
 
     def linger(self) -> None:
         """Leave the first process time to end before this one does, where the launcher ends all when one has another exit code than 0."""
-        if not self.peers.take_leave() and not self.leads:
-            atexit.register(_linger, LINGER)  # after its own last words
+        self._leave(self.leads)
+
+    def _leave(self, says: bool) -> None:
+        """Let the others go on when this process ends, or wait at its end, after its own last words, for that of the one that speaks."""
+        if not self.peers.take_leave() and not says:
+            atexit.register(_linger, LINGER)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -352,38 +338,60 @@ class PeerTeam(Team):
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Tell the others of an error inside.
+        """Tell the others of an error inside, and end as all do; see `ends_all`.
 
         Raises:
-            SystemExit: the first process ends with the same error, and says so.
+            SystemExit: another process says why all end.
         """
         try:
             yield
-        except PeerError as error:
-            self.peers.fail(error)
-            if error.code == ExitCode.PEER_LOST:
-                self._end_all()
-            else:
-                self.linger()
-            raise
         except PeError as error:
-            self.peers.fail(error)
-            told = None if self.leads else self.peers.failure_of(0, HEARING)
-            self.linger()
-            if told == (error.message, int(error.code)):
-                raise SystemExit(int(error.code)) from None
+            self._end(error)
             raise
         except BaseException as error:
+            said = system_error(error)
+            if said is not None:
+                self._end(said)
+                raise said from error
             interrupted = isinstance(error, KeyboardInterrupt)
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
-            self.peers.fail(PeError(text, code=ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
-            self.linger()
+            self.peers.fail(Failure(text, ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
+            self._leave(True)
             raise
 
-    def _end_all(self) -> None:
-        """End all processes, and their launcher with exit code 6, after this one's last words and the first one's."""
-        atexit.register(self.peers.abort, int(ExitCode.PEER_LOST))
-        if not self.leads:
+    def _end(self, error: PeError) -> None:
+        """Tell the others of an error, hear from them, and give it the exit code with which all end.
+
+        Raises:
+            SystemExit: see `told`.
+        """
+        mine = Failure.of(error)
+        self.peers.fail(mine)
+        told = error.told if isinstance(error, PeerError) else mine
+        if told is None or told.code == ExitCode.PEER_LOST:  # somebody will never say anything
+            if error.code == ExitCode.PEER_LOST:
+                self._end_all(error.code, self.leads)
+            else:
+                self.linger()
+            return
+        heard = self.peers.failures()
+        failures = {**(heard or {}), self.rank: mine}
+        code, says = ends_all(failures, self.size), speaks(self.rank, failures)
+        if heard is None or len(failures) == self.size:
+            self._leave(says)
+        else:  # one stands still
+            self._end_all(code, says)
+        if not says:
+            raise SystemExit(int(code)) from None
+        if code != error.code:  # what happened here alone
+            error.message = f"process {self.rank} of {self.size}: {error.message}"
+            error.hint = "; ".join(text for text in (error.hint, self.peers.advice) if text)
+            error.code = code
+
+    def _end_all(self, code: ExitCode, says: bool) -> None:
+        """End all processes, and their launcher with an exit code, after this one's last words and those of the one that speaks."""
+        atexit.register(self.peers.abort, int(code))
+        if not says:
             atexit.register(_linger, LINGER)
 
 
@@ -393,17 +401,3 @@ def _linger(seconds: float) -> None:
         for number in SIGNALS:
             signal.signal(number, lambda *_: os._exit(int(ExitCode.INTERRUPTED)))
     time.sleep(seconds)
-
-
-def open_team(run: RunSpec) -> Team:
-    """Return the processes that a run file asks for.
-
-    Raises:
-        PeError: there is no MPI.
-    """
-    if run.executor.processes != "mpi":
-        return Team()
-    from pe_cli.collectives.mpi import MpiPeers
-
-    peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
-    return PeerTeam(peers, peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")

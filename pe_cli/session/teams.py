@@ -8,7 +8,21 @@ from __future__ import annotations
 import os
 
 from pe_cli.config.spec import RunSpec
-from pe_cli.session.team import Team, open_team
+from pe_cli.session.team import PeerTeam, Team
+
+
+def open_team(run: RunSpec) -> Team:
+    """Return the processes that a run file asks for.
+
+    Raises:
+        PeError: there is no MPI.
+    """
+    if run.executor.processes != "mpi":
+        return Team()
+    from pe_cli.collectives.mpi import MpiPeers
+
+    peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
+    return PeerTeam(peers, peers) if peers.size > 1 else Team(", in this process alone: mpiexec -n 2 pe train ... starts two")
 
 
 def join_team(run: RunSpec) -> Team:

@@ -17,6 +17,7 @@ BEGIN = """
 import os, sys, time
 import numpy as np
 from pe_cli.collectives.mpi import MpiPeers
+from pe_cli.collectives.protocol import Failure
 from pe_cli.core.errors import ExitCode, PeError
 peers = MpiPeers(TIMEOUT)
 rank = peers.rank
@@ -115,8 +116,8 @@ begin = time.monotonic()
 try:
     peers.gather(b"here")
 except PeError as error:
-    say(rank, 2.5 <= time.monotonic() - begin < 30, int(error.code), error.hint, error.message)
-    peers.fail(error)
+    say(rank, 2.5 * (rank == 0) <= time.monotonic() - begin < 30, int(error.code), error.hint, error.message)
+    peers.fail(Failure.of(error))
     (here / f"said.{rank}").touch()
     while len(list(here.glob("said.*"))) < 2:
         time.sleep(0.01)
@@ -157,19 +158,19 @@ def test_who_ends_with_an_error_tells_the_others(tmp_path: Path) -> None:
         2,
         """
 if rank == 1:
-    peers.fail(PeError("no such file: a.npz", code=ExitCode.DATA))
+    peers.fail(Failure("no such file: a.npz", ExitCode.DATA))
     say(rank, "told")
     time.sleep(60)  # the launcher ends it as soon as the other has ended; an end before that would end the other
     os._exit(3)
 try:
     peers.gather(b"here")
 except PeError as error:
-    say(rank, error.message, int(error.code), peers.failure_of(1, 1.0))
+    say(rank, error.message, int(error.code), peers.failures() == {1: error.told}, error.told.met)
     os._exit(error.code)
 """,
     )
     assert code == 3, err
-    assert out == ["0 process 1 has ended: no such file: a.npz 3 ('no such file: a.npz', 3)", "1 told"]
+    assert out == ["0 process 1 has ended: no such file: a.npz 3 True True", "1 told"]
 
 
 def test_without_mpi4py_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,9 @@ def launcher(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv(overseer.OVERSEER, raising=False)
     monkeypatch.setattr(hydra, "END", 0.0)
+    monkeypatch.setattr(hydra, "DRAIN", 0.0)
     monkeypatch.setattr(overseer, "MERCY", 0.0)
+    monkeypatch.setattr(overseer, "FIRST", 0.0)
     with ours, theirs:
         ours.settimeout(20)
         yield ours
@@ -47,16 +49,33 @@ def test_other_launchers_are_told_nothing(launcher: socket.socket, monkeypatch: 
     monkeypatch.delenv("MPI_LOCALNRANKS")  # Slurm has the descriptor, and speaks PMI 2
     assert not hydra.take_leave()
     hydra.abort(6)
-    overseer.oversee(lambda folder, why: None)
+    overseer.oversee(lambda folder, why: True)
     assert heard(launcher) == ""
 
 
-def ended(work) -> int:
+def test_the_launcher_has_time_to_pass_on_what_was_said_before_it_is_told_to_end_all(launcher: socket.socket, monkeypatch) -> None:
+    """Standing still meanwhile, as on a busy machine, MPICH's had lost the message in three of four trials."""
+    monkeypatch.setattr(hydra, "DRAIN", 0.5)
+    telling = threading.Thread(target=hydra.abort, args=(6,))
+    telling.start()
+    launcher.settimeout(0.25)
+    with pytest.raises(TimeoutError):
+        launcher.recv(4096)
+    telling.join()
+    assert heard(launcher) == "cmd=abort exitcode=6\n"
+
+
+def written(folder, why: str) -> bool:
+    folder.write_text(why)
+    return True
+
+
+def ended(work, lost=written) -> int:
     """Return how a process ended that was overseen while it did some work, as `waitpid` tells it."""
     process = os.fork()
     if process == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        overseer.oversee(lambda folder, why: folder.write_text(why))
+        overseer.oversee(lost)
         try:
             work()
         finally:
@@ -103,6 +122,27 @@ def test_the_folder_of_a_run_is_told_why_it_has_failed(launcher: socket.socket, 
     assert ended(tells) == ExitCode.PEER_LOST
     assert (tmp_path / "a run").read_text() == "process 1 of 3 was ended by signal 11"
     assert heard(launcher) == "cmd=abort exitcode=6\n"
+
+
+def test_who_holds_the_folder_is_waited_for(launcher: socket.socket, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process lives on for a moment, and then is ended by MPI, too: that is not why the run has failed."""
+    monkeypatch.setattr(overseer, "AGAIN", 0.01)
+
+    def tells() -> None:
+        overseer.tell(overseer.BEGUN, 5)
+        overseer.tell(overseer.RUN, tmp_path / "a run")
+        killed(signal.SIGKILL)
+
+    def lost(folder, why: str) -> bool:
+        with (tmp_path / "trials").open("a") as trials:
+            trials.write(".")
+            written(folder, why)
+            if trials.tell() == 3:
+                os._exit(6)  # the rest is waiting for the others
+        return False
+
+    assert ended(tells, lost) == 6
+    assert (tmp_path / "trials").read_text() == "..."
 
 
 def test_signals_reach_what_is_overseen(launcher: socket.socket) -> None:

@@ -98,7 +98,7 @@ def test_the_section_distributed_asks_for_processes(folder: Callable[..., None])
     ("section", "message"),
     [
         ("{mode: parameter_server}", "distributed.mode: parameter_server needs servers, and there are none"),
-        ('{mode: parameter_server, endpoints: ["h:1"]}', "distributed.endpoints has 1, and servers is not there"),
+        ('{mode: parameter_server, endpoints: ["h:1"]}', "distributed.endpoints has 1, and distributed.servers is absent"),
         ("{mode: collective, servers: 2}", "distributed.servers is for mode: parameter_server"),
         ("{servers: 2, sync: async}", "distributed.servers is for mode: parameter_server"),
         ("{mode: parameter_server, servers: 0}", "distributed.servers must be at least 1"),

@@ -107,3 +107,16 @@ def test_any_call_may_find_the_disk_full(tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.code == ExitCode.DEVICE
     assert [p.name for p in (tmp_path / "c").iterdir()] == ["step-1"]
     assert checkpoint.load(tmp_path / "c")[1]["step"] == 1
+
+
+def test_why_a_run_has_failed_is_written_where_nothing_else_can_be(disk: Path) -> None:
+    folder = RunFolder.create(disk, "run", "", "", {})
+    folder.status(step=7, warning="a sentence that is longer than the one which says why")
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "others").write_bytes(bytes(1 << 20))
+    with pytest.raises(PeError, match="no space left"):
+        folder.status(step=8)
+    folder.status(state="failed", warning="", error="the disk is full")
+    status = folder.read_status()
+    assert (status["state"], status["step"], status["error"]) == ("failed", 7, "the disk is full")
+    assert [p.name for p in folder.path.iterdir() if p.name.startswith(".")] == []

@@ -81,7 +81,7 @@ class Servers:
         trainer: number of this trainer.
         seconds: that a server may be silent, and that it may take to start.
         most: bytes of an answer, at most.
-        agrees: what servers have to say, too; see `Service`.
+        agrees, group: what servers have to say, too; see `Service`.
         remedy: how to give servers more time.
 
     Attributes:
@@ -99,19 +99,23 @@ class Servers:
         most: int,
         *,
         agrees: Mapping[str, str] | None = None,
+        group: str = "",
         remedy: str = WAITING,
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}
         self._writing, self._asking = threading.Lock(), threading.Lock()
         self._ended = threading.Event()
+        self._met = False
         self.advice = ""
         until = time.monotonic() + seconds
         try:
             for endpoint in endpoints:
                 self._sockets[endpoint] = connect(endpoint, until, remedy)
                 self._sockets[endpoint].settimeout(seconds)
-            self.ask({e: Message("hello", {"trainer": trainer, "agrees": dict(agrees or {})}) for e in endpoints}, "at the start")
+            hello = Message("hello", {"trainer": trainer, "agrees": dict(agrees or {}), "group": group})
+            self.ask(dict.fromkeys(endpoints, hello), "at the start")
+            self._met = True
         except BaseException:
             self._drop()
             raise
@@ -162,7 +166,8 @@ class Servers:
             try:
                 found = frames.read(self._sockets[endpoint], self._most)
             except FrameError as error:
-                raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint) from None
+                code = ExitCode.PEER_LOST if self._met else ExitCode.USAGE  # something else listens there
+                raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=code) from None
             except (OSError, EOFError) as error:
                 raise self._lost(endpoint, doing, error) from None
             self._raise_error(endpoint, found)

@@ -11,11 +11,11 @@ import numpy as np
 from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import RANK
 from pe_cli.collectives.overseer import LEFT, tell
-from pe_cli.collectives.protocol import Communicator, PeerError
+from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode
 from pe_cli.kernels.tree import fold
 
 Array = np.ndarray[Any, Any]
@@ -139,12 +139,12 @@ class HubPeers:
         told = [np.frombuffer(message, values.dtype) for message in self.gather(values.tobytes())]
         return np.asarray(fold(self.size, dict(enumerate(told))))
 
-    def fail(self, error: PeError) -> None:
+    def fail(self, failure: Failure) -> None:
         """Tell servers why this process ends, which tell the other trainers."""
         if self._failed:
             return
         self._failed = True
-        facts = {"message": error.message, "code": int(error.code)}
+        facts = {"message": failure.message, "code": int(failure.alone)}
         self._servers.say(Message("fail", facts))
 
     def take_leave(self) -> bool:
@@ -159,10 +159,8 @@ class HubPeers:
         if self._launcher is not None:
             self._launcher.abort(code)
 
-    def failure_of(self, rank: int, seconds: float) -> tuple[str, int] | None:
+    def failures(self) -> None:
         """Return nothing: how another trainer has ended comes with the answer of a server."""
-        del rank, seconds
-        return None
 
     def close(self) -> None:
         """Wait for all, then leave the servers."""

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.client import LIFE, address, often, unknown_host
 from pe_cli.collectives.servers.frames import FrameError, Message
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, system_error
 
 #: Seconds in which who connects has to say who it is, and connections that are open beside those of trainers.
 INTRODUCTION, STRANGERS = 10.0, 32
@@ -96,6 +96,7 @@ class Service:
         seconds: that a trainer may be silent, and that it may take to start.
         most: bytes of a message, at most.
         agrees: what trainers have to have alike, by what it is, so that it is known that they do the same; empty where nothing is compared.
+        group: a word that the launcher has given all of this group; who says another one is sent away.
         remedy: how to give trainers more time.
         listener: is bound already; None opens one at the endpoint.
 
@@ -111,10 +112,11 @@ class Service:
         most: int,
         *,
         agrees: Mapping[str, str] | None = None,
+        group: str = "",
         remedy: str = "FLAGS_rpc_deadline more milliseconds",
         listener: socket.socket | None = None,
     ) -> None:
-        self._agrees, self._remedy = dict(agrees or {}), remedy
+        self._agrees, self._group, self._remedy = dict(agrees or {}), group, remedy
         self._endpoint, self._trainers, self._seconds, self._most = endpoint, trainers, seconds, most
         self._events: queue.SimpleQueue[Request | _Gone] = queue.SimpleQueue()
         self._heard: dict[int, float] = {}
@@ -152,7 +154,7 @@ class Service:
                 if isinstance(event, Request):
                     answer(event)
                 elif event.code != ExitCode.PEER_LOST:
-                    raise PeerError(event.why, code=event.code)
+                    raise PeerError(event.why, hint="install the same on all machines, and give all the same files", code=event.code)
                 elif event.why:
                     raise PeerError(f"server {self._endpoint}: trainer {event.trainer} is lost: {event.why}")
                 else:
@@ -177,14 +179,14 @@ class Service:
 
     def _tell(self, error: BaseException) -> None:
         """Tell all trainers why this server ends; takes at most a second."""
-        text = error.message if isinstance(error, PeError) else f"{type(error).__name__}: {error}"
-        code = error.code if isinstance(error, PeError) else ExitCode.BUG
+        said = error if isinstance(error, PeError) else system_error(error)
+        failure = Failure.of(said) if said is not None else Failure(f"{type(error).__name__}: {error}", ExitCode.BUG)
         with self._lock:
             known = list(self._sockets)
         for each in known:
             with contextlib.suppress(OSError):
                 each.settimeout(1.0)
-                frames.write(each, Message("error", {"message": text, "code": int(code)}))
+                frames.write(each, Message("error", {"message": failure.message, "code": int(failure.alone)}))
                 each.shutdown(socket.SHUT_WR)
         time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
 
@@ -235,9 +237,12 @@ class Service:
             return None
         number, problem = message.number("trainer"), ""
         with self._lock:
-            if other := self._other(message.facts.get("agrees", {})):
+            if message.facts.get("group", "") != self._group:
+                problem = "it serves another group of processes, which was started with the same port"
+            elif other := self._other(message.facts.get("agrees", {})):
                 problem = f"trainer {number} has {other}"
-                self._events.put(_Gone(number, problem, ExitCode.USAGE))  # nobody could train with it
+                if len(self._heard) < self._trainers:  # else it is none of those that train here
+                    self._events.put(_Gone(number, problem, ExitCode.USAGE))  # nobody could train with it
             elif not 0 <= number < self._trainers:
                 problem = f"there are {self._trainers} trainers, and none has number {number}"
             elif number in self._heard or number in self._left:

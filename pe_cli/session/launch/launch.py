@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pe_cli.collectives.launchers import RANK, SERVERS, SIZE
+from pe_cli.collectives.launchers import GROUP, RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, mark_failed
@@ -114,7 +115,7 @@ def _served(wish: Launch) -> list[Task]:
     hosts = divided(wish.hosts, wish.count) if wish.hosts else [""] * wish.count
     trainers = wish.count - _servers(wish.run)
     endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:])
-    told = {SIZE: str(wish.count), SERVERS: ",".join(endpoints)}
+    told = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}
     return [
         Task(f"server {r - trainers}" if r >= trainers else str(r), _train(wish), {RANK: str(r), **told}, host, r >= trainers)
         for r, host in enumerate(hosts)
@@ -197,6 +198,6 @@ def _mark(folder: RunFolder | None, lost: Sequence[int], codes: Sequence[int | N
     """Write into the status of a run why it has failed, where the process that writes it could not."""
     if folder is None:
         return
-    who = ", ".join(map(str, lost)) or "one"
+    who = f"process {', '.join(map(str, lost))}" if lost else "a process"
     how = next((f"ended by signal {-c}" for c in codes if c is not None and c < 0), "lost")
-    mark_failed(folder.path, f"process {who} was {how}")
+    mark_failed(folder.path, f"{who} was {how}")

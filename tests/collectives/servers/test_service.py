@@ -25,9 +25,9 @@ def port():
 class Running:
     """A service in a thread; `answer` is called with requests."""
 
-    def __init__(self, trainers=1, seconds=5.0, answer=None, agrees=None):
+    def __init__(self, trainers=1, seconds=5.0, answer=None, agrees=None, group=""):
         self.endpoint, self.error = port(), None
-        self.service = Service(self.endpoint, trainers, seconds, 1 << 16, agrees=agrees)
+        self.service = Service(self.endpoint, trainers, seconds, 1 << 16, agrees=agrees, group=group)
         self.thread = threading.Thread(target=self._run, args=(answer or self.echo,), daemon=True)
         self.thread.start()
 
@@ -127,3 +127,38 @@ def test_a_trainer_of_another_group_is_named():
         Servers([running.endpoint], 0, 5.0, 0, agrees={"number of processes": "3"})
     running.join()
     assert running.error.code is ExitCode.USAGE
+
+
+def test_another_group_on_the_same_port_is_sent_away_and_does_no_harm():
+    running = Running(agrees={"config": "a"}, group="ours")
+    with pytest.raises(PeError, match=f"server {running.endpoint}: it serves another group of processes") as caught:
+        Servers([running.endpoint], 0, 5.0, 0, agrees={"config": "a"}, group="theirs")
+    assert caught.value.code == ExitCode.USAGE
+    Servers([running.endpoint], 0, 5.0, 0, agrees={"config": "a"}, group="ours").leave()
+    running.join()
+    assert running.error is None
+
+
+def test_who_comes_when_all_have_come_and_has_another_config_ends_nobody():
+    running = Running(agrees={"config": "a"})
+    servers = Servers([running.endpoint], 0, 5.0, 0, agrees={"config": "a"})
+    with pytest.raises(PeError, match="trainer 0 has another config") as caught:
+        Servers([running.endpoint], 0, 5.0, 0, agrees={"config": "b"})
+    assert caught.value.code == ExitCode.USAGE
+    servers.leave()
+    running.join()
+    assert running.error is None
+
+
+def test_what_is_no_server_is_a_mistake_in_the_list_of_servers():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answers():
+            with other.accept()[0] as made:
+                made.recv(1 << 16)
+                made.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answers, daemon=True).start()
+        with pytest.raises(PeerError, match="no message of a trainer or server") as caught:
+            Servers([f"127.0.0.1:{other.getsockname()[1]}"], 0, 5.0, 0)
+    assert caught.value.code == ExitCode.USAGE

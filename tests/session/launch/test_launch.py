@@ -40,8 +40,10 @@ def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
     ]  # fmt: skip
     assert {t.environment["PE_SERVERS"] for t in tasks} == {"10.0.0.1:6174,10.0.0.2:6174"}
     assert [t.environment["PE_RANK"] for t in tasks] == ["0", "1", "2", "3"]
+    (group,) = {t.environment["PE_GROUP"] for t in tasks}
     named = module._served(wish(3, "distributed={mode: parameter_server, servers: 1, endpoints: ['10.0.0.9:7000']}"))
     assert named[0].environment["PE_SERVERS"] == "10.0.0.9:7000"
+    assert {t.environment["PE_GROUP"] for t in named}.isdisjoint({group}), "another start is another group"
 
 
 @pytest.mark.parametrize(
