@@ -88,6 +88,8 @@ def changes(before: tuple[str, str], after: tuple[str, str]) -> list[Change]:
     Raises:
         PeError: DATA; a text of the earlier run cannot be read.
     """
+    if before == after:  # as ever where a run goes on: nothing has to be read
+        return []
     one, two = _flat(before), _flat(after)
     found = []
     for key in dict.fromkeys([*one, *two]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -286,11 +287,16 @@ class Keeper:
             "progress": self.at.to_json(),
             "averages": self.averages.to_json(),
             "outputs": self.outputs.positions(),
-            "config": resolved_yaml(self._run, standalone=True),
+            "config": self._config,
         }
         self._saver.wait()  # it may tidy the folder in which servers write now
         state, pieces = self._job.values.save(self.folder.checkpoints)
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
+
+    @cached_property
+    def _config(self) -> str:
+        """The config as checkpoints keep it; it never changes in a run, and to write it takes as long as a small step."""
+        return resolved_yaml(self._run, standalone=True)
 
     def _beside(self) -> Mapping[str, bytes]:
         """Return what the columns of the data have learned, as files; it never changes in a run."""
