@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pe_cli.cli.cuda_kernels import capabilities
+from pe_cli.devices.cuda import cuda_count
 from tests.cli.conftest import ROOT, Pe
 from tests.graph.dot_parser import parse_dot
 
@@ -95,10 +97,17 @@ def test_check_looks_at_the_data(pe: Pe, config: Path, override: str, code: int,
 
 
 def test_check_plans_for_a_gpu_that_is_not_here(pe: Pe, config: Path) -> None:
-    said = pe("check", config, "-o", "executor.place=cuda")
+    said = pe("check", config, "-o", "executor.place=cuda", "--arch", "sm_80")
     assert said.code == 0, said.err
     assert "note: planned for 1 cuda; " in said.out
+    assert "CUDA kernels for sm_80: " in said.out
     assert "memory of cuda:0: " in said.out
+
+
+@pytest.mark.skipif(cuda_count()[0] > 0, reason="a GPU is here")
+def test_kernels_are_compiled_for_the_usual_cards_where_none_is_named() -> None:
+    assert capabilities([]) == ((8, 0), (9, 0), (10, 0))
+    assert capabilities(["sm_90", "sm_80", "sm_90"]) == ((9, 0), (8, 0))
 
 
 # --- summary ----------------------------------------------------------------------------------------------------------

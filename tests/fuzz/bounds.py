@@ -22,6 +22,8 @@ _RUNS_CODE = ("exec", "pickle.find_class", "marshal.loads", "os.system", "os.exe
               "socket.connect", "ctypes.dlopen")  # fmt: skip
 #: They write kernels of their own names and numbers, and run these; and annotations of classes are looked at on first use.
 _GENERATORS = ("pe_cli.ops.fused.fusion_kernel", "pe_cli.ops.math.pointwise_sum", "typing")
+#: They run code and keep it in a cache: that of the program, whatever is read.
+_COMPILERS = ("dataclasses", "pe_cli.kernels.workers")
 _CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.rmtree")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -37,20 +39,20 @@ class _Watch:
     def hook(self, event: str, args: tuple[object, ...]) -> None:
         if self.folder is None:
             return
-        if event in _RUNS_CODE and not _importing() and sys._getframe(1).f_globals.get("__name__") not in _GENERATORS:
+        if event in _RUNS_CODE and not _ours() and sys._getframe(1).f_globals.get("__name__") not in _GENERATORS:
             self.broken.append(f"{event} {args!r:.200}, called by {_callers()}")
         changes = event in _CHANGES or (event == "open" and isinstance(args[2], int) and args[2] & _WRITING)
-        if changes and isinstance(args[0], str | bytes | os.PathLike) and not _importing():
+        if changes and isinstance(args[0], str | bytes | os.PathLike) and not _ours():
             path = Path(os.fsdecode(args[0])).absolute()
             if path != Path(os.devnull) and not path.is_relative_to(self.folder):
                 self.broken.append(f"{event} {path}")
 
 
-def _importing() -> bool:
-    """Return whether Python itself imports a module, whose code is run and kept as bytecode, or makes a dataclass."""
+def _ours() -> bool:
+    """Return whether Python itself imports a module, whose code is run and kept as bytecode, or makes a dataclass, or pe compiles a kernel."""
     frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_globals.get("__name__") == "dataclasses":
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_globals.get("__name__") in _COMPILERS:
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.fluid.incubate.fleet.base import role_maker
 from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler, StrategyFactory
+from tests.paddle.copies import run_copies
 from tests.paddle.pserver_job import Job
 from tests.paddle.pserver_models import MODELS
 
@@ -51,18 +47,13 @@ def run(kind, folder, *, workers=2, servers=2, first=()):
     """Run the script as processes; all of them have to end well."""
     job = Job(servers=servers).placed()
     common = {
-        **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(job.endpoints),
-        "PADDLE_TRAINERS_NUM": str(workers), "FLAGS_rpc_deadline": "60000",
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(job.endpoints), "PADDLE_TRAINERS_NUM": str(workers), "FLAGS_rpc_deadline": "60000",
     }  # fmt: skip
-    roles = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(i)} for i in range(workers)]
-    roles += [{"TRAINING_ROLE": "PSERVER", "POD_IP": e.split(":")[0], "PADDLE_PORT": e.split(":")[1]} for e in job.endpoints]
-    command = [sys.executable, "-c", SCRIPT, kind, str(folder), *map(str, first)]
-    processes = [subprocess.Popen(command, env={**common, **role}) for role in roles]
-    try:
-        assert [p.wait(90 if i < workers else 5) for i, p in enumerate(processes)] == [0] * len(processes)
-    finally:
-        for p in processes:
-            p.kill()
+    given = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(i)} for i in range(workers)]
+    given += [{"TRAINING_ROLE": "PSERVER", "POD_IP": e.split(":")[0], "PADDLE_PORT": e.split(":")[1]} for e in job.endpoints]
+    codes, ends = run_copies(SCRIPT, [({**common, **role}, [kind, folder, *first]) for role in given])
+    assert codes == [0] * len(given)
+    assert max(ends[workers:]) - max(ends[:workers]) < 5, "servers end when the last worker has left"
 
 
 def check_loaded(folder):

@@ -14,7 +14,7 @@ import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.collectives.servers.client import Servers, wait_for_servers
-from tests.paddle import pserver_job
+from tests.paddle.copies import run_copies
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
 from tests.paddle.pserver_models import batch, built
 
@@ -131,20 +131,11 @@ def _first_of(cut, job, index):
 def test_processes_train_as_the_original_did(optimizer, smallest, slices, tmp_path):
     name = f"pserver-emb_sparse-{optimizer}-slice{slices}-{smallest}.npz"
     job = Job().placed()
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "FLAGS_rpc_deadline": "120000"}
     facts = [str(GOLDENS / name), ",".join(job.endpoints), "emb_sparse", optimizer, str(smallest), str(tmp_path)]
-    command = [sys.executable, pserver_job.__file__]
-    processes = [
-        subprocess.Popen([*command, role, str(i), *facts], env=environment) for role in ("server", "trainer") for i in range(2)
-    ]
-    try:
-        assert [p.wait(120) for p in processes[2:]] == [0, 0]
-        begun = time.monotonic()
-        assert [p.wait(5) for p in processes[:2]] == [0, 0]
-        assert time.monotonic() - begun < 5
-    finally:
-        for p in processes:
-            p.kill()
+    roles = [({"FLAGS_rpc_deadline": "120000"}, [role, i, *facts]) for role in ("server", "trainer") for i in range(2)]
+    codes, ends = run_copies("import sys\nfrom tests.paddle.pserver_job import main\nmain(sys.argv[1:])", roles, 120)
+    assert codes == [0] * 4
+    assert max(ends[:2]) - max(ends[2:]) < 5, "servers end when the last trainer has left"
     golden = np.load(GOLDENS / name)
     for i in range(2):
         found = np.load(tmp_path / f"{i}.npz")
