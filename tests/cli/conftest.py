@@ -65,6 +65,13 @@ def pe(capfd: pytest.CaptureFixture[str]) -> Pe:
     return call
 
 
+def train(config: Path) -> Path:
+    """Train by a config whose runs go to `runs` beside it, for tests of which none changes what is left; return the run's folder."""
+    assert run_command_line(["train", str(config), "--quiet"]) == 0
+    (found,) = (config.parent / "runs").iterdir()
+    return found
+
+
 @pytest.fixture
 def config(tmp_path: Path, rng: np.random.Generator) -> Path:
     """A linear regression on 40 samples of y = x . (1, -2, 3, 0.5) + 4; runs go to tmp_path/runs."""

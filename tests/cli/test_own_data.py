@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pe_cli.io.checkpoint import load
-from tests.cli.conftest import Pe
+from tests.cli.conftest import Pe, train
 
 MODEL = """\
 name: kinds
@@ -47,10 +47,10 @@ output: {dir: RUNS, checkpoint: {every: 40 epochs}}
 """
 
 
-@pytest.fixture
-def table(tmp_path: Path, rng: np.random.Generator) -> Path:
-    """120 rows whose kind follows from a and color; one cell of a is missing."""
-    with (tmp_path / "rows.csv").open("w", newline="") as file:
+def written(folder: Path) -> Path:
+    """Return a config beside 120 rows whose kind follows from a and color; one cell of a is missing."""
+    rng = np.random.default_rng(20240229)
+    with (folder / "rows.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["a", "b", "color", "kind"])
         for i in range(120):
@@ -58,24 +58,34 @@ def table(tmp_path: Path, rng: np.random.Generator) -> Path:
             a = float(rng.normal(10, 4))
             kind = "cat" if a > 12 else "dog" if color == "red" else "ant"
             out.writerow(["" if i == 7 else f"{a:.3f}", f"{rng.uniform():.3f}", color, kind])
-    (tmp_path / "model.yaml").write_text(MODEL)
-    path = tmp_path / "kinds.yaml"
-    path.write_text(CONFIG.replace("RUNS", str(tmp_path / "runs")))
+    (folder / "model.yaml").write_text(MODEL)
+    path = folder / "kinds.yaml"
+    path.write_text(CONFIG.replace("RUNS", str(folder / "runs")))
     return path
 
 
 @pytest.fixture
-def run(pe: Pe, table: Path) -> Path:
-    said = pe("train", table, "--quiet")
-    assert said.code == 0, said.err
-    return next((table.parent / "runs").iterdir())
+def table(tmp_path: Path) -> Path:
+    return written(tmp_path)
+
+
+@pytest.fixture
+def own(table: Path) -> Path:
+    """A run that may be changed, and the data beside it."""
+    return train(table)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is only read."""
+    return train(written(tmp_path_factory.mktemp("kinds")))
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def by_hand(run: Path, table: Path, row: dict[str, str]) -> np.ndarray:
+def by_hand(run: Path, row: dict[str, str]) -> np.ndarray:
     """Work out the probabilities of a row of cells with NumPy."""
     values, _ = load(run / "checkpoints/last")
     columns = json.loads((run / "checkpoints/step-160/data.json").read_text())["columns"]
@@ -84,7 +94,7 @@ def by_hand(run: Path, table: Path, row: dict[str, str]) -> np.ndarray:
         state = columns[name]["state"]
         cell = state["fill"] if row[name] == "" else float(row[name])
         cells.append((cell - state["shift"][0]) / state["divisor"][0])
-    classes = ["", "", *sorted({r["color"] for r in rows_of((table.parent / "rows.csv").read_text())})]
+    classes = ["", "", *sorted({r["color"] for r in rows_of((run.parents[1] / "rows.csv").read_text())})]
     table_of = next(v for k, v in values.items() if v.shape == (5, 2))
     weight = next(v for k, v in values.items() if v.shape == (4, 3))
     bias = next(v for k, v in values.items() if v.shape == (3,))
@@ -102,16 +112,16 @@ k4,,0.1,9
 """
 
 
-def test_predictions_carry_names_and_ids(pe: Pe, run: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (table.parent / "new.csv").write_text(NEW)
-    monkeypatch.chdir(table.parent)
+def test_predictions_carry_names_and_ids(pe: Pe, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new.csv").write_text(NEW)
+    monkeypatch.chdir(tmp_path)
     said = pe("predict", run, "new.csv")
     assert said.code == 0, said.err
     found = rows_of(said.out)
     assert [row["id"] for row in found] == ["k1", "k2", "k3", "k4"]
     assert list(found[0]) == ["id", "kind", "prob_ant", "prob_cat", "prob_dog"]
     for row, cells in zip(found, rows_of(NEW), strict=True):
-        prob = by_hand(run, table, cells)
+        prob = by_hand(run, cells)
         np.testing.assert_allclose([float(row[f"prob_{k}"]) for k in ("ant", "cat", "dog")], prob, rtol=1e-4, atol=1e-7)
         assert row["kind"] == ["ant", "cat", "dog"][int(prob.argmax())]
     assert "'violet' in row 3 is no class of the training rows" in said.err
@@ -129,11 +139,11 @@ def test_permuted_columns_give_the_same_answers(pe: Pe, run: Path, tmp_path: Pat
     assert one.out == two.out != ""
 
 
-def test_the_training_files_are_not_needed(pe: Pe, run: Path, table: Path, tmp_path: Path) -> None:
+def test_the_training_files_are_not_needed(pe: Pe, own: Path, table: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text(NEW)
-    before = pe("predict", run, tmp_path / "new.csv").out
+    before = pe("predict", own, tmp_path / "new.csv").out
     (table.parent / "rows.csv").unlink()
-    assert pe("predict", run, tmp_path / "new.csv").out == before
+    assert pe("predict", own, tmp_path / "new.csv").out == before
 
 
 @pytest.mark.parametrize(
@@ -174,9 +184,9 @@ def test_json_lines_from_standard_input(pe: Pe, run: Path, tmp_path: Path, monke
     assert found[0]["prob_ant"] == pytest.approx(float(expected[0]["prob_ant"]))
 
 
-def test_an_evaluation_file_without_a_class_is_measured_right(pe: Pe, run: Path, table: Path, tmp_path: Path) -> None:
+def test_an_evaluation_file_without_a_class_is_measured_right(pe: Pe, run: Path, tmp_path: Path) -> None:
     # text labels numbered by the file at hand would make dog 0 or 1
-    rows = [row for row in rows_of((table.parent / "rows.csv").read_text()) if row["kind"] != "ant"]
+    rows = [row for row in rows_of((run.parents[1] / "rows.csv").read_text()) if row["kind"] != "ant"]
     with (tmp_path / "some.csv").open("w", newline="") as file:
         out = csv.DictWriter(file, list(rows[0]))
         out.writeheader()
@@ -184,7 +194,7 @@ def test_an_evaluation_file_without_a_class_is_measured_right(pe: Pe, run: Path,
     said = pe("eval", run, tmp_path / "some.csv", "--json", "--classes")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    right = np.mean([["ant", "cat", "dog"][int(by_hand(run, table, row).argmax())] == row["kind"] for row in rows])
+    right = np.mean([["ant", "cat", "dog"][int(by_hand(run, row).argmax())] == row["kind"] for row in rows])
     assert found["acc"] == pytest.approx(right)
     assert [row["class"] for row in found["classes"]] == ["ant", "cat", "dog"]
     assert found["classes"][0]["samples"] == 0
@@ -198,37 +208,37 @@ def test_a_class_that_training_never_saw_is_an_error(pe: Pe, run: Path, tmp_path
     assert "new.csv:2:9" in said.err
 
 
-def test_a_split_is_recorded_and_kept(pe: Pe, run: Path, table: Path) -> None:
-    found = json.loads((run / "checkpoints/step-160/data.json").read_text())["split"]
+def test_a_split_is_recorded_and_kept(pe: Pe, own: Path, table: Path) -> None:
+    found = json.loads((own / "checkpoints/step-160/data.json").read_text())["split"]
     assert found["rows"] == 120
     assert found["parts"] == {"train": 60, "eval": 30, "test": 30}
-    said = pe("eval", run, "--split", "test", "--json")
+    said = pe("eval", own, "--split", "test", "--json")
     assert json.loads(said.out)["samples"] == 30
     with (table.parent / "rows.csv").open("a") as file:
         file.write("1,1,red,dog\n")
-    said = pe("eval", run, "--split", "test")
+    said = pe("eval", own, "--split", "test")
     assert said.code == 3
     assert "data.source has 121 rows, divided otherwise than in training, where it had 120" in said.err
 
 
-def test_an_edited_data_json_is_found_out(pe: Pe, run: Path, tmp_path: Path) -> None:
-    path = run / "checkpoints/step-160/data.json"
+def test_an_edited_data_json_is_found_out(pe: Pe, own: Path, tmp_path: Path) -> None:
+    path = own / "checkpoints/step-160/data.json"
     path.write_text(path.read_text().replace('"ant"', '"bee"'))
     (tmp_path / "new.csv").write_text(NEW)
-    said = pe("predict", run, tmp_path / "new.csv")
+    said = pe("predict", own, tmp_path / "new.csv")
     assert said.code == 3
     assert "data.json: changed since it was written" in said.err
 
 
-def test_a_resumed_run_keeps_what_was_learned(pe: Pe, run: Path, table: Path) -> None:
-    before = (run / "checkpoints/step-160/data.json").read_bytes()
-    said = pe("train", "--resume", run, "-o", "train.epochs=41", "-o", "output.checkpoint.every=1 epoch", "--quiet")
+def test_a_resumed_run_keeps_what_was_learned(pe: Pe, own: Path, table: Path) -> None:
+    before = (own / "checkpoints/step-160/data.json").read_bytes()
+    said = pe("train", "--resume", own, "-o", "train.epochs=41", "-o", "output.checkpoint.every=1 epoch", "--quiet")
     assert said.code == 0, said.err
-    assert (run / "checkpoints/step-164/data.json").read_bytes() == before
+    assert (own / "checkpoints/step-164/data.json").read_bytes() == before
 
 
-def test_fewer_threads_and_another_batch_change_nothing_that_is_learned(pe: Pe, run: Path, table: Path, tmp_path: Path) -> None:
-    said = pe("train", table, "--quiet", "-o", "executor.devices=2", "-o", f"output.dir={tmp_path / 'two'}")
+def test_fewer_threads_and_another_batch_change_nothing_that_is_learned(pe: Pe, run: Path, tmp_path: Path) -> None:
+    said = pe("train", run.parents[1] / "kinds.yaml", "--quiet", "-o", "executor.devices=2", "-o", f"output.dir={tmp_path / 'two'}")
     assert said.code == 0, said.err
     other = next((tmp_path / "two").iterdir())
     name = "checkpoints/step-160/data.json"

@@ -13,7 +13,7 @@ import pytest
 from pe_cli.cli.common import open_trained
 from pe_cli.core.errors import PeError
 from pe_cli.session.predictor import Predictor
-from tests.cli.conftest import Pe
+from tests.cli.conftest import Pe, train
 
 MODEL = """\
 name: next_days
@@ -61,14 +61,17 @@ def write(path: Path, days: int, change_from: int | None = None) -> None:
                 out.writerow([shop, "yes" if i % 2 else "no", date(2024, 1, 1) + timedelta(days=i), sold, "x"])
 
 
-@pytest.fixture
-def run(pe: Pe, tmp_path: Path) -> Path:
-    write(tmp_path / "rows.csv", DAYS)
-    (tmp_path / "model.yaml").write_text(MODEL)
-    (tmp_path / "config.yaml").write_text(CONFIG.replace("RUNS", str(tmp_path / "runs")))
-    done = pe("train", tmp_path / "config.yaml", "--quiet")
-    assert done.code == 0, done.err
-    return next((tmp_path / "runs").iterdir())
+def written(folder: Path) -> Path:
+    """Return a config beside its data."""
+    write(folder / "rows.csv", DAYS)
+    (folder / "model.yaml").write_text(MODEL)
+    (folder / "config.yaml").write_text(CONFIG.replace("RUNS", str(folder / "runs")))
+    return folder / "config.yaml"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(written(tmp_path_factory.mktemp("series")))
 
 
 def rows(out: str) -> list[dict[str, str]]:
@@ -108,11 +111,10 @@ def test_eval_measures_a_file_by_all_its_windows(run: Path, pe: Pe, tmp_path: Pa
     assert "(39 samples" in said.out  # 20 - 6 - 2 + 1 of each shop
 
 
-def test_what_comes_later_changes_nothing_that_is_learned(run: Path, pe: Pe, tmp_path: Path) -> None:
+def test_what_comes_later_changes_nothing_that_is_learned(run: Path, tmp_path: Path) -> None:
+    config = written(tmp_path)
     write(tmp_path / "rows.csv", DAYS, change_from=56)  # the first 70% train
-    again = pe("train", tmp_path / "config.yaml", "--quiet", "-o", f"output.dir={tmp_path / 'again'}")
-    assert again.code == 0, again.err
-    (other,) = (tmp_path / "again").iterdir()
+    other = train(config)
     one, two = (max((folder / "checkpoints").glob("step-*"), key=lambda step: step.stat().st_mtime_ns) for folder in (run, other))
     assert json.loads((one / "data.json").read_text())["columns"] == json.loads((two / "data.json").read_text())["columns"]
     assert (one / "params.safetensors").read_bytes() == (two / "params.safetensors").read_bytes()
@@ -132,9 +134,8 @@ def test_what_comes_later_changes_nothing_that_is_learned(run: Path, pe: Pe, tmp
     ],
 )  # fmt: skip
 def test_mistakes(pe: Pe, tmp_path: Path, old: str, new: str, message: str) -> None:
-    write(tmp_path / "rows.csv", DAYS)
-    (tmp_path / "model.yaml").write_text(MODEL)
-    (tmp_path / "config.yaml").write_text(CONFIG.replace("RUNS", str(tmp_path / "runs")).replace(old, new))
-    said = pe("train", tmp_path / "config.yaml", "--quiet")
+    config = written(tmp_path)
+    config.write_text(config.read_text().replace(old, new))
+    said = pe("train", config, "--quiet")
     assert said.code in (2, 3)
     assert message in said.err

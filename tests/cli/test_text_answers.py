@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from pe_cli.cli.common import open_trained
 from pe_cli.session.predictor import Predictor
-from tests.cli.conftest import Pe
+from tests.cli.conftest import Pe, train
 
 MODEL = """\
 name: words
@@ -34,40 +35,42 @@ data:
 feeds: {words: NAME}
 train: {loss: loss, epochs: 40, batch_size: 8, optimizer: {type: Adam, learning_rate: 0.05}}
 executor: {devices: 1, seed: 1}
-output: {dir: runs}
+output: {dir: RUNS}
 """
 GOOD = ["great, and quiet", "great and handy", "handy", "quiet, handy"]
 BAD = ["slow, and noisy", "noisy and ugly", "ugly", "slow, ugly"]
 
 
-def taught(pe: Pe, folder: Path, source: str, name: str, column: str = "") -> Path:
+def taught(folder: Path, source: str, name: str, column: str = "") -> Path:
     (folder / "model.yaml").write_text(MODEL)
-    (folder / "config.yaml").write_text(CONFIG.replace("SOURCE", source).replace("COLUMN", column).replace("NAME", name))
-    done = pe("train", folder / "config.yaml", "--quiet", "-o", f"output.dir={folder / 'runs'}")
-    assert done.code == 0, done.err
-    return next((folder / "runs").iterdir())
+    given = {"SOURCE": source, "COLUMN": column, "NAME": name, "RUNS": str(folder / "runs")}
+    (folder / "config.yaml").write_text(re.sub("|".join(given), lambda found: given[found[0]], CONFIG))
+    return train(folder / "config.yaml")
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         pytest.param("remark: {type: text, tokens: words, min_count: 1, lower: true}, ", id="declared"),
         pytest.param("", id="inferred"),
-    ]
+    ],
 )
-def of_table(pe: Pe, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def of_table(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    folder = tmp_path_factory.mktemp("table")
     rows = [*((text, "good") for text in GOOD * 4), *((text, "bad") for text in BAD * 4)]
-    with (tmp_path / "rows.csv").open("w", newline="") as file:
+    with (folder / "rows.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("remark", "label"), *rows])
-    return taught(pe, tmp_path, "{reader: table, files: rows.csv}", "remark", request.param)
+    return taught(folder, "{reader: table, files: rows.csv}", "remark", request.param)
 
 
-@pytest.fixture
-def of_folder(pe: Pe, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def of_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folder")
     for label, texts in (("good", GOOD), ("bad", BAD)):
-        (tmp_path / "texts" / label).mkdir(parents=True)
+        (folder / "texts" / label).mkdir(parents=True)
         for i, text in enumerate(texts * 4):
-            (tmp_path / "texts" / label / f"{i:02d}.txt").write_text(text)
-    return taught(pe, tmp_path, "{reader: text, folder: texts}", "text", "text: {type: text, min_count: 1}, ")
+            (folder / "texts" / label / f"{i:02d}.txt").write_text(text)
+    return taught(folder, "{reader: text, folder: texts}", "text", "text: {type: text, min_count: 1}, ")
 
 
 def labels(out: str) -> list[str]:
@@ -110,7 +113,7 @@ def test_standard_input_that_is_no_text(of_table, pe, monkeypatch, given, messag
 
 
 def test_a_model_of_texts_in_files(of_folder, pe, monkeypatch, tmp_path):
-    said = pe("predict", of_folder, tmp_path / "texts")
+    said = pe("predict", of_folder, of_folder.parents[1] / "texts")
     assert labels(said.out) == ["bad"] * 16 + ["good"] * 16
     (tmp_path / "new.txt").write_text("handy\nslow\n")
     assert labels(pe("predict", of_folder, tmp_path / "new.txt").out) == ["good", "bad"]

@@ -7,7 +7,6 @@ in proportion fewer. What was found once lies in
 
 from __future__ import annotations
 
-import importlib
 import os
 import tempfile
 from pathlib import Path
@@ -16,8 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import bounds
 from tests.fuzz.bounds import kept
 from tests.fuzz.damage import bomb, damaged, deep, rewritten
+from tests.fuzz.many import failure
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.wholes import KERNEL, binaries, texts
 
@@ -32,8 +33,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:Reading .* created on Python 2:U
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    importlib.import_module("pe_cli.kernels.compiler")  # its memory is not that of the first input that needs a kernel
-    return tmp_path_factory.mktemp("fuzz").resolve()
+    """Return a folder, when every target has read something whole: what is imported, and compiled, on first use is that now."""
+    found = tmp_path_factory.mktemp("fuzz").resolve()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "ROUGHLY", True)  # a compiler whose memory is traced takes five times as long
+        for kind, (whole, *_) in {**binaries(), **texts()}.items():
+            (found / kind).mkdir()
+            failure(kind, whole.encode() if isinstance(whole, str) else whole, found / kind)
+    return found
 
 
 def _try(target: str, folder: Path, inputs: st.SearchStrategy[bytes], few: int = 80) -> None:
