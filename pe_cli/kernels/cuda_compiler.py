@@ -2,7 +2,7 @@
 
 numba-cuda is the compiler: its front end and libnvvm make PTX, and nvJitLink makes a cubin of that. What they made is kept on disk
 beside the kernels of the CPU, under a hash of the source, of the types, of the capability and of the compilers' versions; where it is
-there, neither is imported. Nothing else imports numba.cuda.
+there, neither is imported. Nothing else imports numba.cuda, but for `cuda_front_end` and what emits its instructions.
 """
 
 from __future__ import annotations
@@ -173,11 +173,13 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
     with _explained(capability):
         from numba import cuda, types
 
+        from pe_cli.kernels.cuda_front_end import less_work
+
         args = [
             _pointer(element) if (element := built.element(i)) else getattr(types, built.number(kind))
             for i, kind in enumerate(built.kernel.params)
         ]
-        with _target(capability), warnings.catch_warnings(), paused():
+        with _target(capability), warnings.catch_warnings(), paused(), less_work():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
             resident = _resident(built)

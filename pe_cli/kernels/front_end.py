@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from numba.core import ir as numba_ir
-from numba.core import typed_passes, untyped_passes
+from numba.core import ssa, typed_passes, untyped_passes
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager
@@ -36,36 +37,64 @@ class Pipeline(CompilerBase):  # type: ignore[misc]  # numba has no types
         return [manager]
 
 
-#: What numba found for a call of a function of its own, by function and types; the function stays alive with it.
-_FOUND: dict[Any, tuple[Any, Any]] = {}
+#: What numba found for a call of a function of its own, by target, function and types: the signature, what the function calls its code,
+#: and target and function, which stay alive with it.
+_FOUND: dict[Any, tuple[Any, Any, Any, Any]] = {}
 _find_call_type = BaseFunction.get_call_type
 
 
-def _call_type(function: Any, context: Any, args: Any, keywords: Any) -> Any:
+def call_type(function: Any, context: Any, args: Any, keywords: Any) -> Any:
     """Return the signature of a call, as numba's method does, but try all overloads only once: a seventh of the time of a compilation."""
-    key = id(function), args, *keywords.items()
+    key = id(context), id(function), args, *keywords.items()
     if key not in _FOUND:
-        _FOUND[key] = _find_call_type(function, context, args, keywords), function
-    return _FOUND[key][0]
+        made = _find_call_type(function, context, args, keywords)
+        _FOUND[key] = made, function.get_impl_key(made), context, function
+    signature, code, _, _ = _FOUND[key]
+    function._impl_keys[signature.args] = code  # another target may have found its own since
+    return signature
 
 
-#: Types of what an instruction holds besides variables.
-_BARE = frozenset({str, int, float, bool, type(None), numba_ir.Loc})
+def variables_in(ir: Any) -> Any:
+    """Return numba's method that lists the variables in what an instruction holds, in less time: a kernel calls it ten thousand times.
+
+    Args:
+        ir: module of the instructions.
+    """
+    variable, one = ir.Var, ir.Inst
+    bare = frozenset({str, int, float, bool, type(None), ir.Loc})
+
+    def variables(instruction: Any, value: Any) -> list[Any]:
+        found: list[Any] = []
+        for each in value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,):
+            kind = type(each)
+            if kind is variable:
+                found.append(each)
+            elif kind not in bare:
+                if isinstance(each, one):
+                    found += each.list_vars()
+                elif isinstance(each, (list, tuple, dict)):
+                    found += variables(instruction, each)
+        return found
+
+    return variables
 
 
-def _variables(instruction: Any, value: Any) -> list[Any]:
-    """Return the variables in what an instruction holds, as numba's method does, in less time: it is called ten thousand times a kernel."""
-    found: list[Any] = []
-    for each in value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,):
-        kind = type(each)
-        if kind is numba_ir.Var:
-            found.append(each)
-        elif kind not in _BARE:
-            if isinstance(each, numba_ir.Inst):
-                found += each.list_vars()
-            elif isinstance(each, (list, tuple, dict)):
-                found += _variables(instruction, each)
-    return found
+@contextlib.contextmanager
+def changed(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Set attributes meanwhile: owner, name and value of each."""
+    held = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for owner, name, value in changes:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in held:
+            setattr(owner, name, value)
+
+
+_variables = variables_in(numba_ir)
+#: Instead of a log of what is done to each variable, which nobody reads: a million lines for a large kernel.
+SILENT = SimpleNamespace(debug=lambda *said: None)
 
 
 @contextlib.contextmanager
@@ -79,17 +108,12 @@ def front_end_only() -> Iterator[None]:
         library._finalized = True
 
     changes: list[tuple[Any, str, Any]] = [
-        (BaseFunction, "get_call_type", _call_type),
+        (BaseFunction, "get_call_type", call_type),
         (numba_ir.Inst, "_rec_list_vars", _variables),
+        (ssa, "_logger", SILENT),
         (JITCodeLibrary, "_optimize_final_module", lambda library: None),
         (JITCodeLibrary, "_finalize_final_module", finalize),
         (JITCPUCodegen, "set_env", lambda codegen, name, env: None),
     ]
-    held = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
-    try:
-        for owner, name, value in changes:
-            setattr(owner, name, value)
+    with changed(changes):
         yield
-    finally:
-        for owner, name, value in held:
-            setattr(owner, name, value)

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.cli.common import open_trained
 from pe_cli.session.predictor import Predictor
-from tests.cli.conftest import Pe, train
+from tests.cli.conftest import train
 
 MODEL = """\
 name: words

@@ -49,7 +49,7 @@ class _Watch:
 
 
 def _ours() -> bool:
-    """Return whether Python itself imports a module, whose code is run and kept as bytecode, or makes a dataclass, or pe compiles a kernel."""
+    """Return whether Python imports a module, whose code is run and kept as bytecode, or makes a dataclass, or pe compiles a kernel."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_globals.get("__name__") in _COMPILERS:

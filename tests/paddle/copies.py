@@ -15,7 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_copies(script: str, roles: Sequence[tuple[Mapping[str, str], Sequence[object]]], seconds: float = 90.0) -> tuple[list[int], list[float]]:
+def run_copies(
+    script: str, roles: Sequence[tuple[Mapping[str, str], Sequence[object]]], seconds: float = 90.0
+) -> tuple[list[int], list[float]]:
     """Run a script in a process for each role, side by side.
 
     Args:
