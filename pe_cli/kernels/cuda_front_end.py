@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core.types.functions import BaseFunction
 from numba.cuda import compiler
-from numba.cuda.core import ir, ssa, typed_passes, untyped_passes
+from numba.cuda.core import analysis, ir, ssa, typed_passes, untyped_passes
 from numba.cuda.core.compiler_machinery import PassManager
 
 from pe_cli.kernels.front_end import SILENT, call_type, changed, variables_in
@@ -32,6 +32,40 @@ def _pipelines(compiler: Any) -> list[Any]:
     return [manager]
 
 
+def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[str]]:
+    """Return the variables that each block needs from before it, as numba's function does, which makes its rounds in the wrong direction.
+
+    Sets are bits of numbers here.
+
+    Args:
+        cfg: which block follows which.
+        blocks: by label.
+        used, defined: label -> names.
+    """
+    names = list(dict.fromkeys(name for of in (used, defined) for label in of for name in of[label]))
+    bit = {name: 1 << i for i, name in enumerate(names)}
+    uses, makes = ({label: sum(bit[name] for name in of[label]) for label in blocks} for of in (used, defined))
+    reached = {label: uses[label] | makes[label] for label in blocks}
+    needed = dict(uses)
+    order = [label for label in cfg.topo_order() if label in reached]
+    before = {label: [b for b, _ in cfg.predecessors(label)] for label in order}
+    settled = False
+    while not settled:
+        known = dict(reached)
+        for label in order:
+            for each in before[label]:
+                reached[label] |= reached[each]
+        settled = known == reached
+    settled = False
+    while not settled:
+        known = dict(needed)
+        for label in reversed(order):
+            for each in before[label]:
+                needed[each] |= needed[label] & reached[each] & ~makes[each]
+        settled = known == needed
+    return {label: {name for name in names if bit[name] & bits} for label, bits in needed.items()}
+
+
 def less_work() -> AbstractContextManager[None]:
     """Let numba-cuda make fewer passes, look up a call once, and write no log."""
     return changed(
@@ -40,5 +74,6 @@ def less_work() -> AbstractContextManager[None]:
             (BaseFunction, "get_call_type", call_type),
             (ir.Inst, "_rec_list_vars", variables_in(ir)),
             (ssa, "_logger", SILENT),
+            (analysis, "compute_live_map", _live_map),
         ]
     )
