@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -66,6 +67,13 @@ def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[s
     return {label: {name for name in names if bit[name] & bits} for label, bits in needed.items()}
 
 
+def _statements(states: Any, block: Any, handler: Any) -> Iterator[Any]:
+    """Give what a step towards single assignments makes of each statement, as numba's function does; there are a million in a large kernel."""
+    assigns = ir.assign_types
+    for statement in block.body:
+        yield handler.on_assign(states, statement) if isinstance(statement, assigns) else handler.on_other(states, statement)
+
+
 def less_work() -> AbstractContextManager[None]:
     """Let numba-cuda make fewer passes, look up a call once, and write no log."""
     return changed(
@@ -74,6 +82,7 @@ def less_work() -> AbstractContextManager[None]:
             (BaseFunction, "get_call_type", call_type),
             (ir.Inst, "_rec_list_vars", variables_in(ir)),
             (ssa, "_logger", SILENT),
+            (ssa, "_run_ssa_block_pass", _statements),
             (analysis, "compute_live_map", _live_map),
         ]
     )
