@@ -68,7 +68,7 @@ def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[s
 
 
 def _statements(states: Any, block: Any, handler: Any) -> Iterator[Any]:
-    """Give what a step towards single assignments makes of each statement, as numba's function does; there are a million in a large kernel."""
+    """Give what a step towards single assignments makes of each statement, as numba's function does; a large kernel has a million."""
     assigns = ir.assign_types
     for statement in block.body:
         yield handler.on_assign(states, statement) if isinstance(statement, assigns) else handler.on_other(states, statement)
