@@ -70,6 +70,12 @@ def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[s
 def _statements(states: Any, block: Any, handler: Any) -> Iterator[Any]:
     """Give what a step towards single assignments makes of each statement, as numba's function does; a large kernel has a million."""
     assigns = ir.assign_types
+    if type(handler) is ssa._FreshVarHandler:  # it changes what sets one variable
+        name = states["varname"]
+        for statement in block.body:
+            sets = isinstance(statement, assigns) and statement.target.name == name
+            yield handler.on_assign(states, statement) if sets else statement
+        return
     for statement in block.body:
         yield handler.on_assign(states, statement) if isinstance(statement, assigns) else handler.on_other(states, statement)
 
