@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pe_cli.config.words import option_errors
-from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.data.column import ColumnOptions, discover
 from pe_cli.data.wanted import ColumnUse
 
@@ -75,5 +75,5 @@ def check_columns(written: Mapping[str, tuple[Any, Span | None]]) -> dict[str, t
             continue
         found[name] = (kind, options)
     if errors:
-        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+        raise as_one(errors)
     return found

@@ -13,7 +13,7 @@ from pe_cli.data.cells import Codes
 from pe_cli.data.column import Context, selected
 from pe_cli.data.columns.bool import NO, YES
 from pe_cli.data.columns.date import parse
-from pe_cli.data.columns.number import numbers_of
+from pe_cli.data.columns.number_fit import numbers_of
 from pe_cli.data.fields import Rows
 
 #: Classes up to which text becomes a row of 0 and 1 by itself.
