@@ -288,9 +288,10 @@ def config_of(target: Path) -> Path:
 
     whole = Path(os.path.abspath(target))  # noqa: PTH100 - Path has nothing that removes `..` but follows no links
     for folder in (whole, *list(whole.parents)[:2]):
-        if (folder / "resolved.yaml").is_file():
-            RunFolder(folder).check_files()
-            return folder / "resolved.yaml"
+        run = RunFolder(folder)
+        if run.resolved_path.is_file():
+            run.check_files()
+            return run.resolved_path
     from pe_cli.io.history import newest_in
 
     raise PeError(

@@ -17,11 +17,10 @@ import numpy as np
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
 from pe_cli.io.description import META, Meta, check_file, read_meta
+from pe_cli.io.run_files import CHECKPOINTS
 from pe_cli.io.tensors import data_error, described, read_rows, write_safetensors
 
 Array = np.ndarray[Any, Any]
-#: Folder of all checkpoints of a run.
-CHECKPOINTS = "checkpoints"
 _FILE = re.compile(r"rows-(0|[1-9]\d{0,3})\.safetensors")
 
 

@@ -12,7 +12,7 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io.run_folder import is_run
+from pe_cli.io.run_files import is_run
 from pe_cli.session.targets import labels, sources
 
 #: Ends of the names of tables, and of pictures.
