@@ -7,36 +7,16 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, helper, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-
-
-@helper
-def _less(x, a, b):
-    """Whether x[a] comes after x[b]: it is smaller, or as large and later."""
-    return x[a] < x[b] or (x[a] == x[b] and a > b)
-
-
-@helper
-def _sink(x, heap, at, root, n):
-    """Let an element of a heap, whose top comes last, sink to its place."""
-    while True:
-        child = 2 * root + 1
-        if child >= n:
-            break
-        if child + 1 < n and _less(x, heap[at + child + 1], heap[at + child]):
-            child += 1
-        if not _less(x, heap[at + child], heap[at + root]):
-            break
-        heap[at + root], heap[at + child] = heap[at + child], heap[at + root]
-        root = child
+from pe_cli.ops.define.sorted_places import sort_places
 
 
 @kernel
 def mine(
-    loss: Ptr, where: Ptr, hard: Int, match: PtrI32, far: Ptr, out: PtrI32, negative: PtrU8, total: Ptr, heap: PtrI64, images: Int, P: Int,
+    loss: Ptr, where: Ptr, hard: Int, match: PtrI32, far: Ptr, out: PtrI32, negative: PtrU8, total: Ptr, order: PtrI64, images: Int, P: Int,
     ratio: Real, farthest: Real, most: Int, both: Int,
 ):  # fmt: skip
     """negative = columns with the largest losses; with hard, matched ones that are not among those lose their match."""
@@ -49,18 +29,12 @@ def mine(
             positives += 1 if match[p] >= 0 else 0
             if hard or (match[p] < 0 and far[p] < farthest):
                 total[p] = loss[p] + where[p] if both else loss[p]
-                heap[i * P + n] = p
+                order[i * P + n] = p
                 n += 1
         wanted = min(most if hard else int(positives * ratio), n)
-        for k in range(n // 2 - 1, -1, -1):
-            _sink(total, heap, i * P, k, n)
-        left = n
-        while left > wanted:
-            left -= 1
-            heap[i * P] = heap[i * P + left]
-            _sink(total, heap, i * P, 0, left)
-        for k in range(left):
-            negative[heap[i * P + k]] = 1
+        sort_places(total, 0, order, i * P, n)
+        for k in range(wanted):
+            negative[order[i * P + k]] = 1
         if hard:
             for p in range(i * P, (i + 1) * P):
                 if match[p] >= 0:
@@ -133,7 +107,7 @@ def mine_hard_examples(
 
 @mine_hard_examples.lower("cpu")
 def mine_hard_examples_cpu(o: Lowering) -> None:
-    """Image by image; a heap finds the largest losses."""
+    """Image by image, the largest losses first."""
     loss, out = o.input("ClsLoss"), o.output("UpdatedMatchIndices")
     hard = o.attrs["mining_type"] == "hard_example"
     both = hard and bool(o.inputs("LocLoss"))
