@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-
+#: Value of --resume without a folder or a run.
+NEWEST = ":newest:"
 #: Argument -> what completes it, in `completers`.
 _COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs", "compared": "targets"}
 

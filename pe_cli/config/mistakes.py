@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from pe_cli.core.errors import PeError, Span, as_one
 
+#: A mistake that a check finds: what is wrong, where, and what to do about it.
+Mistake = tuple[str, Span | None, str | None]
 #: Mistakes that are kept; a file that is all wrong does not need more.
 MOST = 100
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.nodes import to_data
+from pe_cli.config.sections.data import USES
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
 from pe_cli.core.types import FLOATS
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 #: Columns that are told, numbers of a sample and characters of a cell that are shown.
 MOST_COLUMNS, NUMBERS, CELL = 500, 12, 80
-_USES = ("train", "eval", "test", "predict")
 
 
 def survey(job: Job, rows: int = 10) -> tuple[Survey, PeError | None]:
@@ -75,7 +75,7 @@ class _Looked:
 
     def __init__(self, job: Job) -> None:
         self.job, self.prepared = job, job.data.prepared
-        self.uses = [use for use in _USES if use in job.run.data]
+        self.uses = [use for use in USES if use in job.run.data]
         self.tables: dict[str, Table] = {}
         for use in self.uses:
             opened = self.prepared.sources.opened(use)

@@ -18,6 +18,7 @@ from pe_cli.data import warnings as of
 from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
+from pe_cli.data.survey import STEP
 from pe_cli.session.located import first_row, row_of
 from pe_cli.session.producible import check_targets
 from pe_cli.session.targets import labels
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Bytes of samples that are compared when training starts.
 MOST_BYTES = 1 << 28
-#: Bytes of samples that are taken at a time.
-STEP = 1 << 24
 #: Classes of a label without names, at most.
 MOST_CLASSES = 10_000
 #: Parts that are measured with.

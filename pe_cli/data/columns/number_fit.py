@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.config.sections.kinds import Number
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import Numbers
 from pe_cli.data.column import ColumnOptions, Context, State
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 
-Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Missing = Literal["error", "mean", "median", "previous"] | Finite
+Missing = Literal["error", "mean", "median", "previous"] | Number
 Scale = Literal["none", "standard", "minmax", "robust"]
 #: Elements that are converted at a time, so that no second copy of a large column is made.
 CHUNK = 1 << 20
@@ -34,7 +34,7 @@ class NumberOptions(ColumnOptions):
         description="standard: mean 0 and deviation 1 over the training rows; minmax: from 0 to 1; robust: median 0 and "
         "distance of the quartiles 1",
     )
-    clip: tuple[Finite, Finite] | None = Field(None, description="smallest and largest value, before scaling, in the file's unit")
+    clip: tuple[Number, Number] | None = Field(None, description="smallest and largest value, before scaling, in the file's unit")
     dtype: Literal["float32", "float64", "int64"] | None = Field(
         None, description="element type of the field; int64 where the model's feed is int64 and nothing is scaled, else float32"
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.config.sections.kinds import Number
 from pe_cli.core.encoding import Lane
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number import carry_free, encode_numbers, number_lane
-from pe_cli.data.columns.number_fit import Finite, Missing, NumberOptions, NumberState, Scale, fit_numbers, numbers_of
+from pe_cli.data.columns.number_fit import Missing, NumberOptions, NumberState, Scale, fit_numbers, numbers_of
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
@@ -24,7 +24,7 @@ class VectorOptions(ColumnOptions):
     of: list[Annotated[str, Field(strict=True)]] = Field(min_length=1, description="columns of numbers, in the order of the vector")
     missing: Missing = Field("error", description="as for number, for each column by itself")
     scale: Scale = Field("none", description="as for number, for each column by itself")
-    clip: tuple[Finite, Finite] | None = Field(None, description="as for number")
+    clip: tuple[Number, Number] | None = Field(None, description="as for number")
 
 
 class VectorState(BaseModel):
@@ -58,7 +58,8 @@ class Vector(ColumnType[VectorOptions]):
                 found[source] = fit_numbers(number, _renamed(context, source), values, source) | {"dtype": "float32"}
             except PeError as error:
                 errors.append(error)
-        _all_or_none(errors)
+        if errors:
+            raise as_one(errors)
         return {"columns": found}
 
     def encode(self, options: VectorOptions, state: State, context: Context) -> FieldOf:
@@ -70,7 +71,8 @@ class Vector(ColumnType[VectorOptions]):
                 encode_numbers(_number(options), state["columns"][source], _renamed(context, source), source, out[:, i : i + 1])
             except PeError as error:
                 errors.append(error)
-        _all_or_none(errors)
+        if errors:
+            raise as_one(errors)
         return ArrayField(out, "float32")
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
@@ -84,13 +86,3 @@ def _number(options: VectorOptions) -> NumberOptions:
 
 def _renamed(context: Context, source: str) -> Context:
     return Context(context.table, source, context.target, context.dtype, context.at, context.base, context.notes)
-
-
-def _all_or_none(errors: Sequence[PeError]) -> None:
-    """Raise the mistakes of several columns as one.
-
-    Raises:
-        PeError: there are any.
-    """
-    if errors:
-        raise as_one(errors)

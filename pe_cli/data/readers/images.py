@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from pe_cli.config.sections.kinds import Name
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Cells, ListTable, Table
@@ -18,7 +19,6 @@ from pe_cli.data.pictures.workers import in_parts
 from pe_cli.data.registry import ReaderOptions, check_options, find_reader, reader
 from pe_cli.data.tables.paths import find_files
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
 #: Columns of a folder of pictures.
 IMAGE, LABEL, FILE = "image", "label", "file"
 #: Folders inside folders, at most.
@@ -28,17 +28,17 @@ DEEPEST = 32
 class ImagesOptions(ReaderOptions):
     """Options of the images reader."""
 
-    folder: Text | None = Field(
+    folder: Name | None = Field(
         None,
         description="folder with one folder per class; or with pictures alone, which then have no label; for a table, where paths start",
     )
-    files: Text | list[Text] | None = Field(
+    files: Name | list[Name] | None = Field(
         None, min_length=1, description="pictures by name or by pattern, without a label; instead of folder"
     )
-    table: Text | dict[str, Any] | None = Field(
+    table: Name | dict[str, Any] | None = Field(
         None, description="table whose rows are the samples: its file, or the options of the reader `table`; instead of folder or files"
     )
-    path: Text | None = Field(None, description="column of the table that holds the paths of the pictures")
+    path: Name | None = Field(None, description="column of the table that holds the paths of the pictures")
     broken: Literal["error", "skip"] = Field(
         "error", description="a file that is no picture: an error, or left out; for a table, see the column type image"
     )

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from pe_cli.config.sections.kinds import Count, Name
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.cells import Cells, Codes, ListCells, Numbers, Strings, Table
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 from pe_cli.data.origin import Origin
 from pe_cli.data.readers.table import TableOptions
-from pe_cli.data.registry import Count, ReaderOptions, reader
+from pe_cli.data.registry import ReaderOptions, reader
 
 if TYPE_CHECKING:
     from pe_cli.data.fitted import Fitted
     from pe_cli.data.textfiles import TextFiles
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
 #: Columns.
 TEXT, LABEL, FILE = "text", "label", "file"
 TOKENS, NEXT = "tokens", "next"
@@ -34,10 +34,10 @@ DEEPEST = 32
 class TextOptions(ReaderOptions):
     """Options of the text reader."""
 
-    files: Text | Annotated[list[Text], Field(min_length=1)] | None = Field(
+    files: Name | Annotated[list[Name], Field(min_length=1)] | None = Field(
         None, description="a file, or a pattern such as `data/*.txt` (`**`: folders of any depth); or a list of them"
     )
-    folder: Text | None = Field(
+    folder: Name | None = Field(
         None, description="folder with one folder of texts per class; or with texts alone, which then have no label; instead of files"
     )
     per: Literal["line", "file"] | None = Field(

@@ -81,8 +81,8 @@ def accuracy(out: TensorType, indices: TensorType, label: TensorType) -> tuple[T
 def accuracy_cpu(o: Lowering) -> None:
     """One loop."""
     indices = o.input("Indices")
-    correct = o.output("Correct") if o.has("Correct") else o.scratch(1, "int64")
-    total = o.output("Total") if o.has("Total") else o.scratch(1, "int64")
+    correct = o.output_or_scratch("Correct", 1, "int64")
+    total = o.output_or_scratch("Total", 1, "int64")
     o.call(count_right, indices, o.input("Label"), o.output("Accuracy"), correct, total, *indices.shape)
 
 

@@ -93,7 +93,7 @@ def top_k_cpu(o: Lowering) -> None:
     """Row by row."""
     x, k = o.input("X"), o.attrs["k"]
     rows, n, _ = around(x.shape, -1)
-    indices = o.output("Indices") if o.has("Indices") else o.scratch(rows * k, "int64")
+    indices = o.output_or_scratch("Indices", rows * k, "int64")
     o.call(best, x, o.output("Out"), indices, rows, n, k)
 
 

@@ -151,7 +151,7 @@ def sample_logits(
 def sample_logits_cpu(o: Lowering) -> None:
     """Draw, then row by row."""
     x, label, out, wanted = o.input("Logits"), o.input("Labels"), o.output("SampledLogits"), o.attrs["num_samples"]
-    samples = o.output("Samples") if o.has("Samples") else o.scratch(out.size, "int64")
+    samples = o.output_or_scratch("Samples", out.size, "int64")
     own, seed = o.has("CustomizedSamples"), int(o.attrs["seed"])
     drawn = o.scratch(wanted + 1, "int64")
     if not own:

@@ -198,7 +198,7 @@ def attention_grad_cpu(o: Lowering) -> None:
     if c.apart:
         slots = ("Q@GRAD", "K@GRAD", "V@GRAD")
         gradients: tuple[Buffer | Offset, ...] = tuple(
-            o.output(n) if o.has(n) else o.scratch(b.size, b.dtype) for n, b in zip(slots, c.apart, strict=True)
+            o.output_or_scratch(n, b.size, b.dtype) for n, b in zip(slots, c.apart, strict=True)
         )
     else:
         gradients = c.split(o.output("Q@GRAD"))

@@ -132,7 +132,7 @@ def dropout_cpu(o: Lowering) -> None:
     """Random words piece by piece, compared with the chance as a 32-bit number."""
     x, out = o.input("X"), o.output("Out")
     n = product(x.shape)
-    mask = o.output("Mask") if o.has("Mask") else o.scratch(n, "uint8")
+    mask = o.output_or_scratch("Mask", n, "uint8")
     if o.attrs["is_test"]:
         o.call(keep_all, x, out, mask, n, kept_scale(o.attrs))
         return

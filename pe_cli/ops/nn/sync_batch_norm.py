@@ -202,7 +202,7 @@ def gradient_sums_cpu(o: Lowering) -> None:
     """One pass."""
     x, mean, inverse = o.input("X"), o.input("SavedMean"), o.input("SavedVariance")
     samples, channels, size, last = sizes_of(o, x)
-    parts = [o.output(s) if o.has(s) else o.scratch(channels, x.dtype) for s in ("Scale@GRAD", "Bias@GRAD")]
+    parts = [o.output_or_scratch(s, channels, x.dtype) for s in ("Scale@GRAD", "Bias@GRAD")]
     o.call(
         channel_gradient_sums,
         x,

@@ -149,7 +149,7 @@ def sequence_topk_avg_pooling_cpu(o: Lowering) -> None:
     if out.size:
         arrays = (o.input("Rows"), o.input("Columns"), o.input("Offsets"), o.input("Owner"))
         numbers = _numbers(o, out.shape[0])
-        places = o.output("Pos") if o.has("Pos") else o.scratch(numbers[0] * numbers[3], "int32")
+        places = o.output_or_scratch("Pos", numbers[0] * numbers[3], "int32")
         o.call(average_largest, o.input("X"), *arrays, Numbers(tuple(o.attrs["topks"])), out, places, *numbers)
 
 
