@@ -313,11 +313,6 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def metrics_text(values: dict[str, float]) -> str:
-    """Return metrics in a line."""
-    return "  ".join(f"{name} {value:.6g}" for name, value in values.items())
-
-
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print JSON; NaN and infinities are strings."""
     from pe_cli.io import strict_json

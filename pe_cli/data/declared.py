@@ -37,10 +37,10 @@ def spread(
                 said = f"data.columns.{name} is made of '{part}', which is a {declared[part][0]} itself"
                 raise PeError(said, hint="name columns of the table")
             before = found.get(part)
-            one = replace(use, level=0, shown=True, alone=use.alone and len(parts) == 1)
+            one = replace(use, level=0, shown=True)
             if before is not None:
                 dtype = one.dtype if before.dtype == one.dtype else None
-                one = replace(one, target=before.target or one.target, dtype=dtype, alone=before.alone and one.alone)
+                one = replace(one, target=before.target or one.target, dtype=dtype)
             found[part] = one
             inner[part] = None
     return found, tuple(inner)

@@ -170,7 +170,7 @@ class Prepared:
                 return None
             if name not in table.names:
                 raise self._no_column(table, name)
-            inferred = infer(replace(context, target=use.target and not use.shown), rows, use.level, use.alone)
+            inferred = infer(replace(context, target=use.target and not use.shown), rows, use.level)
             kind, raw = inferred.type, inferred.options
             options = discover()[kind].options.model_validate(raw)
             self._say(f"column '{name}' is taken as {inferred}")
