@@ -46,7 +46,7 @@ class RunFiles:
 
     @property
     def metrics_path(self) -> Path:
-        """Scalars, one JSON object a line."""
+        """Scalars, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -56,7 +56,7 @@ class RunFiles:
 
     @property
     def speed_path(self) -> Path:
-        """Steps, samples and seconds so far, one JSON object a line."""
+        """Steps, samples and seconds so far, one JSON object per line."""
         return self.path / "speed.jsonl"
 
     @property

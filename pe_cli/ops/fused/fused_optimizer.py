@@ -352,13 +352,13 @@ def run_each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[st
 
 @fused_sgd.lower("cuda")
 def fused_sgd_cuda(o: Lowering) -> None:
-    """A launch a parameter: CUDA has no lists of buffers."""
+    """One launch per parameter: CUDA has no lists of buffers."""
     run_each(o, sgd_step, ("Param", "Grad"), ("Param", "Grad", "Rate", "Size"), ())
 
 
 @fused_momentum.lower("cuda")
 def fused_momentum_cuda(o: Lowering) -> None:
-    """A launch a parameter."""
+    """One launch per parameter."""
     slots = ("Param", "Grad", "Velocity")
     run_each(o, momentum_step, slots, (*slots, "Rate", "Size"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
 

@@ -127,7 +127,7 @@ def edit_distance(
 
 @edit_distance.sequences("HypsOffsets RefsOffsets")
 def edit_distance_lod(s: LodRequest) -> None:
-    """One number a sequence."""
+    """One number per sequence."""
     if not s.inputs.get("HypsLength"):
         s.give("HypsOffsets", s.offsets("Hyps"))
         s.give("RefsOffsets", s.offsets("Refs"))

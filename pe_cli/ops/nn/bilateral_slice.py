@@ -218,7 +218,7 @@ def bilateral_slice(x: TensorType, guide: TensorType, grid: TensorType, *, has_o
     places = zip((guide.shape[0], *guide.shape[1:], grid.shape[0]), (x.shape[0], *x.shape[2:], x.shape[0]), strict=True)
     terms = x.shape[1] + has_offset
     if any(a != b for a, b in places if -1 not in (a, b)) or grid.shape[1] < 1 or grid.shape[1] % terms:
-        raise PeError(f"bilateral_slice: Guide {guide} and Grid {grid} do not fit X {x}", hint=f"the grid has {terms} numbers an output")
+        raise PeError(f"bilateral_slice: Guide {guide} and Grid {grid} do not fit X {x}", hint=f"the grid has {terms} numbers per output")
     return x.with_shape(x.shape[0], grid.shape[1] // terms, *x.shape[2:])
 
 

@@ -78,7 +78,7 @@ def sync_batch_norm_sums(x: TensorType, *, data_layout: str, **attrs: object) ->
         X: [batch, channels, ...], or [batch, ..., channels] with data_layout NHWC.
 
     Returns:
-        Sums: [2 * channels + 1] float64: means, sums of squared distances from them, and the number of values a channel.
+        Sums: [2 * channels + 1] float64: means, sums of squared distances from them, and the number of values per channel.
 
     Source:
         Chan, Golub and LeVeque 1983, for joining such sums.

@@ -250,7 +250,7 @@ def linear_chain_crf(
 
 @linear_chain_crf.sequences("Offsets")
 def linear_chain_crf_lod(s: LodRequest) -> None:
-    """One number a sequence."""
+    """One number per sequence."""
     if s.inputs.get("Length"):
         return
     lod = s.need("Emission")

@@ -17,8 +17,8 @@ from pe_cli.ops.update.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.update.table_rows import adam_by_places, by_places
 from pe_cli.ops.update.update_kernels import adam_step, move_on
 
-BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
-BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
+BETA1 = Attr(0.9, "decay of the first moment per step, no unit")
+BETA2 = Attr(0.999, "decay of the second moment per step, no unit")
 ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
