@@ -49,7 +49,11 @@ class Vector(ColumnType[VectorOptions]):
         return tuple(options.of)
 
     def fit(self, options: VectorOptions, context: Context, rows: Rows | None) -> State:
-        """Learn from every column by itself."""
+        """Learn from every column by itself.
+
+        Raises:
+            PeError: DATA; see `ColumnType.fit`, all mistakes in one.
+        """
         found, errors = {}, []
         number = _number(options)
         for source in options.of:
@@ -63,7 +67,11 @@ class Vector(ColumnType[VectorOptions]):
         return {"columns": found}
 
     def encode(self, options: VectorOptions, state: State, context: Context) -> FieldOf:
-        """Return the columns side by side."""
+        """Return the columns side by side.
+
+        Raises:
+            PeError: DATA; see `ColumnType.encode`, all mistakes in one.
+        """
         out = room((len(context.table), len(options.of)), "float32", f"column '{context.name}'")
         errors = []
         for i, source in enumerate(options.of):
