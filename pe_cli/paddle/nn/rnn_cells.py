@@ -51,6 +51,9 @@ class TwoProductCell(RNNCellBase):
         bias_ih_attr: of bias_ih, [gates x hidden_size]; False for none.
         bias_hh_attr: of bias_hh likewise.
         name: prefix of the names of the parameters.
+
+    Raises:
+        FluidValueError: a size below 1.
     """
 
     #: Parts of a row of weights.
