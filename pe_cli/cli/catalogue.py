@@ -135,7 +135,7 @@ def _meaning(attr: Attr) -> str:
 
 
 def _facts(op: OpDef) -> dict[str, str]:
-    """Return what the registry knows besides the doc."""
+    """Return the facts of an op that the registry knows besides its doc."""
     devices = "all: it only gives memory another shape" if op.has(View) else ", ".join(sorted(op.lowerings))
     found = {"devices": devices or "none"}
     if op.is_grad_of is None:

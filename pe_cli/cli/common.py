@@ -62,7 +62,7 @@ def load_plugins_of(config: Path | None) -> None:
 
 
 def start_override(file: Path | None) -> tuple[str, ...]:
-    """Return what `--init FILE` says as `-o` does."""
+    """Return the override, as after `-o`, that `--init FILE` stands for."""
     from pe_cli.config.substitute import escaped
 
     return () if file is None else (f"train.init.from={json.dumps(escaped(str(file.absolute())))}",)

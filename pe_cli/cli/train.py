@@ -157,7 +157,7 @@ def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quie
 
 
 def _live(config: Path, overrides: tuple[str, ...], port: int | None, say: Callable[[str], None]) -> Observer:
-    """Return what serves the live page."""
+    """Return the server of the live page."""
     from pe_cli.cli.common import open_source
     from pe_cli.cli.run_facts import static_facts
     from pe_cli.session.live import Live

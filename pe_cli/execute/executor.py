@@ -177,7 +177,7 @@ class Executor:
         return Request(tuple(self._mine(whole)), tuple(self._mine(sizes)), tuple(fetches), (whole, tuple(sizes)))
 
     def _mine(self, of_all: Sequence[Value]) -> Sequence[Value]:
-        """Return what belongs to the devices of this process."""
+        """Return the items that belong to the devices of this process."""
         if self.peers is None:
             return of_all
         devices = len(self.places)
@@ -259,7 +259,7 @@ class Executor:
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
-        """Return what the program knows of a batch that is fed to others, too."""
+        """Return the feeds of a batch that the program knows; others may take more."""
         return self._feeds.known(feed)
 
     def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:

@@ -340,7 +340,7 @@ class Plan:
             raise failed_task(self.tasks[work], report, step, self.graph, self._lowering)
 
     def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Return what is fetched, per active device."""
+        """Return the fetched values, per active device."""
         found = []
         for doors in self._doors():
             out = {}

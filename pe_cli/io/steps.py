@@ -261,7 +261,7 @@ def _existing(root: Path, step: int, path: Path) -> Path:
 
 
 def another_whole(root: Path, but: Path | None = None) -> str:
-    """Return what to use instead: the newest checkpoint that reads well."""
+    """Return a hint: the newest checkpoint that reads well."""
     for step in reversed(steps(root) if root.is_dir() else []):
         folder = folder_of(root, step)
         if folder != but:

@@ -117,7 +117,7 @@ class LoopGradient(RegionGradient):
         return found
 
     def _results(self, active: set[str], found: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """Return what the gradient's states become, and what it collects."""
+        """Return the variables that become the gradient's states, and those that it collects."""
         given = [*self.state_grads.values(), *(a for a, _ in self.out_grads)]
         updates = [own_variable(self.inner, found.get(s), s, given) for s in self.state_grads]
         self.sums: dict[str, str] = {}

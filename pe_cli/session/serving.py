@@ -121,7 +121,7 @@ class Service:
             return [self.predictor.picture(content)]
 
     def health(self) -> dict[str, Any]:
-        """Return what `/health` says."""
+        """Return the answer of `/health`."""
         with self.lock:
             return {"status": "ok", **self.facts, "requests": self.requests, "refused": self.refused}
 

@@ -292,7 +292,7 @@ def numbers_text(values: NDArray[Any]) -> str:
 
 
 def _named(options: Mapping[str, Any]) -> str:
-    """Return what a reader reads, as the config names it."""
+    """Return the files that a reader reads, as the config names them."""
     found = next((options[key] for key in ("files", "file", "folder", "table") if key in options), "")
     if isinstance(found, Mapping):
         found = ", ".join(map(str, found.values()))

@@ -54,7 +54,7 @@ class Words(Tokenizer):
         self._table = table_of([word.encode() for word in self.words])
 
     def worker(self) -> Encoder:
-        """Return what one thread encodes chunks with."""
+        """Return an encoder of chunks for one thread."""
 
         def encode(chunk: Chunk, filled: int, most: int) -> Ids:
             out = np.empty(chunk.size + filled * len(chunk), np.int32)

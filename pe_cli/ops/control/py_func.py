@@ -167,7 +167,7 @@ def py_func_grad_cpu(o: Lowering) -> None:
 
 
 def _name(function: Any) -> str:
-    """Return what a function is called."""
+    """Return the name of a function."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 

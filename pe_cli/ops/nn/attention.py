@@ -165,7 +165,7 @@ class _Call:
         return self.o.scratch(self.tile * (self.shapes.keys + 2), self.mask.dtype)
 
     def scratch(self) -> Buffer:
-        """Return what the matrix products want."""
+        """Return the scratch memory that the matrix products need."""
         s = self.shapes
         long = max(s.keys, self.tile)
         return self.o.scratch(

@@ -120,7 +120,7 @@ def dropout(
 
 
 def kept_scale(attrs: Mapping[str, Any]) -> float:
-    """Return what values that stay are multiplied by."""
+    """Return the factor of the values that stay."""
     p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
     if attrs["is_test"]:
         return 1.0 if upscale else 1.0 - p

@@ -154,7 +154,7 @@ def lstm_unit_cpu(o: Lowering) -> None:
 
 
 def _gradient(o: Lowering, slot: str, like: Buffer) -> Buffer:
-    """Return what the op is given of an output's gradient, or zeros."""
+    """Return the gradient of an output, zeros where there is none."""
     if o.has(slot):
         return o.input(slot)
     zeros = o.scratch(like.size, like.dtype)

@@ -130,7 +130,7 @@ class _Strategy:
         object.__setattr__(self, "_frozen", True)
 
     def chosen(self) -> dict[str, Any]:
-        """Return what the core is told: field -> value."""
+        """Return the fields of the core's strategy that are set: field -> value."""
         return {name: _plain(self._values[name]) for name in self.options if name in self.fields}
 
     def __str__(self) -> str:
