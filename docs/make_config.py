@@ -30,6 +30,7 @@ from pe_cli.config.sections.run_file import RunFile
 from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.sweep import HalvingSection, SweepSection
 from pe_cli.config.sections.train import EarlyStoppingSection, EmaSection, PlateauSection, StartSection, TrainSection
+from pe_cli.core.flow import flow
 from pe_cli.core.types import DTYPES
 from pe_cli.data import discover as discover_readers
 from pe_cli.data.augment.registry import discover as discover_augmentations
@@ -151,15 +152,11 @@ def catalogue(found: objects.Table) -> str:
         for parameter in inspect.signature(maker).parameters.values():
             if parameter.name in ("name", "parameter_list", "self"):
                 continue
-            given = "" if parameter.default is parameter.empty else f" = {_plain(parameter.default)}"
+            given = "" if parameter.default is parameter.empty else f" = {flow(parameter.default)}"
             arguments.append(f"`{parameter.name}{given}`")
         summary = (inspect.getdoc(maker) or "").partition("\n")[0]
         rows.append((f"`{name}`", ", ".join(arguments) or "none", summary.partition("; argu")[0].rstrip(".") + "."))
     return table(("type", "arguments", "does"), rows)
-
-
-def _plain(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parameters() -> str:
@@ -211,7 +208,7 @@ def metrics() -> str:
     for name, kind in discover_metrics().items():
         fields = kind.options.model_fields.items()
         needed = {key for key, field in fields if field.is_required()}
-        defaults = {key: _plain(field.get_default(call_default_factory=True)) for key, field in fields if key not in needed}
+        defaults = {key: flow(field.get_default(call_default_factory=True)) for key, field in fields if key not in needed}
         given = [f"`{key}`" if key in needed else f"`{key} = {defaults[key]}`" for key, _ in fields]
         rows.append((f"`{name}`", ", ".join(given), " ".join(kind.doc.split())))
     return table(("type", "options", "measures"), rows)

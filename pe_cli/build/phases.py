@@ -171,7 +171,7 @@ class Phases:
             if optimizer is None or self.mistakes or self.run.train is None:
                 return bare
             if optimizer.evaluations > 1:
-                self._check_evaluations(self.run, self.run.train)
+                self._check_evaluations(self.run.train)
             with self.mistakes.catch():
                 try:
                     bare = self._minimize(bare, self.run.train, optimizer, loss, wanted)
@@ -213,7 +213,7 @@ class Phases:
             norms, norms_name = tuple(spec.called(p.name) for p, _ in pairs), each.name
         return Phase(spec, program, bare.loss, recorded, norms, norms_name, parts, average, follows, trained)
 
-    def _check_evaluations(self, run: RunSpec, section: TrainSection) -> None:
+    def _check_evaluations(self, section: TrainSection) -> None:
         """Refuse what does not go with an optimizer that computes several gradients in a step."""
         why = "does not go with an optimizer that computes a gradient twice in a step, such as SAM"
         if section.accumulate > 1:

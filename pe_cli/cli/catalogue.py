@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.cli.columns import columns
+from pe_cli.core.flow import flow
 from pe_cli.ops.define.traits import View
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def page(name: str) -> str:
 
 def _layer(layer: LayerDef) -> str:
     arguments = ", ".join(_signature(a) for a in layer.args.values())
-    rows = [(a.name, _kind(a), "required" if a.required else _value(a.default)) for a in layer.args.values()]
+    rows = [(a.name, _kind(a), "required" if a.required else flow(a.default)) for a in layer.args.values()]
     parts = [f"## Layer\n\n```\n{layer.name}({arguments})\n```", _doc(layer.doc)]
     if rows:
         parts.append(_table(("argument", "takes", "default"), rows))
@@ -101,18 +102,11 @@ def _layer(layer: LayerDef) -> str:
 
 
 def _signature(argument: LayerArg) -> str:
-    return argument.name if argument.required else f"{argument.name}={_value(argument.default)}"
+    return argument.name if argument.required else f"{argument.name}={flow(argument.default)}"
 
 
 def _kind(argument: LayerArg) -> str:
     return WORDS[argument.kind] + (", or null" if argument.optional else "")
-
-
-def _value(value: Any) -> str:
-    """Return a default as YAML would write it."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _op(op: OpDef, *, repeat: bool, head: str = "Op") -> str:
@@ -122,7 +116,7 @@ def _op(op: OpDef, *, repeat: bool, head: str = "Op") -> str:
     elif repeat:
         parts.append(_doc(op.doc))
     if op.attrs:
-        rows = [(name, type(a.default).__name__, _value(a.default), _meaning(a)) for name, a in op.attrs.items()]
+        rows = [(name, type(a.default).__name__, flow(a.default), _meaning(a)) for name, a in op.attrs.items()]
         parts.append(_table(("attribute", "type", "default", "meaning"), rows))
     parts.append(_table(("fact", "value"), list(_facts(op).items())))
     return "\n\n".join(parts)
@@ -141,7 +135,7 @@ def _meaning(attr: Attr) -> str:
 
 
 def _facts(op: OpDef) -> dict[str, str]:
-    """Return what the registry knows besides the doc."""
+    """Return the facts of an op that the registry knows besides its doc."""
     devices = "all: it only gives memory another shape" if op.has(View) else ", ".join(sorted(op.lowerings))
     found = {"devices": devices or "none"}
     if op.is_grad_of is None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
-
+#: Value of --resume without a folder or a run.
+NEWEST = ":newest:"
 #: Argument -> what completes it, in `completers`.
 _COMPLETED = {"config": "configs", "target": "targets", "runs": "runs", "first": "runs", "second": "runs", "compared": "targets"}
 
@@ -61,7 +62,7 @@ def load_plugins_of(config: Path | None) -> None:
 
 
 def start_override(file: Path | None) -> tuple[str, ...]:
-    """Return what `--init FILE` says as `-o` does."""
+    """Return the override, as after `-o`, that `--init FILE` stands for."""
     from pe_cli.config.substitute import escaped
 
     return () if file is None else (f"train.init.from={json.dumps(escaped(str(file.absolute())))}",)
@@ -288,9 +289,10 @@ def config_of(target: Path) -> Path:
 
     whole = Path(os.path.abspath(target))  # noqa: PTH100 - Path has nothing that removes `..` but follows no links
     for folder in (whole, *list(whole.parents)[:2]):
-        if (folder / "resolved.yaml").is_file():
-            RunFolder(folder).check_files()
-            return folder / "resolved.yaml"
+        run = RunFolder(folder)
+        if run.resolved_path.is_file():
+            run.check_files()
+            return run.resolved_path
     from pe_cli.io.history import newest_in
 
     raise PeError(
@@ -309,11 +311,6 @@ def number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.6g}"
-
-
-def metrics_text(values: dict[str, float]) -> str:
-    """Return metrics in a line."""
-    return "  ".join(f"{name} {value:.6g}" for name, value in values.items())
 
 
 def print_json(value: object, *, indent: int | None = None) -> None:

@@ -86,7 +86,7 @@ def _head(name: str) -> str:
 
 
 def _runs(incomplete: str) -> list[str]:
-    from pe_cli.io.run_folder import is_run
+    from pe_cli.io.run_files import is_run
 
     parent = Path(incomplete).parent if "/" in incomplete else Path("runs")
     try:

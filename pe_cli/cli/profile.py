@@ -102,7 +102,7 @@ def called(timed: Timed) -> str:
 
 
 def headline(timed: Timed, found: Profile) -> str:
-    """Return what was measured, in a line."""
+    """Return the times that were measured, in one line."""
     import statistics
 
     devices = len(timed.job.places)

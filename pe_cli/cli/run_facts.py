@@ -84,8 +84,9 @@ def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
     from pe_cli.core.types import Place
     from pe_cli.data.fitted import NAME, Fitted
     from pe_cli.io.checkpoint import read_files, resolve
+    from pe_cli.session.contact import contact
     from pe_cli.session.job import Job
-    from pe_cli.session.survey import contact, learned
+    from pe_cli.session.learned import learned
 
     try:
         checkpoint = resolve(folder)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import override_option, path_argument, path_option
+from pe_cli.cli.common import NEWEST, override_option, path_argument, path_option
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pe_cli.session.launchers import Launcher
     from pe_cli.session.sweep_record import Sweep
 
-#: Value of --resume without FOLDER.
-_NEWEST = ":newest:"
 
 
 @click.command()
@@ -26,7 +24,7 @@ _NEWEST = ":newest:"
 @click.option(
     "--resume",
     is_flag=False,
-    flag_value=_NEWEST,
+    flag_value=NEWEST,
     metavar="[FOLDER]",
     help="Go on with a sweep that was stopped or killed; without FOLDER with CONFIG's newest, or a new one where there is none.",
 )
@@ -79,7 +77,7 @@ def _sweep(config: Path, overrides: tuple[str, ...], jobs: int, resume: str | No
     def begin() -> Sweep:
         found = None
         if resume is not None:
-            found = open_sweep(run, None if resume == _NEWEST else Path(resume))
+            found = open_sweep(run, None if resume == NEWEST else Path(resume))
             if found is None:
                 say(f"{run.output.dir} holds no sweep of {run.name}: a new one begins")
         return found or new_sweep(run)

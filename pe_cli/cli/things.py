@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pe_cli.core.flow import flow
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -99,17 +101,13 @@ def things() -> Iterator[Thing]:
 def _arguments(maker: Any) -> Iterator[tuple[str, str, str]]:
     for parameter in inspect.signature(maker).parameters.values():
         if parameter.name not in ("name", "parameter_list", "self"):
-            default = "required" if parameter.default is parameter.empty else _value(parameter.default)
+            default = "required" if parameter.default is parameter.empty else flow(parameter.default)
             yield parameter.name, default, ""
 
 
 def _options(options: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
     for name, field in options.model_fields.items():
-        default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
+        default = "required" if field.is_required() else flow(field.get_default(call_default_factory=True))
         yield field.alias or name, default, field.description or ""
 
 
-def _value(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

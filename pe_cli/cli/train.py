@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import override_option, path_argument, path_option, start_override
+from pe_cli.cli.common import NEWEST, override_option, path_argument, path_option, start_override
 from pe_cli.cli.say import echo
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pe_cli.session.observer import Observer
     from pe_cli.session.resume import Resume
 
-#: Value of --resume without RUN.
-_NEWEST = ":newest:"
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -39,7 +37,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option(
     "--resume",
     is_flag=False,
-    flag_value=_NEWEST,
+    flag_value=NEWEST,
     metavar="[RUN]",
     help="Go on with a run from its last checkpoint, or from the one that RUN names; without RUN with CONFIG's newest run, "
     "or a new one where there is none. Without CONFIG the run's own is used.",
@@ -159,7 +157,7 @@ def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quie
 
 
 def _live(config: Path, overrides: tuple[str, ...], port: int | None, say: Callable[[str], None]) -> Observer:
-    """Return what serves the live page."""
+    """Return the server of the live page."""
     from pe_cli.cli.common import open_source
     from pe_cli.cli.run_facts import static_facts
     from pe_cli.session.live import Live
@@ -179,7 +177,7 @@ def _check_options(
     Raises:
         click.UsageError: some do.
     """
-    if config is None and resume in (None, _NEWEST):
+    if config is None and resume in (None, NEWEST):
         if resume:
             raise click.UsageError("name a config, or a run after --resume")
         ctx = click.get_current_context()
@@ -209,7 +207,7 @@ def _run_of(run: RunSpec, resume: str, allow_changes: bool, say: Callable[[str],
     from pe_cli.io.run_folder import RunFolder
     from pe_cli.session.resume import Resume, find_run
 
-    if resume != _NEWEST:
+    if resume != NEWEST:
         return find_run(Path(resume), allow_changes)
     try:
         return Resume(RunFolder.latest(Path(run.output.dir), run.name), None, allow_changes)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from pe_cli.config.mistakes import Mistake
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import DataSpec
-from pe_cli.core.errors import Span
 from pe_cli.core.strategy import ExecutionStrategy
 
-Mistake = tuple[str, Span | None, str]
 READER = "multi_slot"
 #: Keys of the executor that only hold for devices that share every batch.
 _NEVER = {

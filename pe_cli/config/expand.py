@@ -235,7 +235,7 @@ class Expansion:
         return BodySpec(body, output, stands, after, at)
 
     def _next(self, name: str, block: MapNode, scope: Scope, states: Mapping[str, Entry], at: Span) -> dict[str, str]:
-        """Return what the arguments of a block are in the next round."""
+        """Return the arguments of a block in its next round."""
         node = block.get("next")
         if not isinstance(node, MapNode):
             what = f"got {describe(node)}" if node else "which says what its arguments are in the next round"

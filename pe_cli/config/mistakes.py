@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from pe_cli.core.errors import PeError, PeErrors, Span
+from pe_cli.core.errors import PeError, Span, as_one
 
+#: A mistake that a check finds: what is wrong, where, and what to do about it.
+Mistake = tuple[str, Span | None, str | None]
 #: Mistakes that are kept; a file that is all wrong does not need more.
 MOST = 100
 
@@ -33,15 +35,12 @@ class Mistakes:
 
     def add(self, error: PeError) -> None:
         """Keep an error, or all of a `PeErrors`."""
-        if isinstance(error, PeErrors):
-            for inner in error.errors:
-                self.add(inner)
-            return
-        self.total += 1
-        key = (error.message, error.at)
-        if key not in self._seen and len(self.errors) < MOST:
-            self._seen.add(key)
-            self.errors.append(error)
+        for inner in error.each:
+            self.total += 1
+            key = (inner.message, inner.at)
+            if key not in self._seen and len(self.errors) < MOST:
+                self._seen.add(key)
+                self.errors.append(inner)
 
     def again(self) -> None:
         """Count a consequence of a mistake that was added already."""
@@ -83,4 +82,4 @@ class Mistakes:
         ordered = sorted(
             self.errors, key=lambda e: (files.index(e.at.file), e.at.line, e.at.column) if e.at else (len(files), 0, 0)
         )
-        raise ordered[0] if len(ordered) == 1 else PeErrors(ordered)
+        raise as_one(ordered)

@@ -167,7 +167,7 @@ def key_span(node: Node, path: tuple[str | int, ...]) -> Span:
 
 
 def describe(node: Node) -> str:
-    """Return what a node is, for `got ...` in messages."""
+    """Return a phrase for a node, for `got ...` in messages."""
     return (
         show(node.value)
         if isinstance(node, ScalarNode)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pe_cli.config.mistakes import Mistake
 from pe_cli.config.nodes import MapNode, is_null, key_span
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import ExecutionStrategy
-
-Mistake = tuple[str, Span | None, str]
 
 
 def written_mistakes(train: MapNode, at: Span) -> Iterator[Mistake]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pe_cli.config.asynchronous import Mistake
+from pe_cli.config.mistakes import Mistake
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.output import OutputSection

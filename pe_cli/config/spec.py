@@ -206,7 +206,7 @@ class PhaseSpec:
     repeat: int = 1
 
     def called(self, name: str) -> str:
-        """Return what something of this phase is called among those of all phases."""
+        """Return the name of something of this phase among those of all phases."""
         return f"{self.name}/{name}" if self.name else name
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pe_cli.config.mistakes import Mistake
 from pe_cli.config.sections.data import SplitSection
-from pe_cli.core.errors import Span
-
-Mistake = tuple[str, Span | None, str]
 
 
 def split_mistakes(section: SplitSection) -> Iterator[Mistake]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pe_cli.config.domain import Range
+from pe_cli.config.mistakes import Mistake
 from pe_cli.config.nodes import Entry, MapNode
 from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.run_file import RunFile
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span, did_you_mean
-
-Mistake = tuple[str, Span | None, str | None]
 
 #: Keys that a sweep sets itself, by what it sets them for.
 _OWN = {"output.dir": "the folder of a trial", "output.name": "the name of a trial"}

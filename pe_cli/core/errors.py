@@ -96,6 +96,11 @@ class PeError(Exception):
         self.notes = list(notes)
         self.code = code
 
+    @property
+    def each(self) -> list[PeError]:
+        """The single mistakes that this error stands for: itself, or those of a `PeErrors`."""
+        return [self]
+
     def render(self) -> str:
         """Return the whole error as the user sees it, several lines without a trailing newline."""
         lines = [f"{self.at}: error: {self.message}" if self.at else f"error: {self.message}"]
@@ -149,12 +154,22 @@ class PeErrors(PeError):
         super().__init__(errors[0].message, code=errors[0].code)
         self.errors = errors
 
+    @property
+    def each(self) -> list[PeError]:
+        """All mistakes, in order."""
+        return [one for error in self.errors for one in error.each]
+
     def render(self) -> str:
         """Return every error in order, then how many there were."""
         parts = [error.render() for error in self.errors]
         if len(parts) > 1:
             parts.append(f"{len(parts)} errors")
         return "\n".join(parts)
+
+
+def as_one(errors: list[PeError]) -> PeError:
+    """Return mistakes, at least one, as one error to raise: the mistake itself where there is no other."""
+    return errors[0] if len(errors) == 1 else PeErrors(errors)
 
 
 #: What other systems call it -> what it is called here.

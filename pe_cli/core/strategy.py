@@ -1,10 +1,8 @@
-"""What the user wishes of graph building and execution. Facts of the machine are in `Cluster`, never mixed in."""
+"""What the user wishes of graph building and execution; no facts of the machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pe_cli.core.types import Place
 
 
 @dataclass(frozen=True)
@@ -101,12 +99,3 @@ class ExecutionStrategy:
     num_iteration_per_run: int = 1
     allow_op_delay: bool = False
     dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Facts: the devices of this process, and this process among its peers."""
-
-    places: tuple[Place, ...] = (Place("cpu", 0),)
-    rank: int = 0
-    size: int = 1

@@ -22,6 +22,8 @@ DTYPES: dict[str, int] = {
     "bfloat16": 2,
 }
 FLOATS = ("float32", "float64")
+#: What ops compute with that take whole numbers, too.
+NUMBERS = (*FLOATS, "int32", "int64")
 #: How a number of float32 may be stored: its upper 16 bits, rounded to the nearest, of ties to even. Nothing is computed in it.
 BFLOAT16 = "bfloat16"
 

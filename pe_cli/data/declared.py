@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pe_cli.config.words import option_errors
-from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.data.column import ColumnOptions, discover
 from pe_cli.data.wanted import ColumnUse
 
@@ -37,10 +37,10 @@ def spread(
                 said = f"data.columns.{name} is made of '{part}', which is a {declared[part][0]} itself"
                 raise PeError(said, hint="name columns of the table")
             before = found.get(part)
-            one = replace(use, level=0, shown=True, alone=use.alone and len(parts) == 1)
+            one = replace(use, level=0, shown=True)
             if before is not None:
                 dtype = one.dtype if before.dtype == one.dtype else None
-                one = replace(one, target=before.target or one.target, dtype=dtype, alone=before.alone and one.alone)
+                one = replace(one, target=before.target or one.target, dtype=dtype)
             found[part] = one
             inner[part] = None
     return found, tuple(inner)
@@ -75,5 +75,5 @@ def check_columns(written: Mapping[str, tuple[Any, Span | None]]) -> dict[str, t
             continue
         found[name] = (kind, options)
     if errors:
-        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+        raise as_one(errors)
     return found

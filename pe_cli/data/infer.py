@@ -13,7 +13,7 @@ from pe_cli.data.cells import Codes
 from pe_cli.data.column import Context, selected
 from pe_cli.data.columns.bool import NO, YES
 from pe_cli.data.columns.date import parse
-from pe_cli.data.columns.number import numbers_of
+from pe_cli.data.columns.number_fit import numbers_of
 from pe_cli.data.fields import Rows
 
 #: Classes up to which text becomes a row of 0 and 1 by itself.
@@ -39,7 +39,7 @@ class Inferred:
         return f"{{type: {self.type}{said}}}"
 
 
-def infer(context: Context, rows: Rows | None, level: int = 0, alone: bool = True) -> Inferred:
+def infer(context: Context, rows: Rows | None, level: int = 0) -> Inferred:
     """Return what a column is, when the config does not say.
 
     Numbers are scaled (`standard`) unless they are a target; for an int64 feed they are classes. Text is true or false, dates or
@@ -49,7 +49,6 @@ def infer(context: Context, rows: Rows | None, level: int = 0, alone: bool = Tru
         context: the column, and whether it is a target or fed as int64.
         rows: the training rows.
         level: levels of the feed's sequences.
-        alone: whether the feed takes this column only.
 
     Raises:
         PeError: DATA; text of so many values that no type is safe to assume.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.errors import ExitCode, PeError, PeErrors, did_you_mean
+from pe_cli.core.errors import ExitCode, PeError, as_one, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.data.dataset import Batch, Dataset, sequence_fields
 from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
@@ -273,7 +273,7 @@ def _check_feeds(
         except PeError as error:
             errors.append(error)
     if errors:
-        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+        raise as_one(errors)
     return conversions
 
 

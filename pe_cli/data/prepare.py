@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
-from pe_cli.core.errors import ExitCode, PeError, PeErrors, Span, did_you_mean
+from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
@@ -136,12 +136,12 @@ class Prepared:
                 if column is not None and all(of in found for of in column.kind.made_of(column.checked)):
                     column = column.with_inner(found)
             except PeError as error:
-                errors += error.errors if isinstance(error, PeErrors) else [error]
+                errors += error.each
                 continue
             if column is not None:
                 found[name] = column
         if errors:
-            raise errors[0] if len(errors) == 1 else PeErrors(errors)
+            raise as_one(errors)
         self.fitted.columns = found
         return self.fitted
 
@@ -170,7 +170,7 @@ class Prepared:
                 return None
             if name not in table.names:
                 raise self._no_column(table, name)
-            inferred = infer(replace(context, target=use.target and not use.shown), rows, use.level, use.alone)
+            inferred = infer(replace(context, target=use.target and not use.shown), rows, use.level)
             kind, raw = inferred.type, inferred.options
             options = discover()[kind].options.model_validate(raw)
             self._say(f"column '{name}' is taken as {inferred}")
@@ -270,13 +270,13 @@ class Prepared:
                 try:
                     parts.append(self.field(table, name, use))
                 except PeError as error:
-                    for inner in error.errors if isinstance(error, PeErrors) else [error]:
+                    for inner in error.each:
                         inner.at = inner.at or want.at
                         errors.append(inner)
             if len(parts) == len(want.names):
                 found[want.field] = parts[0] if len(parts) == 1 else self._joined(table, want, parts)
         if errors:
-            raise errors[0] if len(errors) == 1 else PeErrors(errors)
+            raise as_one(errors)
         return found
 
     def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:

@@ -14,15 +14,14 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pe_cli.config.plugins import is_foreign, offered
+from pe_cli.config.sections.kinds import Count
 from pe_cli.config.words import option_errors
-from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.dataset import Dataset, Window
 from pe_cli.data.origin import Look, Origin
 
-#: Counts are strict: `limit: true` is no number of samples.
-Count = Annotated[int, Field(strict=True, ge=1)]
 Offset = Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -169,4 +168,4 @@ def check_options(found: Reader, options: Mapping[str, Any], at: Span | None = N
         return found.options.model_validate(dict(options))
     except ValidationError as failure:
         errors = option_errors(f"reader '{found.name}'", found.options, failure, at)
-    raise errors[0] if len(errors) == 1 else PeErrors(errors)
+    raise as_one(errors)

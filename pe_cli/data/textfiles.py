@@ -17,7 +17,7 @@ from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 from pe_cli.data.tables.source import Source, Spool, open_source
 from pe_cli.data.tokens.texts import call, in_order
-from pe_cli.kernels.tokens import SLACK
+from pe_cli.kernels.text import SLACK
 
 #: Bytes of a piece of a long text: at least, and where no line ends, at most.
 MIN_PIECE, MAX_PIECE = 512, 4096

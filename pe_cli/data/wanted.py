@@ -16,14 +16,12 @@ class ColumnUse:
         target: the model is taught it.
         dtype: of the feed that takes it.
         level: levels of the feed's sequences.
-        alone: whether no other column stands beside it in the feed.
         shown: whether other columns are made of it.
     """
 
     target: bool = False
     dtype: str | None = None
     level: int = 0
-    alone: bool = True
     shown: bool = False
 
 

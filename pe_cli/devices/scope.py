@@ -40,7 +40,7 @@ class Scope:
         return iter(self._types)
 
     def allocate(self, types: Mapping[str, TensorType]) -> None:
-        """Make zeroed room for variables that are not there yet: one contiguous arena a device, in the given order.
+        """Make zeroed room for variables that are not there yet: one contiguous arena per device, in the given order.
 
         Raises:
             PeError: a variable is there with another type.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
@@ -35,11 +35,6 @@ Feed = Mapping[str, Array]
 Value = TypeVar("Value")
 #: Held during a step where `remove_unnecessary_lock` is off.
 _STEPS = threading.Lock()
-
-
-def usable_cores() -> int:
-    """Return the cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def threads_of(execution: ExecutionStrategy, places: Sequence[Place]) -> int:
@@ -182,7 +177,7 @@ class Executor:
         return Request(tuple(self._mine(whole)), tuple(self._mine(sizes)), tuple(fetches), (whole, tuple(sizes)))
 
     def _mine(self, of_all: Sequence[Value]) -> Sequence[Value]:
-        """Return what belongs to the devices of this process."""
+        """Return the items that belong to the devices of this process."""
         if self.peers is None:
             return of_all
         devices = len(self.places)
@@ -264,7 +259,7 @@ class Executor:
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
-        """Return what the program knows of a batch that is fed to others, too."""
+        """Return the feeds of a batch that the program knows; others may take more."""
         return self._feeds.known(feed)
 
     def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:

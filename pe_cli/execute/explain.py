@@ -68,7 +68,7 @@ class Parallelism:
 
 
 def parallelism(profile: Profile) -> Parallelism:
-    """Return what limits a profiled step."""
+    """Return how much of a profiled step ran side by side, and what limits it."""
     import statistics
 
     plan = profile.plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.protocol import PeerError, Summing
+from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
@@ -18,6 +18,7 @@ from pe_cli.execute import aliases
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.doors import Door
+from pe_cli.execute.failed import failed_task
 from pe_cli.execute.fit import Pairs, correspond
 from pe_cli.execute.late import LateValues
 from pe_cli.execute.lower import lower
@@ -29,13 +30,10 @@ from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.sum_processes import under_way
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
-from pe_cli.graph.ssa import Check, Compute, Graph
+from pe_cli.graph.ssa import Graph
 from pe_cli.kernels.calls import Buffer, Call
-from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.nothing import nothing
-from pe_cli.kernels.rounds import LABEL, ROUND
-from pe_cli.ops.define.status import failure, layer_of, not_finite
 from pe_cli.program.sparse import table_of
 
 #: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
@@ -339,27 +337,10 @@ class Plan:
     def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
         if failed is not None:
             work, report = failed
-            node = self.graph.nodes[self.tasks[work].node]
-            if isinstance(node, Check) and report[0] == NOT_FINITE:
-                name, device = node.ins["X"][report[3]]
-                where = str(self.graph.places[node.device]) if len(self.graph.places) > 1 else ""
-                made, shape = self.graph.program.global_block().vars.get(name), self._lowering.types[device][name].shape
-                who = f"layer '{layer_of(name)}'" if ".fused." in f"{node.op.definition.module}." else node.op.type
-                joined = len(node.op.attrs.get("ops", ())) > 1  # whose results inside are stored nowhere
-                raise not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where, joined=joined)
-            if isinstance(node, Compute):
-                report[1] += self._lowering.rows_before(node.op, node.device)  # the row in the whole batch
-            raised = next((c.kernel.error for c in self.tasks[work].calls if isinstance(c.kernel, HostKernel)), None)
-            if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
-                raise raised
-            if report[LABEL]:  # of an op inside
-                op = next(op for op, label in self._lowering.labels.items() if label == report[LABEL])
-                name = f"{op.type} in round {report[ROUND]}" if report[ROUND] else op.type
-                raise failure(report, name, op.at or node.at, step, raised) from raised
-            raise failure(report, node.op.type if isinstance(node, Compute) else node.title, node.at, step, raised) from raised
+            raise failed_task(self.tasks[work], report, step, self.graph, self._lowering)
 
     def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Return what is fetched, per active device."""
+        """Return the fetched values, per active device."""
         found = []
         for doors in self._doors():
             out = {}

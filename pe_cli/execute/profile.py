@@ -47,12 +47,6 @@ class Profile:
         """Median duration of a watched step."""
         return statistics.median((t.stop - t.start) / 1e6 for t in self.timelines)
 
-    @property
-    def overhead(self) -> float:
-        """What watching costs, as a share of an ordinary step; negative where it is lost in the noise."""
-        plain = statistics.median(self.plain_ms)
-        return self.step_ms / plain - 1 if plain else 0.0
-
 
 def run_profile(executor: Executor, feed: Feed, fetches: Sequence[str], steps: int, warmup: int = 3) -> Profile:
     """Run a batch again and again, and record when every kernel ran.

@@ -1,7 +1,7 @@
 """Regions in memory: each is lowered like a program of its own on one device.
 
-What a region is given and what it collects lies where the variables of its op do; its states and temporaries lie in memory that the op
-has while it runs.
+A region's arguments, and the rows that a loop collects, lie in the buffers of the op's own variables. The region's states and temporaries
+lie in memory that the op has while it runs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Lower = Callable[[GraphLowering], list[Task]]
 
 
 class LoweredRegion(Value):
-    """A region in its memory.
+    """A region as calls over memory.
 
     Args:
         calls: in order; their arguments are places.
-        labels: of the calls.
-        places: variable -> where it lies, of states and results.
+        labels: for each call, the number of its op in error reports.
+        places: state or result -> where it lies.
     """
 
     calls: list[Call]
@@ -50,9 +50,12 @@ class LoweredRegion(Value):
 
 
 class Part(Value):
-    """Samples from begin to end, of so many; all of them where there are none.
+    """The samples of a batch that a region runs for. Variables that are declared with a batch axis have them along axis 0.
 
-    What has a batch axis, by its declaration, has them along axis 0.
+    Args:
+        begin: number of the first sample.
+        end: number behind the last sample.
+        rows: samples of the batch; 0 where the region runs for all of them.
     """
 
     begin: int = 0
@@ -60,12 +63,12 @@ class Part(Value):
     rows: int = 0
 
     def of(self, region: Region, name: str, kind: TensorType) -> TensorType:
-        """Return the type of a part of a variable."""
+        """Return the type of a variable for these samples alone."""
         batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
         return kind.with_shape(self.end - self.begin, *kind.shape[1:]) if batched else kind
 
     def begins(self, region: Region, name: str, kind: TensorType) -> int:
-        """Return the bytes of a variable before its part."""
+        """Return how many bytes of a variable lie before these samples."""
         batched = self.rows and region.block.vars[name].shape[:1] == (-1,)
         return self.begin * (kind.nbytes // self.rows) if batched else 0
 
@@ -114,9 +117,9 @@ class RegionOp(ABC):
             region: of the op.
             where: variables that lie in buffers of the op.
             types: of all its variables.
-            states: arguments that lie in memory of the region, each the result of its number after the region has run.
-            loops: that are around its ops.
-            before: samples before those that it is about.
+            states: arguments that lie in the region's own memory; after the region has run, state k has the value of result k.
+            loops: how many loops are around the region's ops.
+            before: samples of the batch before those that the region runs for.
 
         Raises:
             PeError: an op of the region needs the offsets of sequences, or runs Python.
@@ -167,7 +170,7 @@ def _check_sequences(op: Operator) -> None:
 
 
 def _copying(graph: Graph, region: Region) -> Graph:
-    """Return the graph with copies where a result would be the bytes of something else."""
+    """Return the graph with a copy for every result that would otherwise share the bytes of another variable."""
     results = set(region.results)
 
     def is_view(node: Any) -> bool:
@@ -183,7 +186,7 @@ def _copying(graph: Graph, region: Region) -> Graph:
 
 
 def _mixed(plan: MemoryPlan, states: Sequence[Buffer], updates: Sequence[Buffer]) -> bool:
-    """Whether what becomes of a state lies where another state does, which is written before it is read."""
+    """Return whether a state's new value lies in the place of another state, which would be overwritten before it is read."""
     spans = [(plan.offsets[s], plan.offsets[s] + aligned(s.type.nbytes)) for s in states]
     for i, update in enumerate(updates):
         at = plan.offsets.get(update)
@@ -194,7 +197,7 @@ def _mixed(plan: MemoryPlan, states: Sequence[Buffer], updates: Sequence[Buffer]
 
 
 def _in_place(arg: Any, spots: Mapping[Buffer, Place]) -> Any:
-    """Return an argument of a nested call, its buffers as places."""
+    """Return an argument of a nested call with places instead of buffers."""
     if isinstance(arg, Buffer):
         return spots[arg]
     if isinstance(arg, Offset):

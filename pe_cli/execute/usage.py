@@ -115,7 +115,7 @@ def _ordered(found: Counter[str]) -> dict[str, int]:
 
 
 def _optimizer_state(block: Block) -> set[str]:
-    """Return what updates write besides parameters."""
+    """Return the variables that updates write."""
     return {n for op in block.ops if op.role is Role.OPTIMIZE for n in op.output_names()}
 
 

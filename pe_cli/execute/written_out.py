@@ -1,7 +1,8 @@
-"""Regions written out: their calls one after the other, of every round that there may be and of both branches.
+"""Regions written out: the calls of every round that there may be, or of both branches, one after the other.
 
-So they run on devices whose kernels make no calls. Where only the step knows which rounds or which branch there are, flags in the device's
-memory say so afterwards: states are put back, results overwritten and reports forgotten, and the host is not asked.
+Regions run so on devices whose kernels make no calls. Where only the step knows how many rounds there are or which branch is taken, all
+calls run, and flags in the device's memory say which of them count: the states of a round that does not count are put back, its results
+are overwritten and its error reports are dropped. The host is not asked.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ class WrittenOut:
     """The calls of an op with regions.
 
     Args:
-        reports: the most calls that may report an error.
+        reports: how many calls may report an error, at most.
         room: gives memory that the op has while it runs.
-        flags: which rounds or which branch count, once a call has written it; None where all do.
+        flags: one per round or branch, which a call sets where it counts; None where every round counts.
 
     Attributes:
-        calls: so far.
+        calls: those that were appended so far.
     """
 
     def __init__(self, reports: int, room: Callable[[TensorType], Buffer], flags: Buffer | None = None) -> None:
@@ -42,7 +43,7 @@ class WrittenOut:
         self.calls.append(Call(kernel, args, dtype, "float32"))
 
     def counters(self, nested: Sequence[Nested], rounds: int) -> Callable[[int], Any]:
-        """Return what stands for the number of the step in each round."""
+        """Return, for each round, the argument that kernels take as the number of the step."""
         if not any(arg is STEP for of in nested for call in of.calls for arg in call.args):
             return lambda at: STEP
         numbers = self._room(TensorType((rounds,), "int64"))
@@ -54,10 +55,10 @@ class WrittenOut:
 
         Args:
             nested: the calls.
-            at: the round, -1 of a branch.
-            step: what stands for the number of the step.
-            flag: the flag that says whether they count; -1: they do.
-            wanted: 0 where they count if the flag is not set.
+            at: number of the round; -1 for a branch.
+            step: the argument that kernels take as the number of the step.
+            flag: number of the flag that says whether the calls count; -1 where they always do.
+            wanted: value of the flag with which the calls count, 0 or 1.
         """
         for call, label in zip(nested.calls, nested.labels, strict=True):
             args = [step if arg is STEP else in_round(arg, nested.depth, at) for arg in call.args]
@@ -69,22 +70,22 @@ class WrittenOut:
             self.calls.append(replace(call, args=tuple(args)))
 
     def keep(self, places: Sequence[tuple[Place, TensorType]], saved: Sequence[Buffer]) -> None:
-        """Copy values, such as the states before a round."""
+        """Append copies of values, such as the states before a round."""
         for (place, kind), other in zip(places, saved, strict=True):
             self.call(copy, place, other, kind.size, dtype=kind.dtype)
 
     def put_back(self, places: Sequence[tuple[Place, TensorType]], saved: Sequence[Buffer | Place], flag: int) -> None:
-        """Copy values back unless the flag is set."""
+        """Append copies of saved values back to their places, which are made unless the flag is set."""
         for (place, kind), other in zip(places, saved, strict=True):
             self.call(kernels.put_back, self.flags, flag, other, place, kind.size, dtype=kind.dtype)
 
     def blank(self, rows: Sequence[tuple[Place, TensorType]], depth: int, at: int) -> None:
-        """Write zeros to rows of a round unless its flag is set."""
+        """Append what writes zeros to the rows of a round unless its flag is set."""
         for row, kind in rows:
             self.call(kernels.blank, self.flags, at, in_round(row, depth, at), kind.size, dtype=kind.dtype)
 
     def hand_on(self) -> None:
-        """Report the first error of all."""
+        """Append the call that reports the first error of all calls that count."""
         if self._reporters:
             flags = self.flags or self._room(TensorType((1,), "bool"))
             count = len(self._reporters) // kernels.REPORTER
@@ -92,12 +93,18 @@ class WrittenOut:
 
 
 def reporters(*nested: Nested) -> int:
-    """Return how many calls of regions may report an error."""
+    """Return how many calls of regions may report an error, those of one round each."""
     return sum(STATUS in call.args for of in nested for call in of.calls)
 
 
 def in_round(arg: Any, depth: int, at: int) -> Any:
-    """Return an argument of a nested call as it is in a round of the loop that so many others are around."""
+    """Return an argument of a nested call for one round of its loop.
+
+    Args:
+        arg: of the call.
+        depth: how many loops are around that loop.
+        at: number of the round.
+    """
     if isinstance(arg, Place) and len(arg.strides) > depth:
         return Place(arg.buffer, arg.nbytes + at * arg.strides[depth], arg.strides[:depth])
     return Table(tuple(in_round(b, depth, at) for b in arg.buffers)) if isinstance(arg, Table) else arg

@@ -48,12 +48,12 @@ class Owned:
 
 
 def share_rows(sizes: Sequence[tuple[int, int]], size: int, whole: Collection[int] = ()) -> list[Rows]:
-    """Divide the rows of parameters so that all processes get as much, to a row of one parameter.
+    """Divide the rows of parameters so that the weights of all processes differ by no more than one row.
 
     Args:
-        sizes: of each parameter: rows, and what a row weighs, bytes for example.
-        size: processes.
-        whole: numbers of those parameters that one process gets whole, whichever has the least; they are given away first.
+        sizes: for each parameter its number of rows and the weight of a row, such as its bytes.
+        size: number of processes.
+        whole: indices in `sizes` of parameters that are not divided; they are dealt first, each to the process with the least so far.
 
     >>> share_rows([(3, 1), (5, 1)], 2)
     [((0, 2), (2, 3)), ((0, 2), (2, 5))]
@@ -137,11 +137,11 @@ class _Finder:
     """Finds the updates that processes share.
 
     Attributes:
-        gradients: gradient -> parameter, of all whose gradient has all rows.
+        gradients: gradient -> parameter, without row-sparse gradients.
         param: variable that belongs to a parameter -> the parameter: its gradient, state, and what is made of these.
         of: op -> the parameter that it belongs to.
-        owned: ops of which a process does those for its own rows.
-        whole: parameters of which one process has all rows.
+        owned: ops that every process runs for its own rows alone.
+        whole: parameters that one process updates as a whole.
         divided: variables of which a process has its own rows alone.
     """
 
@@ -166,16 +166,16 @@ class _Finder:
         self.divided = {n for n in kept if able.issuperset(self._users[n])}
 
     def _belongs(self, op: Operator) -> str | None:
-        """Return the one parameter that an op is about."""
+        """Return the parameter that an op's variables belong to; None where they belong to several, or to none."""
         names = {self.param[n] for n in (*op.input_names(), *op.output_names()) if n in self.param}
         return names.pop() if len(names) == 1 else None
 
     def has_rows(self, name: str, parameter: str) -> bool:
-        """Whether a variable has the shape of a parameter."""
+        """Return whether a variable has the shape of a parameter."""
         return self.block.vars[name].type.shape == self.block.vars[parameter].type.shape
 
     def _apart(self, op: Operator) -> bool:
-        """Whether what an op makes of a row depends on that row alone."""
+        """Return whether every row that an op writes depends on that row of its inputs alone."""
         shape = self.block.vars[self.of[op]].type.shape
         others = [n for n in (*op.input_names(), *op.output_names()) if not self.has_rows(n, self.of[op])]
         able = op.definition.has(RowsApart) or op.definition.has(Pointwise)
@@ -183,7 +183,7 @@ class _Finder:
         return able and alone and -1 not in shape and product(shape) > 1
 
     def _of_one(self, apart: Sequence[Operator]) -> set[str]:
-        """Return the parameters that one process may update, where they or their state change by more than rows."""
+        """Return the parameters that are to be updated by one process, as their updates look at more than single rows."""
         able, found = set(apart), set[str]()
         for name in dict.fromkeys(self.gradients.values()):
             ops = [op for op in self.of if self.of[op] == name]
@@ -196,7 +196,7 @@ class _Finder:
         return found
 
     def _closed(self, ops: Sequence[Operator], kept: Callable[[Operator], set[str]]) -> list[Operator]:
-        """Return those of some ops that leave nothing for others in the variables that are no longer whole, each `kept(op)`."""
+        """Return the ops whose divided variables, `kept(op)`, are used by none but ops that are returned, too."""
         left = [*ops]
         while True:
             able = set(left)
@@ -206,16 +206,16 @@ class _Finder:
             left = found
 
     def _made(self, op: Operator) -> set[str]:
-        """Return the variables of an op that belong to its parameter, which is not among them."""
+        """Return the variables of an op that belong to its parameter, without the parameter itself."""
         return {n for n in (*op.input_names(), *op.output_names()) if self.param.get(n) == self.of[op] != n}
 
     def _shaped(self, op: Operator) -> set[str]:
-        """Return the state that an update makes and that has its parameter's shape."""
+        """Return the variables that belong to an op's parameter and have its shape."""
         return {n for n in self._made(op) if self.has_rows(n, self.of[op])}
 
 
 def _gradients(block: Block) -> dict[str, str]:
-    """Return gradient -> parameter, of all whose gradient has all rows."""
+    """Return gradient -> parameter, without row-sparse gradients."""
     found = {}
     for op in block.ops:
         if op.role in (Role.BACKWARD, Role.LOSS):
@@ -230,7 +230,7 @@ class _Rewriter:
     """Lets updates work on a process's own rows.
 
     Args:
-        found: which do.
+        found: which updates do.
         rows: parameter -> who updates which rows.
         rank: of this process.
     """
@@ -255,7 +255,7 @@ class _Rewriter:
         return Owned(program, self.rows, state)
 
     def _rows_of(self, name: str) -> Rows:
-        """Return who has which rows of a variable; what has others than its parameter belongs to the one process with all of those."""
+        """Return the rows of a variable that each process has: those of its parameter, or all where the process has the whole parameter."""
         parameter = self.found.param[name]
         rows, shape = self.rows[parameter], self.found.block.vars[name].type.shape
         if parameter not in self.found.whole:
@@ -267,7 +267,7 @@ class _Rewriter:
         return whole.with_shape(end - begin, *whole.shape[1:])
 
     def _own(self, op: Operator) -> Iterator[Operator]:
-        """Yield an op over this process's rows, behind what takes them; none where one process has all rows, and this one does not."""
+        """Yield an op that works on this process's rows, after the ops that take these rows; no such op where the process has no row."""
         found, parameter = self.found, self.found.of[op]
         shaped = (n for n in (*op.input_names(), *op.output_names()) if found.param.get(n) == parameter and found.has_rows(n, parameter))
         names = {n: n + OWN for n in shaped if n not in found.divided}
@@ -289,7 +289,7 @@ class _Rewriter:
         yield op
 
     def _whole(self, op: Operator) -> Iterator[Operator]:
-        """Yield an op that reads and writes whole variables, behind what makes those whole that it reads."""
+        """Yield an op that works on whole variables, after the ops that make the variables that it reads whole again."""
         yield from self._put([n for n in self.ahead if n in op.input_names()])
         for n in op.output_names():
             self.taken.discard(n)

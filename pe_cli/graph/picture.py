@@ -9,9 +9,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Collective, Compute, Graph, Node, Sync, VarNode
 from pe_cli.program.ir import Variable
 
-#: Kinds of boxes: what computes, what joins devices, several ops in one, and variables by what they are for.
+#: Kinds of boxes that stand for work: what computes, what joins devices, and several ops in one.
 OPS = ("op", "collective", "group")
-VARIABLES = ("variable", "persistable", "feed")
 
 
 @dataclass(frozen=True)

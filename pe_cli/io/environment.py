@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pe_cli
+from pe_cli.core.cores import usable_cores
 
 _PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
 #: Where the kernel says how much memory this container may use: version 2, then version 1.
@@ -28,7 +29,7 @@ def environment() -> dict[str, object]:
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "cpu": cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "memory": memory(),
     }
 

@@ -24,7 +24,8 @@ from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS
 from pe_cli.io.regular import open_regular
-from pe_cli.io.run_folder import RunFolder, is_run
+from pe_cli.io.run_files import is_run
+from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.tensors import data_error
 
 #: Bytes that are read of a file, but for metrics, which are read line by line.

@@ -17,11 +17,10 @@ import numpy as np
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
 from pe_cli.io.description import META, Meta, check_file, read_meta
+from pe_cli.io.run_files import CHECKPOINTS
 from pe_cli.io.tensors import data_error, described, read_rows, write_safetensors
 
 Array = np.ndarray[Any, Any]
-#: Folder of all checkpoints of a run.
-CHECKPOINTS = "checkpoints"
 _FILE = re.compile(r"rows-(0|[1-9]\d{0,3})\.safetensors")
 
 
@@ -80,12 +79,12 @@ class Pieces:
 
 
 def is_draft(folder: Path) -> bool:
-    """Return whether a folder is there, and is one that is to become a checkpoint: nothing else may be written to from outside."""
+    """Return whether a folder exists that is to become a checkpoint. Messages of other processes may have no other folder written to."""
     return atomic.is_temporary(folder.name) and folder.parent.name == CHECKPOINTS and folder.is_dir() and not folder.is_symlink()
 
 
 def tables_of(folder: Path) -> tuple[str, dict[str, Table]] | None:
-    """Return the tables in files of rows of a checkpoint, and what tells it from others; None where this machine sees no such folder.
+    """Return a checkpoint's digest, and its tables that lie in files of rows; None where this machine sees no such folder.
 
     The files are not compared with their sha256: whoever goes on with a checkpoint has done that.
 
@@ -105,7 +104,7 @@ def write_piece(folder: Path, number: int, arrays: Mapping[str, Array], rows: Ma
         folder: see `is_draft`.
         number: of the server.
         arrays: rows by name in the file; not copied.
-        rows: what they are.
+        rows: name in the file -> which rows of which table they are.
 
     Raises:
         PeError: USAGE or DEVICE, they cannot be written.

@@ -27,7 +27,7 @@ def _csv_lines(rows: Mapping[str, Sequence[Any]], first: bool) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return what stands in a cell: lists as JSON text, and nothing for None."""
+    """Return the text of a cell: JSON for lists, nothing for None."""
     if isinstance(value, list):
         return strict_json.dumps(value)
     return "" if value is None else value

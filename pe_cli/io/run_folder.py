@@ -15,31 +15,19 @@ from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io import append, atomic, checkpoint, json_files, lock, strict_json
-from pe_cli.io.environment import environment
 from pe_cli.io.regular import read_regular
+from pe_cli.io.run_files import RunFiles, is_run
 from pe_cli.io.tensors import data_error
-
-__all__ = ["RunFolder", "State", "environment"]
 
 State = Literal["running", "done", "failed", "stopped"]
 #: What stands behind a run's name in that of its folder.
 _STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?")
 
 
-def is_run(path: Path) -> bool:
-    """Return whether a folder is that of a run: it has a status, whole or not, or what a run writes before it and after it."""
-    return (path / "status.json").is_file() or ((path / "resolved.yaml").is_file() and (path / "checkpoints").is_dir())
-
-
 @dataclass(frozen=True)
-class RunFolder:
-    """A run's folder; every file in it has its property here.
+class RunFolder(RunFiles):
+    """A run's folder, which exists: how it is made, read, held and written."""
 
-    Args:
-        path: the folder, which exists.
-    """
-
-    path: Path
     #: What `status` counts the seconds of a run by: those before, and this process's clock then.
     _clock: list[float] = field(default_factory=list, compare=False, repr=False)
 
@@ -160,76 +148,6 @@ class RunFolder:
     def order(self) -> tuple[int, str, str]:
         """Return what runs of a folder are sorted by, in the order in which they were started: clocks may have been set between them."""
         return self.number(), str(self.known_status().get("started")), self.path.name
-
-    @property
-    def config_path(self) -> Path:
-        """The run file as the user wrote it."""
-        return self.path / "config.yaml"
-
-    @property
-    def resolved_path(self) -> Path:
-        """The run file with everything filled in."""
-        return self.path / "resolved.yaml"
-
-    @property
-    def model_path(self) -> Path:
-        """The model file as it was read."""
-        return self.path / "model.yaml"
-
-    @property
-    def env_path(self) -> Path:
-        """Versions and hardware."""
-        return self.path / "env.json"
-
-    @property
-    def metrics_path(self) -> Path:
-        """Scalars, one JSON object a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def csv_path(self) -> Path:
-        """Scalars as a table, where the run file asks for it."""
-        return self.path / "metrics.csv"
-
-    @property
-    def speed_path(self) -> Path:
-        """Steps, samples and seconds so far, one JSON object a line."""
-        return self.path / "speed.jsonl"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of TensorBoard's event files."""
-        return self.path / "tensorboard"
-
-    @property
-    def fetches(self) -> Path:
-        """Folder of fetched values."""
-        return self.path / "fetches"
-
-    @property
-    def graphs(self) -> Path:
-        """Folder of graph dumps."""
-        return self.path / "graphs"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def trace_path(self) -> Path:
-        """The timeline of a profiled run."""
-        return self.path / "trace.json"
-
-    @property
-    def log_path(self) -> Path:
-        """What was said, each line with its time."""
-        return self.path / "log.txt"
-
-    @property
-    def status_path(self) -> Path:
-        """How far the run is."""
-        return self.path / "status.json"
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

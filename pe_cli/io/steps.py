@@ -16,6 +16,7 @@ from pe_cli.io import atomic
 from pe_cli.io.description import META, PARAMS, check_file, read_meta
 from pe_cli.io.pieces import check_pieces
 from pe_cli.io.regular import open_regular
+from pe_cli.io.run_files import CHECKPOINTS
 from pe_cli.io.tensors import data_error
 
 Mark = Literal["last", "best"]
@@ -238,7 +239,7 @@ def _find(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise data_error(f"{path}: no such file or folder", did_you_mean(path.name, _names(root)))
-    root = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    root = path / CHECKPOINTS if (path / CHECKPOINTS).is_dir() else path
     step = marked(root, "last")
     if step is not None:
         return _existing(root, step, root / "last")
@@ -260,7 +261,7 @@ def _existing(root: Path, step: int, path: Path) -> Path:
 
 
 def another_whole(root: Path, but: Path | None = None) -> str:
-    """Return what to use instead: the newest checkpoint that reads well."""
+    """Return a hint: the newest checkpoint that reads well."""
     for step in reversed(steps(root) if root.is_dir() else []):
         folder = folder_of(root, step)
         if folder != but:

@@ -36,9 +36,6 @@ from pe_cli.kernels.text import (
 )
 from pe_cli.kernels.words import COUNT, MOST, code_of
 
-#: Bytes behind a window that may be read.
-SLACK = 3 * BLOCK
-
 #: Words of a scan. All offsets are in the file.
 (
     AT,  #      of the window's first byte

@@ -27,8 +27,6 @@ LOWEST, HIGHEST = -342, 308
 TENS = 2 * (HIGHEST - LOWEST + 1)
 #: Digits whose value is below 2^64.
 DIGITS = 19
-#: Digits of an exponent, above which it is certainly out of range.
-EXPONENT = 5
 #: Eight bytes at once, as signed words: digits 0; what lifts all above 9 to the high bit; that bit; and what joins two digits each.
 _ZEROS, _ABOVE, _HIGH_BITS, _PAIRS = 0x3030303030303030, 0x4646464646464646, -0x7F7F7F7F7F7F7F80, 0x000000FF000000FF
 _UPPER, _LOWER = 100 + (1_000_000 << 32), 1 + (10_000 << 32)

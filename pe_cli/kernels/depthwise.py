@@ -1,6 +1,6 @@
 """2-D convolution of NHWC images whose groups are single channels (depthwise): forward and both gradients.
 
-With one output channel a group, as nearly always, channels lie side by side in vectors; more are plain loops. A `geometry` is that of
+With one output channel per group, as nearly always, channels lie side by side in vectors; more are plain loops. A `geometry` is that of
 `pe_cli.kernels.conv`.
 """
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from pe_cli.kernels.lang import helper, intrinsic
 
-#: Bytes that `find_special` looks at at once; a buffer of text has so many bytes of slack behind its end.
+#: Bytes that `find_special` looks at at once.
 BLOCK = 64
+#: Bytes behind the end of a buffer of text that may be read.
+SLACK = 3 * BLOCK
 TAB, NEWLINE, RETURN, SPACE, QUOTE = 9, 10, 13, 32, 34
 
 

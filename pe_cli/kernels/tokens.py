@@ -25,8 +25,6 @@ from pe_cli.kernels.words import (
     hash_bytes,
 )
 
-#: Bytes behind a buffer that may be read.
-SLACK = 3 * BLOCK
 #: Code points from here on are unassigned, but for planes of private use and the marks below.
 LIMIT = 0x40000
 FIRST_MARK, LAST_MARK = 0xE0100, 0xE01EF

@@ -48,18 +48,6 @@ multiply = _strict("fmul")
 divide = _strict("fdiv")
 
 
-@intrinsic("int32", "float32")
-def bits_of(env: Any, args: list[Any]) -> Any:
-    """Return the bits of a float32."""
-    return env.builder.bitcast(args[0], env.type_of("int32"))
-
-
-@intrinsic("float32", "int32")
-def from_bits(env: Any, args: list[Any]) -> Any:
-    """Return the float32 with these bits."""
-    return env.builder.bitcast(args[0], env.type_of("float32"))
-
-
 @intrinsic("float32", "int32")
 def real_of(env: Any, args: list[Any]) -> Any:
     """Return an int32 as float32."""

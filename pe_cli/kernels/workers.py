@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent
@@ -32,9 +33,8 @@ def compile_all(instances: list[Instance], progress: Progress | None = None) -> 
     Returns:
         Object code by key.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     few = len(instances) < FEW * (2 if "numba" in sys.modules else 1)
-    count = min(len(instances), _WAITING.count() if few else cores)
+    count = min(len(instances), _WAITING.count() if few else usable_cores())
     objects: dict[str, bytes] = {}
     if count:
         _in_children(instances, count, objects, progress)

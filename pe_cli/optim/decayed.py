@@ -103,8 +103,8 @@ class AdamW(_Decayed):
     """Adam, and a decay apart from the gradient; op `adamw`. Numbers and defaults are those of torch.optim.AdamW.
 
     Args:
-        beta1: decay of the first moment a step, in [0, 1).
-        beta2: decay of the second moment a step, in [0, 1).
+        beta1: decay of the first moment per step, in [0, 1).
+        beta2: decay of the second moment per step, in [0, 1).
         epsilon: keeps the quotient finite, unit of the gradient.
         weight_decay: part of the parameter that goes each step, times the learning rate; at least 0, no unit.
     """
@@ -145,7 +145,7 @@ class Lion(_Decayed):
 
     Args:
         beta1: part of the moment in the direction, in [0, 1).
-        beta2: decay of the moment a step, in [0, 1).
+        beta2: decay of the moment per step, in [0, 1).
         weight_decay: part of the parameter that goes each step, times the learning rate; at least 0, no unit.
     """
 
@@ -172,8 +172,8 @@ class NAdam(_Decayed):
     """Adam with Nesterov's momentum; op `nadam`. Numbers and defaults are those of torch.optim.NAdam.
 
     Args:
-        beta1: decay of the first moment a step, in [0, 1).
-        beta2: decay of the second moment a step, in [0, 1).
+        beta1: decay of the first moment per step, in [0, 1).
+        beta2: decay of the second moment per step, in [0, 1).
         epsilon: keeps the quotient finite, unit of the gradient.
         weight_decay: part of the parameter that goes each step, times the learning rate; at least 0, no unit.
         momentum_decay: how fast the momentum of a step grows to beta1, at least 0, no unit.
@@ -220,8 +220,8 @@ class RAdam(_Decayed):
     """Adam whose first steps are rectified; op `radam`. Numbers and defaults are those of torch.optim.RAdam.
 
     Args:
-        beta1: decay of the first moment a step, in [0, 1).
-        beta2: decay of the second moment a step, in [0, 1).
+        beta1: decay of the first moment per step, in [0, 1).
+        beta2: decay of the second moment per step, in [0, 1).
         epsilon: keeps the quotient finite, unit of the gradient.
         weight_decay: part of the parameter that goes each step, times the learning rate; at least 0, no unit.
     """

@@ -37,8 +37,8 @@ class Adam(_Betas):
     """Mean gradient over the root of the mean square; op `adam`.
 
     Args:
-        beta1: decay of the first moment a step, in [0, 1).
-        beta2: decay of the second moment a step, in [0, 1).
+        beta1: decay of the first moment per step, in [0, 1).
+        beta2: decay of the second moment per step, in [0, 1).
         epsilon: keeps the quotient finite, unit of the gradient.
         lazy_mode: a row-sparse gradient leaves the rows that it has not, and their moments, as they are.
     """

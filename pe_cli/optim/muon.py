@@ -99,7 +99,7 @@ class Muon(Optimizer):
         return block.append_op("sgdw", inputs, {"ParamOut": parameter}, {"weight_decay": self.decay_of(parameter)}, at=parameter.at)
 
     def factor(self, parameter: Parameter) -> float:
-        """Return what the learning rate of a matrix is multiplied by."""
+        """Return the factor of the learning rate of a matrix."""
         inputs, outputs = parameter.shape
         if self.adjust_lr == "original":
             return math.sqrt(max(1.0, outputs / inputs)) if inputs else 1.0

@@ -86,7 +86,7 @@ class Optimizer:
     # --- what an optimizer says ---------------------------------------------------------------------------------------
 
     def states(self) -> Sequence[State]:
-        """Return what the update op keeps for every parameter."""
+        """Return the state that the update op keeps for every parameter."""
         return ()
 
     def states_of(self, parameter: Parameter) -> Sequence[State]:

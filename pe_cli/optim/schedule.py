@@ -35,7 +35,7 @@ def step_counter(main: Program, startup: Program) -> Variable:
 
 
 def counter_name(main: Program) -> str:
-    """Return what a program's counter of steps is called."""
+    """Return the name of a program's counter of steps."""
     return f"{main.prefix}{COUNTER}"
 
 

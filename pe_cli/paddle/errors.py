@@ -34,7 +34,11 @@ class NotThereYet(FluidError, NotImplementedError):
 
 @contextmanager
 def raised_as(kind: type[PeError]) -> Iterator[None]:
-    """Let errors of the core leave as one of the original's types."""
+    """Let errors of the core leave as one of the original's types.
+
+    Raises:
+        PeError: of the type that is named.
+    """
     try:
         yield
     except PeError as error:

@@ -11,8 +11,9 @@ from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
 from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.define.registry import find
+from pe_cli.ops.define.schema import EMPTY
 from pe_cli.ops.define.traits import SameNumbers, View
-from pe_cli.program.operator import EMPTY, Mark, Operator, Role
+from pe_cli.program.operator import Mark, Operator, Role
 
 
 @dataclass(eq=False)

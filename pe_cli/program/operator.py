@@ -8,9 +8,7 @@ from typing import Any
 
 from pe_cli.core.errors import Span
 from pe_cli.ops.define.registry import OpDef, find
-
-#: Stands for a variable that a list slot leaves out.
-EMPTY = "@EMPTY@"
+from pe_cli.ops.define.schema import EMPTY
 
 
 class Role(StrEnum):

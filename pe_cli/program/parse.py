@@ -68,7 +68,7 @@ class _Reader:
             _body(self._program, line)
 
     def program(self) -> Program:
-        """Return what the lines said."""
+        """Return the program that the lines describe."""
         if self._program is None:
             raise PeError(f"{self._file} has no program", hint='it starts with: program "name"')
         if not self._program.blocks:

@@ -12,7 +12,7 @@ MERGE = "merge_selected_rows"
 
 
 def rows_name(table: str) -> str:
-    """Return what the row numbers of a table's gradient are called."""
+    """Return the name of the variable of row numbers of a table's gradient."""
     return f"{grad_name(table)}@ROWS"
 
 

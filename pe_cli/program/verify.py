@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pe_cli.core.errors import PeError, PeErrors, did_you_mean
+from pe_cli.core.errors import PeError, as_one, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.inference import MAX_BYTES, MAX_SIZE, infer_types
 from pe_cli.ops.define.registry import GRAD, find, forward_name, grad_name
@@ -29,10 +29,8 @@ def verify(program: Program, *, read: bool = False) -> None:
         PeError: the mistake, with the op's place; `PeErrors` for several.
     """
     errors = [error for block in program.blocks for error in _block_errors(block, read, ())]
-    if len(errors) == 1:
-        raise errors[0]
     if errors:
-        raise PeErrors(errors)
+        raise as_one(errors)
 
 
 def _block_errors(block: Block, read: bool, like: Sequence[Operator]) -> Iterator[PeError]:

@@ -9,11 +9,12 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from pe_cli.config.nodes import to_data
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
 from pe_cli.data import Dataset, Loader, open_reader
 from pe_cli.data.dataset import Batch
 from pe_cli.data.hashing import permutation, stream_key
-from pe_cli.execute.executor import Executor, usable_cores
+from pe_cli.execute.executor import Executor
 from pe_cli.session.job import Job
 from pe_cli.session.planned import Planned
 from pe_cli.session.resume import Resume

@@ -16,7 +16,8 @@ from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.execute.result import StepResult
-from pe_cli.io.run_folder import RunFolder, is_run
+from pe_cli.io.run_files import is_run
+from pe_cli.io.run_folder import RunFolder
 from pe_cli.ops.define.registry import GRAD
 from pe_cli.session.changes import changes
 from pe_cli.session.job import Job

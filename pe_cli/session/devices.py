@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.protocol import device
-from pe_cli.execute.executor import usable_cores
 from pe_cli.execute.work import Layout
 from pe_cli.io.environment import memory
 

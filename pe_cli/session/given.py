@@ -12,12 +12,10 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io.run_folder import is_run
+from pe_cli.data.tables.names import named_format
+from pe_cli.io.run_files import is_run
 from pe_cli.session.targets import labels, sources
 
-#: Ends of the names of tables, and of pictures.
-TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
-PACKED = (".gz", ".zst", ".zstd")
 #: Options that say which data is read, and not how.
 _WHICH = ("file", "files", "folder", "table", "skip", "limit")
 #: Options of the csv reader that the table reader does not have.
@@ -113,10 +111,7 @@ _KINDS = {
 
 def is_table_file(file: Path) -> bool:
     """Return whether a file is a table by the end of its name."""
-    suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
-        suffixes.pop()
-    return bool(suffixes) and suffixes[-1] in TABLES
+    return named_format(file.name) != "auto"
 
 
 def text_column(run: RunSpec) -> str | None:

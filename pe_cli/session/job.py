@@ -160,12 +160,12 @@ class Job:
         return Values(self.built, self.scope, self.team, self._divided)
 
     def note(self, text: str) -> None:
-        """Say what users should know: to them, and in the log of the run."""
+        """Print a remark for users, and write it into the log of the run."""
         self._log(text)
         self.observer.note(text)
 
     def note_once(self, text: str) -> None:
-        """Say what has not been said before."""
+        """Print a remark that has not been printed before."""
         if text not in self._told:
             self._told.add(text)
             self.note(text)

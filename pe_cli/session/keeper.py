@@ -15,8 +15,9 @@ from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.train import PlateauSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
+from pe_cli.io.environment import environment
 from pe_cli.io.inputs import Inputs, changed
-from pe_cli.io.run_folder import RunFolder, State, environment
+from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.kernels import target
 from pe_cli.session.averages import Averages
 from pe_cli.session.job import Job

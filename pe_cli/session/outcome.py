@@ -45,11 +45,11 @@ class Running(Value):
     """A step whose values have not been looked at.
 
     Args:
-        feed: its batch.
-        batch: number of that in the epoch.
+        feed: the batch of the step.
+        batch: number of the batch in the epoch.
         number: of the step, from 1.
-        found: what it gave.
-        due: arrays of it that go to files.
+        found: the step's values.
+        due: names of fetched arrays that go to files.
     """
 
     feed: Mapping[str, np.ndarray[Any, Any]]

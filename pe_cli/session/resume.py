@@ -12,9 +12,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import NAME, Fitted
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.description import Meta
+from pe_cli.io.environment import environment
 from pe_cli.io.pieces import Value
 from pe_cli.io.regular import read_regular
-from pe_cli.io.run_folder import RunFolder, environment, is_run
+from pe_cli.io.run_files import CHECKPOINTS, is_run
+from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.tensors import data_error
 from pe_cli.session.averages import Averages
 from pe_cli.session.changes import changes, check_changes
@@ -74,9 +76,9 @@ def find_run(path: Path, allow_changes: bool = False) -> Resume:
         PeError: DATA; there is no run or no such checkpoint.
     """
     root = path.parent
-    of_run = root.name == "checkpoints" and is_run(root.parent)
+    of_run = root.name == CHECKPOINTS and is_run(root.parent)
     if not of_run:
-        inner = path.name == "checkpoints" and is_run(root)
+        inner = path.name == CHECKPOINTS and is_run(root)
         return Resume(RunFolder.open(root if inner else path), None, allow_changes)
     folder = RunFolder.open(root.parent)
     if path.name == "last":

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib import resources
 from typing import Any
 
-from pe_cli.core.errors import PeError, PeErrors
+from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.session.limited import LimitedServer
 from pe_cli.session.predictor import Predictor, Row
@@ -121,7 +121,7 @@ class Service:
             return [self.predictor.picture(content)]
 
     def health(self) -> dict[str, Any]:
-        """Return what `/health` says."""
+        """Return the answer of `/health`."""
         with self.lock:
             return {"status": "ok", **self.facts, "requests": self.requests, "refused": self.refused}
 
@@ -324,5 +324,4 @@ def _constant(text: str) -> object:
 
 def _said(error: PeError) -> str:
     """Return the message of an error, without places in files that the client does not have."""
-    found = error.errors if isinstance(error, PeErrors) else [error]
-    return "; ".join(f"{inner.message}{f' ({inner.hint})' if inner.hint else ''}" for inner in found[:20])
+    return "; ".join(f"{inner.message}{f' ({inner.hint})' if inner.hint else ''}" for inner in error.each[:20])

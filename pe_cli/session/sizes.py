@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pe_cli.config.sections.feed import FeedSection
-from pe_cli.core.errors import PeError, PeErrors, Span
+from pe_cli.core.errors import PeError, Span, as_one
 from pe_cli.data.feed import INTEGERS
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.data.wanted import Wanted
@@ -46,7 +46,7 @@ def check_sizes(
         elif variable.dtype in INTEGERS:
             errors += _readers(block, feed, column, count)
     if errors:
-        raise errors[0] if len(errors) == 1 else PeErrors(errors)
+        raise as_one(errors)
 
 
 def indices(column: FittedColumn, columns: dict[str, FittedColumn]) -> int:

@@ -40,7 +40,7 @@ class Start:
     shapes: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]
 
     def lines(self) -> list[str]:
-        """Return what users should know, a line each."""
+        """Return what users should know, one line for each remark."""
         total = len(self.values) + len(self.random) + len(self.shapes)
         said = [f"start values: {len(self.values)} of {total} from {self.file}: {some(list(self.values))}"]
         if self.random:

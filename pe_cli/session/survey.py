@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.nodes import to_data
+from pe_cli.config.sections.data import USES
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import FLOATS
 from pe_cli.data import Dataset
 from pe_cli.data.arrays import DatasetTable, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import discover
-from pe_cli.data.dataset import sequence_fields
-from pe_cli.data.fields import FieldDataset, is_picture
+from pe_cli.data.fields import FieldDataset
 from pe_cli.data.samples import TableDataset, select
-from pe_cli.data.survey import MOST_CLASSES, Part, column_facts, cut, field_facts
+from pe_cli.data.survey import Part, column_facts, cut, field_facts
 from pe_cli.ops.define.lod import offsets_name
+from pe_cli.session.contact import contact
 from pe_cli.session.warned import class_counts, data_warnings
 
 if TYPE_CHECKING:
-    from pe_cli.data.fitted import Fitted, FittedColumn
+    from pe_cli.data.fitted import FittedColumn
     from pe_cli.session.job import Job
 
-#: Columns that are told, numbers of a sample and characters of a cell that are shown, and pictures on a sheet.
-MOST_COLUMNS, NUMBERS, CELL, PICTURES = 500, 12, 80, 48
-#: Pixels of a side of what is taken for a picture.
-SMALLEST = 8
-_USES = ("train", "eval", "test", "predict")
+#: Columns that are told, numbers of a sample and characters of a cell that are shown.
+MOST_COLUMNS, NUMBERS, CELL = 500, 12, 80
 
 
 def survey(job: Job, rows: int = 10) -> tuple[Survey, PeError | None]:
@@ -78,7 +75,7 @@ class _Looked:
 
     def __init__(self, job: Job) -> None:
         self.job, self.prepared = job, job.data.prepared
-        self.uses = [use for use in _USES if use in job.run.data]
+        self.uses = [use for use in USES if use in job.run.data]
         self.tables: dict[str, Table] = {}
         for use in self.uses:
             opened = self.prepared.sources.opened(use)
@@ -295,7 +292,7 @@ def numbers_text(values: NDArray[Any]) -> str:
 
 
 def _named(options: Mapping[str, Any]) -> str:
-    """Return what a reader reads, as the config names it."""
+    """Return the files that a reader reads, as the config names them."""
     found = next((options[key] for key in ("files", "file", "folder", "table") if key in options), "")
     if isinstance(found, Mapping):
         found = ", ".join(map(str, found.values()))
@@ -310,102 +307,3 @@ def _table_rows(dataset: Dataset, count: int) -> NDArray[np.int64]:
         return dataset.table_rows(first)
     rows = getattr(dataset, "rows", None)
     return first if rows is None else np.asarray(rows[: len(first)], np.int64)
-
-
-# --- what a run has learned -------------------------------------------------------------------------------------------
-
-
-def learned(name: str, fitted: Fitted, sheet: tuple[bytes, str] = (b"", "")) -> Survey:
-    """Return what a run's columns have learned, as far as `data.json` tells it.
-
-    Args:
-        name: of the run.
-        fitted: its columns and its split.
-        sheet: pictures, and what they show.
-    """
-    split = fitted.split or {}
-    counts = split.get("parts")
-    parts = [(use, rows) for use, rows in counts.items() if isinstance(rows, int)] if isinstance(counts, dict) else []
-    columns = tuple(_learned(column) for column in fitted.columns.values())
-    made = tuple(PartFacts(str(use), "data.source", rows) for use, rows in parts)
-    return Survey(name, columns, made, sheet=sheet[0], sheet_note=sheet[1])
-
-
-def _learned(column: FittedColumn) -> ColumnFacts:
-    """Return what a column's state says; states come from a file and may hold anything that their type allows."""
-    state = column.state
-    facts = ColumnFacts(column.name, column.type, "learned", target=column.target, options=column.options)
-    if column.type == "number":
-        shift, divisor = state.get("shift", [0.0]), state.get("divisor", [1.0])
-        said = f"{state['low']:.6g} to {state['high']:.6g}"
-        if len(shift) == 1 and (shift[0] != 0 or divisor[0] != 1):
-            said += f", scaled by (value - {shift[0]:.6g}) / {divisor[0]:.6g}"
-        missing = {"train": int(state["missing"])} if state.get("missing") else {}
-        return replace(facts, note=said, missing=missing)
-    if "classes" in state and "counts" in state:
-        ordered = sorted(zip(state["classes"], state["counts"], strict=False), key=lambda pair: -pair[1])
-        shown = tuple(ClassShare(str(name), int(count)) for name, count in ordered[:MOST_CLASSES])
-        return replace(facts, classes=shown, class_count=len(ordered))
-    if column.type == "date":
-        return replace(facts, first=str(state.get("first", ""))[:10], last=str(state.get("last", ""))[:10])
-    if column.type == "image":
-        return replace(facts, note=f"{' x '.join(map(str, state['size']))} pixels (height x width)")
-    if isinstance(state.get("tokens"), dict):
-        from pe_cli.data.tokens.kinds import open_tokens
-
-        return replace(facts, note=f"{open_tokens(state['tokens']).size:,} different tokens")
-    return facts
-
-
-# --- pictures ---------------------------------------------------------------------------------------------------------
-
-
-def contact(job: Job, use: str) -> tuple[bytes, str]:
-    """Return a contact sheet of a part's pictures, spread evenly over its samples, and what it shows; empty where there are none.
-
-    Raises:
-        PeError: a picture cannot be read, or Pillow is not installed.
-    """
-    from pe_cli.data.sheet import contact_sheet
-
-    fed = [want for feed, want in job.data.sources.items() if feed in job.built.feeds]
-    dataset = select(job.data.dataset(use), fed)
-    name = _picture(dataset)
-    if name is None:
-        return b"", ""
-    count = min(PICTURES, len(dataset))
-    batch = dataset.take(np.linspace(0, len(dataset) - 1, count).astype(np.int64))
-    labels = None
-    for label, (names, _) in class_counts(job, use).items():
-        indices = batch[label].reshape(count, -1)[:, 0].astype(int)
-        labels = [names[i] if 0 <= i < len(names) else str(i) for i in indices.tolist()]
-        break
-    field = dataset.columns[name] if isinstance(dataset, FieldDataset) else None
-    last = bool(field.last) if field is not None and is_picture(field) else None
-    pictures = batch[name]
-    if last is None and pictures.dtype == np.uint8:
-        pictures = pictures / max(1, int(pictures.max()))  # arrays of bytes need not go up to 255
-    sheet = contact_sheet(list(pictures), labels, last=last)
-    return sheet, f"{count} of {len(dataset):,} samples of data.{use}, as the model sees them in evaluation"
-
-
-def _picture(dataset: Dataset) -> str | None:
-    """Return the field that holds pictures: of files, or an array that looks like them where Pillow is there to show it."""
-    if isinstance(dataset, FieldDataset):
-        found = next((name for name, field in dataset.columns.items() if is_picture(field)), None)
-        if found is not None:
-            return found
-    if find_spec("PIL") is None:
-        return None
-    return next(
-        (name for name, kind in dataset.fields.items() if name not in sequence_fields(dataset) and _looks(kind)), None
-    )
-
-
-def _looks(kind: TensorType) -> bool:
-    """Return whether samples look like pictures: bytes in two axes, or with 1, 3 or 4 channels beside."""
-    shape = kind.shape
-    if len(shape) == 2:
-        return kind.dtype == "uint8" and min(shape) >= SMALLEST
-    channels = len(shape) == 3 and (shape[0] in (1, 3, 4) or (shape[2] in (1, 3, 4) and kind.dtype == "uint8"))
-    return channels and sorted(shape)[1] >= SMALLEST

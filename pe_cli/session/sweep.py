@@ -163,5 +163,5 @@ def write_best(run: RunSpec, sweep: Sweep) -> Path | None:
 
 
 def text(path: Path) -> str:
-    """Return what a config or model file says, as a sweep keeps it."""
+    """Return the contents of a config or model file, as a sweep keeps them."""
     return path.read_bytes().decode("utf-8-sig")

@@ -16,7 +16,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.signals import held, interruptible
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run, find_runs, read_run, value_at
-from pe_cli.io.run_folder import is_run
+from pe_cli.io.run_files import is_run
 from pe_cli.session.children import Child, start_training, stop
 from pe_cli.session.claims import claim, record
 from pe_cli.session.rungs import Open, open_trials

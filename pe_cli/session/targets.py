@@ -54,8 +54,8 @@ def column_uses(run: RunSpec, types: Mapping[str, TensorType]) -> dict[str, Colu
         declared = run.model.feeds[feed]
         for name in want.names:
             kind = types[feed].dtype if feed in types else declared.dtype
-            use = ColumnUse(feed in taught, kind, declared.lod_level, len(want.names) == 1)
+            use = ColumnUse(feed in taught, kind, declared.lod_level)
             before = uses.get(name, use)
             dtype = use.dtype if before.dtype == use.dtype else None
-            uses[name] = ColumnUse(before.target or use.target, dtype, max(before.level, use.level), before.alone and use.alone)
+            uses[name] = ColumnUse(before.target or use.target, dtype, max(before.level, use.level))
     return uses

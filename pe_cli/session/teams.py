@@ -1,4 +1,4 @@
-"""Which team of processes does a run: the one that it asks for, or that a launcher has started.
+"""The team of processes of a run: the one that the run file asks for, or the one that a launcher has started.
 
 What parameter servers and launchers need is imported only for runs that have them.
 """
@@ -39,7 +39,7 @@ def join_team(run: RunSpec) -> Team:
 
 
 def launched_team(run: RunSpec) -> Team:
-    """Return the processes that a launcher has started for a run file that asks for several; this one alone where there is none.
+    """Return the processes that a launcher has started for a run file that asks for several, else this process alone.
 
     Raises:
         PeError: there is no MPI.
@@ -48,7 +48,7 @@ def launched_team(run: RunSpec) -> Team:
 
 
 def are_several(run: RunSpec) -> bool:
-    """Return whether a launcher has started several processes, and a run file asks for them, without servers."""
+    """Return whether a run file asks for several processes, without parameter servers, and a launcher has started them."""
     if run.executor.processes != "mpi" or run.has_servers:
         return False
     from pe_cli.collectives.launchers import started_by

@@ -123,7 +123,8 @@ def _check(job: Job, folder: RunFolder) -> None:
     if job.run.executor.type == "async":
         raise PeError(f"{folder.path}: asynchronous training is never the same twice", hint="use executor.type: parallel or serial")
     if job.run.executor.processes == "mpi":
-        raise PeError(f"{folder.path}: it was trained by several processes", hint="one process with as many devices gives other bits")
+        hint = "verify trains in one process: give the config executor.processes: 1, and train that"
+        raise PeError(f"{folder.path}: it was trained by several processes", hint=hint)
 
 
 def elsewhere(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:

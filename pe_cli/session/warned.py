@@ -18,6 +18,7 @@ from pe_cli.data import warnings as of
 from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
+from pe_cli.data.survey import STEP
 from pe_cli.session.located import first_row, row_of
 from pe_cli.session.producible import check_targets
 from pe_cli.session.targets import labels
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Bytes of samples that are compared when training starts.
 MOST_BYTES = 1 << 28
-#: Bytes of samples that are taken at a time.
-STEP = 1 << 24
 #: Classes of a label without names, at most.
 MOST_CLASSES = 10_000
 #: Parts that are measured with.
@@ -55,7 +54,7 @@ def data_warnings(job: Job, *, thorough: bool = False) -> list[str]:
             part = _Part.of(job, use, thorough)
             found += _beyond(job, part) if use == "eval" else []
             found += _not_finite(job, part)
-            found += [*_sorted(job, train, part), *_classes(job, train, part), *_duplicates(train, part)]
+            found += [*_sorted(job, train, part), *_classes(train, part), *_duplicates(train, part)]
     return list(dict.fromkeys(found))
 
 
@@ -207,7 +206,7 @@ def _counts(part: _Part, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]
     return shown, np.bincount(indices, minlength=count)
 
 
-def _classes(job: Job, train: _Part, part: _Part) -> list[str]:
+def _classes(train: _Part, part: _Part) -> list[str]:
     """Warn of classes that one part has and another lacks."""
     found: list[str | None] = []
     for name in train.targets:
@@ -253,7 +252,7 @@ def _sorted(job: Job, train: _Part, part: _Part) -> list[str]:
         )
     classes = bool(columns) and bool(train.names(columns[0]))
     target = columns[0] if classes else None
-    columns += [name for name in _inputs(job, first, second) if name not in columns]
+    columns += [name for name in _inputs(first, second) if name not in columns]
     text = of.sorted_cut(columns, how, target)
     return [text] if text else []
 
@@ -262,7 +261,7 @@ def _goes(values: NDArray[Any], classes: bool) -> bool:
     return of.in_runs(values.astype(np.int64)) if classes else of.is_sorted(values.astype(np.float64))
 
 
-def _inputs(job: Job, first: _Part, second: _Part) -> list[str]:
+def _inputs(first: _Part, second: _Part) -> list[str]:
     """Return the columns of cells, one number each, that the rows are sorted by."""
     if not isinstance(first.dataset, FieldDataset) or not isinstance(second.dataset, FieldDataset):
         return []

@@ -16,9 +16,10 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import atomic, lock
+from pe_cli.io.environment import environment
 from pe_cli.io.history import find_runs, read_run
 from pe_cli.io.lock import is_free
-from pe_cli.io.run_folder import RunFolder, environment
+from pe_cli.io.run_folder import RunFolder
 
 NOON = datetime(2024, 2, 29, 12, 0, 5)
 
@@ -207,7 +208,7 @@ def test_the_environment_names_versions_but_nobody() -> None:
 
 
 def test_the_environment_imports_no_numba() -> None:
-    code = "import sys; from pe_cli.io.run_folder import environment; environment(); sys.exit('numba' in sys.modules)"
+    code = "import sys; from pe_cli.io.environment import environment; environment(); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -303,6 +303,8 @@ def test_true_boxes_of_the_stage_before_are_known_by_their_overlap():
     assert np.array(most)[:2].tolist() == [1, 1]
     with pytest.raises(ValueError, match="MaxOverlap counts in a cascade alone"):
         labelled(max_overlap=overlap)
+    with pytest.raises(ValueError, match="four bbox_reg_weights but 0"):
+        labelled(bbox_reg_weights=[0.1, 0.1, 0.2, 0.0])
 
 
 # --- masks ------------------------------------------------------------------------------------------------------------

@@ -84,9 +84,14 @@ def test_thinned_out_detections_have_a_sequence_for_each_image():
     out = L.multiclass_nms(b, s, 0.5, -1, -1)
     values = {"b": np.array([[[0, 0, 1, 1], [0, 0, 0.9, 1], [2, 2, 3, 3]]] * 2, "float32"), "s": np.full((2, 2, 3), 0.9, "float32")}
     values["s"][1] = 0
-    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed=values, fetch_list=[out], return_numpy=False)
-    assert found.lod() == [[0, 2, 2]]
+    same, places = fluid.contrib.layers.multiclass_nms2(b, s, 0.5, -1, -1, return_index=True)
+    found, again, index = fluid.Executor(fluid.CPUPlace()).run(feed=values, fetch_list=[out, same, places], return_numpy=False)
+    assert found.lod() == again.lod() == index.lod() == [[0, 2, 2]]
     np.testing.assert_allclose(np.array(found)[:, 2:], values["b"][0, [0, 2]])
+    np.testing.assert_allclose(np.array(again), np.array(found))
+    assert np.array(index).tolist() == [[0], [2]]
+    with pytest.raises(ValueError, match="multiclass_nms"):
+        fluid.contrib.layers.multiclass_nms2(s, s, 0.5, -1, -1)
 
 
 def test_settings_that_cannot_act():

@@ -227,6 +227,7 @@ def test_sizes_counts_and_factors_that_are_fed():
     loss = L.reduce_sum(L.square(shown[3])) + L.reduce_sum(L.square(shown[4]))
     (slope,) = fluid.gradients([loss], [x])
     drawn = [L.uniform_random(sizes, min=2.0, max=3.0), L.randint(4, 6, sizes), L.randn([one, 3])]
+    assert [L.randn([2]).stop_gradient, L.randn([2], stop_gradient=False).stop_gradient] == [True, False]
     assert [v.shape for v in drawn] == [(-1, -1), (-1, -1), (-1, -1)]
     for s, k in (((1, 3), 1), ((1, 4), 2)):
         given = {"x": a, "sizes": np.array(s, "int32"), "one": np.array([k], "int32"), "number": np.array([0.25], "float32")}

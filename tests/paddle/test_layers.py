@@ -214,12 +214,14 @@ def test_cells():
 def test_printed_variables(capfd):
     x = fluid.data("x", [-1, 2])
     L.Print(x, first_n=1, message="here:", summarize=3)
+    L.Print(x, message="gradients:", print_phase="backward")
     executor = fluid.Executor(fluid.CPUPlace())
     for _ in range(2):
         assert executor.run(feed={"x": np.array([[1, 2], [3, 4]], "float32")}) == []
     out = capfd.readouterr().out
     assert out.count("here:") == 1
     assert "data: [1.0, 2.0, 3.0]" in out
+    assert "gradients:" not in out
 
 
 def weight_and_steps(average, steps=3):

@@ -17,6 +17,16 @@ def _no_nul(value: str) -> str:
     return value
 
 
+def _distinct(classes: list[str | int]) -> list[str | int]:
+    names = [str(name) for name in classes]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"class '{repeated[0]}' is listed twice")
+    return classes
+
+
+#: Classes in the order of their indices.
+Classes = Annotated[list[Annotated[str, Field(strict=True)] | Int], Field(min_length=1), AfterValidator(_distinct)]
 #: A file or a folder.
 PathName = Annotated[Name, AfterValidator(_no_nul)]
 DtypeName = Literal["float32", "float64", "int64", "int32", "uint8", "bool"]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pe_cli.config.words import option_errors
-from pe_cli.core.errors import PeError, PeErrors, Span, did_you_mean
+from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.augment.draws import Draws
 from pe_cli.data.augment.registry import (
@@ -123,7 +123,7 @@ class Augmentation:
             try:
                 checked.append(check_entry(value, i, at))
             except PeError as error:
-                errors += error.errors if isinstance(error, PeErrors) else [error]
+                errors += error.each
         for entry in checked:
             try:
                 made._add(entry, dataset, feeds, types)
@@ -132,7 +132,7 @@ class Augmentation:
         if not errors:
             errors += made._unfinished(dataset)
         if errors:
-            raise errors[0] if len(errors) == 1 else PeErrors(errors)
+            raise as_one(errors)
         return made
 
     # --- checks -------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def check_entry(value: Any, i: int, at: Span | None) -> Entry:
         return Entry(kind, kind.options.model_validate(options or {}), f"{i} {name}", at)
     except ValidationError as failure:
         errors = option_errors(f"data.augment: {kind.name}", kind.options, failure, at)
-    raise errors[0] if len(errors) == 1 else PeErrors(errors)
+    raise as_one(errors)
 
 
 def _pictures(dataset: Dataset) -> dict[str, PictureField]:

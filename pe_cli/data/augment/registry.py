@@ -24,7 +24,6 @@ from pe_cli.data.dataset import Array, Batch
 from pe_cli.data.pictures.render import Shape, Step
 
 Chance = Annotated[float, Field(strict=True, ge=0, le=1)]
-Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 

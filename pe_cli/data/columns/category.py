@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.config.sections.kinds import Classes, Count
 from pe_cli.core.encoding import TEXT, Check, Lane, Lookup, OneHot, Source, Step
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
@@ -17,8 +18,6 @@ from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
 
-Text = Annotated[str, Field(strict=True)]
-Whole = Annotated[int, Field(strict=True)]
 #: Classes that an error lists.
 LISTED = 20
 
@@ -26,27 +25,18 @@ LISTED = 20
 class ClassOptions(ColumnOptions):
     """Options of every column that has classes."""
 
-    classes: list[Text | Whole] | None = Field(
-        None, min_length=1, description="classes in the order of their indices; those of the training rows, sorted, when absent"
+    classes: Classes | None = Field(
+        None, description="classes in the order of their indices; those of the training rows, sorted, when absent"
     )
-    min_count: Annotated[int, Field(strict=True, ge=1)] = Field(
+    min_count: Count = Field(
         1, description="training rows that a class must have; rarer ones are unknown"
     )
-    max_classes: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+    max_classes: Count | None = Field(
         None, description="keep so many of the most frequent classes; the others are unknown"
     )
     unknown: Literal["error", "index"] | None = Field(
         None, description="a value that is no class: an error, or an index of its own; error for a target, else index"
     )
-
-    @field_validator("classes")
-    @classmethod
-    def _distinct(cls, classes: list[str | int] | None) -> list[str | int] | None:
-        names = [str(name) for name in classes or []]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"class '{repeated[0]}' is listed twice")
-        return classes
 
 
 class CategoryOptions(ClassOptions):

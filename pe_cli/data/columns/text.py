@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from pe_cli.config.sections.kinds import Count
 from pe_cli.core.encoding import Lane, Source
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
@@ -18,7 +19,6 @@ from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 
-Count = Annotated[int, Field(strict=True, ge=1)]
 #: Ids of words and pairs where nothing is said, and training texts that a token must occur in.
 SIZES: dict[str, int | None] = {"words": 10_000, "bpe": 4096, "characters": None}
 MIN_COUNT = {"words": 2, "bpe": 2, "characters": 1}

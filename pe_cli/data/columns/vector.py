@@ -6,23 +6,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.config.sections.kinds import Number
 from pe_cli.core.encoding import Lane
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import PeError, as_one
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
-from pe_cli.data.columns.number import (
-    Finite,
-    Missing,
-    NumberOptions,
-    NumberState,
-    Scale,
-    all_or_none,
-    carry_free,
-    encode_numbers,
-    fit_numbers,
-    number_lane,
-    numbers_of,
-)
+from pe_cli.data.columns.number import carry_free, encode_numbers, number_lane
+from pe_cli.data.columns.number_fit import Missing, NumberOptions, NumberState, Scale, fit_numbers, numbers_of
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.room import room
@@ -34,7 +24,7 @@ class VectorOptions(ColumnOptions):
     of: list[Annotated[str, Field(strict=True)]] = Field(min_length=1, description="columns of numbers, in the order of the vector")
     missing: Missing = Field("error", description="as for number, for each column by itself")
     scale: Scale = Field("none", description="as for number, for each column by itself")
-    clip: tuple[Finite, Finite] | None = Field(None, description="as for number")
+    clip: tuple[Number, Number] | None = Field(None, description="as for number")
 
 
 class VectorState(BaseModel):
@@ -59,7 +49,11 @@ class Vector(ColumnType[VectorOptions]):
         return tuple(options.of)
 
     def fit(self, options: VectorOptions, context: Context, rows: Rows | None) -> State:
-        """Learn from every column by itself."""
+        """Learn from every column by itself.
+
+        Raises:
+            PeError: DATA; see `ColumnType.fit`, all mistakes in one.
+        """
         found, errors = {}, []
         number = _number(options)
         for source in options.of:
@@ -68,11 +62,16 @@ class Vector(ColumnType[VectorOptions]):
                 found[source] = fit_numbers(number, _renamed(context, source), values, source) | {"dtype": "float32"}
             except PeError as error:
                 errors.append(error)
-        all_or_none(errors)
+        if errors:
+            raise as_one(errors)
         return {"columns": found}
 
     def encode(self, options: VectorOptions, state: State, context: Context) -> FieldOf:
-        """Return the columns side by side."""
+        """Return the columns side by side.
+
+        Raises:
+            PeError: DATA; see `ColumnType.encode`, all mistakes in one.
+        """
         out = room((len(context.table), len(options.of)), "float32", f"column '{context.name}'")
         errors = []
         for i, source in enumerate(options.of):
@@ -80,7 +79,8 @@ class Vector(ColumnType[VectorOptions]):
                 encode_numbers(_number(options), state["columns"][source], _renamed(context, source), source, out[:, i : i + 1])
             except PeError as error:
                 errors.append(error)
-        all_or_none(errors)
+        if errors:
+            raise as_one(errors)
         return ArrayField(out, "float32")
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
@@ -94,5 +94,3 @@ def _number(options: VectorOptions) -> NumberOptions:
 
 def _renamed(context: Context, source: str) -> Context:
     return Context(context.table, source, context.target, context.dtype, context.at, context.base, context.notes)
-
-

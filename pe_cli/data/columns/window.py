@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pe_cli.config.sections.kinds import Name
 from pe_cli.core.errors import PeError
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
 from pe_cli.data.windows import WindowTable
-
-Name = Annotated[str, Field(strict=True, min_length=1)]
 
 
 class WindowOptions(ColumnOptions):

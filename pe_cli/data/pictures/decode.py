@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import stat
 from dataclasses import dataclass
@@ -337,11 +336,6 @@ def of_array(pixels: Array, recipe: Recipe) -> Array:
         image = resized(image, recipe.size, recipe.resize)
     made: NDArray[np.uint8] = np.asarray(image)
     return made.reshape(*made.shape[:2], -1)
-
-
-def of_bytes(data: bytes, recipe: Recipe) -> Array:
-    """Decode a picture that is in memory; see `read`."""
-    return decode(_open(io.BytesIO(data)), recipe)
 
 
 def _said(error: BaseException) -> str:

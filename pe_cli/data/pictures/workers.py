@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from pe_cli.core.cores import usable_cores
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 #: Parts of a batch for each thread: more than one, because pictures differ in how long they take.
 PARTS = 2
-
-
-def threads() -> int:
-    """Return how many threads work on pictures: one for each core of this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
@@ -33,12 +29,12 @@ def in_parts(work: Callable[[int, int], None], total: int, count: int | None = N
     Args:
         work: may run in any thread.
         total: number of samples.
-        count: number of threads; `threads()` when None.
+        count: number of threads; `usable_cores()` when None.
 
     Raises:
         BaseException: what the first of the parts that failed has raised.
     """
-    count = count or threads()
+    count = count or usable_cores()
     parts = min(total, count * PARTS)
     if count == 1 or parts <= 1:
         work(0, total)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from pe_cli.config.sections.kinds import Classes
 from pe_cli.core.errors import did_you_mean
 from pe_cli.data.cells import Table
 from pe_cli.data.origin import Origin
@@ -28,8 +29,8 @@ class CsvOptions(ReaderOptions):
         description="whether the first row has names; auto: as for table, and it has where a column is named here",
     )
     delimiter: str = Field(",", min_length=1, max_length=1, description="one character between cells")
-    classes: list[Annotated[str, Strict] | Annotated[int, Strict]] | None = Field(
-        None, min_length=1, description="labels in the order of their class indices; sorted text when absent"
+    classes: Classes | None = Field(
+        None, description="labels in the order of their class indices; sorted text when absent"
     )
 
     @field_validator("delimiter")
@@ -38,15 +39,6 @@ class CsvOptions(ReaderOptions):
         if delimiter in '\r\n"\0' or not delimiter.isascii():
             raise ValueError("a quote, the end of a line or what is no ASCII cannot stand between cells")
         return delimiter
-
-    @field_validator("classes")
-    @classmethod
-    def _distinct(cls, classes: list[str | int] | None) -> list[str | int] | None:
-        names = [str(name) for name in classes or []]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"class '{repeated[0]}' is listed twice")
-        return classes
 
 
 @reader("csv", CsvOptions)

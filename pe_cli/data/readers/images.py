@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from pe_cli.config.sections.kinds import Name
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Cells, ListTable, Table
+from pe_cli.data.folders import files_in
 from pe_cli.data.origin import Origin
 from pe_cli.data.pictures.decode import SUFFIXES, Broken, Mode, Unreadable, header, pillow, stamp
 from pe_cli.data.pictures.workers import in_parts
 from pe_cli.data.registry import ReaderOptions, check_options, find_reader, reader
 from pe_cli.data.tables.paths import find_files
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
 #: Columns of a folder of pictures.
 IMAGE, LABEL, FILE = "image", "label", "file"
-#: Folders inside folders, at most.
-DEEPEST = 32
 
 
 class ImagesOptions(ReaderOptions):
     """Options of the images reader."""
 
-    folder: Text | None = Field(
+    folder: Name | None = Field(
         None,
         description="folder with one folder per class; or with pictures alone, which then have no label; for a table, where paths start",
     )
-    files: Text | list[Text] | None = Field(
+    files: Name | list[Name] | None = Field(
         None, min_length=1, description="pictures by name or by pattern, without a label; instead of folder"
     )
-    table: Text | dict[str, Any] | None = Field(
+    table: Name | dict[str, Any] | None = Field(
         None, description="table whose rows are the samples: its file, or the options of the reader `table`; instead of folder or files"
     )
-    path: Text | None = Field(None, description="column of the table that holds the paths of the pictures")
+    path: Name | None = Field(None, description="column of the table that holds the paths of the pictures")
     broken: Literal["error", "skip"] = Field(
         "error", description="a file that is no picture: an error, or left out; for a table, see the column type image"
     )
@@ -197,12 +196,13 @@ def _of_folder(options: ImagesOptions, origin: Origin) -> tuple[Path, list[tuple
     """
     assert options.folder is not None
     folder = _folder(options.folder, origin)
-    other: list[str] = []
-    found = sorted(_walk(folder, "", other, origin, 0))
+    every = sorted(files_in(folder, origin, linked=True))
+    found = [path for path in every if path.lower().endswith(SUFFIXES)]
+    other = [path for path in every if not path.lower().endswith(SUFFIXES)]
     if other and options.broken == "error":
         more = f", and {len(other) - 1:,} more files" if len(other) > 1 else ""
         raise origin.error(
-            f"{folder / sorted(other)[0]}{more}: not {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
+            f"{folder / other[0]}{more}: not {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
             "take it out of the folder, or set broken: skip",
         )
     if not found:
@@ -220,29 +220,6 @@ def _of_folder(options: ImagesOptions, origin: Origin) -> tuple[Path, list[tuple
     if empty and options.broken == "error":
         raise origin.error(f"class '{empty[0]}' has no picture: {folder / empty[0]}", "remove the folder, or set broken: skip")
     return folder, [(label, path) for label, path in zip(labels, found, strict=True) if label is not None]
-
-
-def _walk(folder: Path, inside: str, other: list[str], origin: Origin, depth: int) -> Iterator[str]:
-    """Yield the paths of pictures, relative to the folder; add other files to `other`."""
-    if depth > DEEPEST:
-        raise origin.error(f"{folder / inside} lies more than {DEEPEST} folders deep", "name a folder further in")
-    try:
-        with os.scandir(folder / inside) as entries:
-            listed = list(entries)
-    except OSError as error:
-        raise origin.error(f"cannot read {folder / inside}: {(error.strerror or str(error)).lower()}", "check its permissions") from None
-    for entry in listed:
-        if entry.name.startswith("."):
-            continue
-        path = f"{inside}/{entry.name}" if inside else entry.name
-        if entry.is_symlink() and entry.is_dir():
-            raise origin.error(f"{folder / path} is a symbolic link to a folder, which is not followed", "copy the folder, or name it")
-        if entry.is_dir():
-            yield from _walk(folder, path, other, origin, depth + 1)
-        elif entry.name.lower().endswith(SUFFIXES):
-            yield path
-        else:
-            other.append(path)
 
 
 def _readable(folder: Path, found: Sequence[tuple[str | None, str]], mode: Mode = "rgb") -> list[bool]:

@@ -12,6 +12,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.origin import Origin
 from pe_cli.data.registry import ReaderOptions, reader
+from pe_cli.data.tables.names import Format, named_format
 
 if TYPE_CHECKING:
     from pe_cli.data.tables.parts import Part
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
 
 Strict = Field(strict=True)
 Text = Annotated[str, Strict]
-Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "arrow"]
-#: Formats by the end of a file's name, without that of a packed one.
-SUFFIXES: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-}
 #: Encodings that a wrong name is compared with.
 ENCODINGS = (
     "utf-8",
@@ -49,7 +34,6 @@ ENCODINGS = (
     "gbk",
     "big5",
 )
-PACKED = (".gz", ".zst", ".zstd")
 #: Rows of a text that are looked at where not all of it is unpacked.
 FIRST_ROWS = 100
 
@@ -175,7 +159,4 @@ def _format(path: Path, head: bytes) -> Format:
         return "parquet"
     if head.startswith((arrow.MAGIC, arrow.STREAM, arrow.OLD_FEATHER)):
         return "arrow"
-    name = path.name.lower()
-    for packed in PACKED:
-        name = name.removesuffix(packed)
-    return SUFFIXES.get(Path(name).suffix, "auto")
+    return named_format(path.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,33 +11,32 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from pe_cli.config.sections.kinds import Count, Name
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.cells import Cells, Codes, ListCells, Numbers, Strings, Table
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
+from pe_cli.data.folders import files_in
 from pe_cli.data.origin import Origin
 from pe_cli.data.readers.table import TableOptions
-from pe_cli.data.registry import Count, ReaderOptions, reader
+from pe_cli.data.registry import ReaderOptions, reader
 
 if TYPE_CHECKING:
     from pe_cli.data.fitted import Fitted
     from pe_cli.data.textfiles import TextFiles
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
 #: Columns.
 TEXT, LABEL, FILE = "text", "label", "file"
 TOKENS, NEXT = "tokens", "next"
-#: Folders inside folders, at most.
-DEEPEST = 32
 
 
 class TextOptions(ReaderOptions):
     """Options of the text reader."""
 
-    files: Text | Annotated[list[Text], Field(min_length=1)] | None = Field(
+    files: Name | Annotated[list[Name], Field(min_length=1)] | None = Field(
         None, description="a file, or a pattern such as `data/*.txt` (`**`: folders of any depth); or a list of them"
     )
-    folder: Text | None = Field(
+    folder: Name | None = Field(
         None, description="folder with one folder of texts per class; or with texts alone, which then have no label; instead of files"
     )
     per: Literal["line", "file"] | None = Field(
@@ -295,7 +294,7 @@ def _of_folder(name: str, origin: Origin) -> tuple[Path, list[tuple[str | None, 
         raise origin.error(
             f"there is no folder {folder}", close or f"relative paths start at the config file's folder, {origin.base.absolute()}"
         )
-    found = sorted(_walk(folder, "", origin, 0))
+    found = sorted(files_in(folder, origin, linked=False))
     if not found:
         raise origin.error(f"{folder} has no files", "name the folder that holds the folders of the classes")
     labels = [path.split("/", 1)[0] if "/" in path else None for path in found]
@@ -308,22 +307,3 @@ def _of_folder(name: str, origin: Origin) -> tuple[Path, list[tuple[str | None, 
             "move it into one of them, or name one folder",
         )
     return folder, list(zip(labels, found, strict=True))
-
-
-def _walk(folder: Path, inside: str, origin: Origin, depth: int) -> Iterator[str]:
-    """Yield the paths of files, relative to the folder; hidden ones are left out."""
-    if depth > DEEPEST:
-        raise origin.error(f"{folder / inside} lies more than {DEEPEST} folders deep", "name a folder further in")
-    try:
-        with os.scandir(folder / inside) as entries:
-            listed = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError as error:
-        raise origin.error(f"cannot read {folder / inside}: {(error.strerror or str(error)).lower()}", "check its permissions") from None
-    for entry in listed:
-        path = f"{inside}/{entry.name}" if inside else entry.name
-        if entry.is_symlink():
-            raise origin.error(f"{folder / path} is a symbolic link, which is not followed", "copy what it leads to")
-        if entry.is_dir():
-            yield from _walk(folder, path, origin, depth + 1)
-        else:
-            yield path

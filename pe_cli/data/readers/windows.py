@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from pe_cli.config.sections.kinds import Count, Name
 from pe_cli.data.cells import Table
 from pe_cli.data.origin import Origin
-from pe_cli.data.registry import Count, Offset, ReaderOptions, check_options, find_reader, reader
+from pe_cli.data.registry import Offset, ReaderOptions, check_options, find_reader, reader
 
 if TYPE_CHECKING:
     from pe_cli.data.windows import Shape
 
-Text = Annotated[str, Field(strict=True, min_length=1)]
 
 
 class WindowsOptions(ReaderOptions):
     """Options of the windows reader."""
 
-    table: Text | dict[str, Any] = Field(description="the table: its file, or the options of the reader `table`")
+    table: Name | dict[str, Any] = Field(description="the table: its file, or the options of the reader `table`")
     length: Count = Field(description="rows of an input")
     horizon: Count = Field(1, description="rows that follow, and are to be forecast")
     gap: Offset = Field(0, description="rows between input and horizon")
     stride: Count = Field(1, description="rows from a window to the next one")
-    key: Text | None = Field(None, description="column that tells series apart; one series when absent")
-    time: Text | None = Field(
+    key: Name | None = Field(None, description="column that tells series apart; one series when absent")
+    time: Name | None = Field(
         None, description="column of numbers or dates that puts the rows of a series in order; in the order of the file when absent"
     )
     ends: Annotated[bool, Field(strict=True)] = Field(

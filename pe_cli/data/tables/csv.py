@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.room import room
@@ -25,12 +26,13 @@ from pe_cli.data.tables.dialect import (
     split_rows,
     written,
 )
-from pe_cli.data.tables.native import Words, Words64, call, cores, native_kernels
+from pe_cli.data.tables.native import Words, Words64, call, native_kernels
 from pe_cli.data.tables.parts import Bad, Dictionary
 from pe_cli.data.tables.rows import WINDOW, find_rows
 from pe_cli.data.tables.source import Source
 from pe_cli.kernels import csv as kernels
 from pe_cli.kernels.decimal import powers_of_five
+from pe_cli.kernels.text import SLACK
 
 #: Distinct texts of a column may have so many bytes.
 MOST_WORDS = 1 << 30
@@ -56,9 +58,9 @@ class _Worker:
 
     def reserve(self, size: int) -> None:
         """Make room for a window."""
-        if len(self.buffer) < size + 1 + kernels.SLACK:
-            self.buffer = np.zeros(size + 1 + kernels.SLACK, np.uint8)
-            self.scratch = np.empty(size + 1 + kernels.SLACK, np.uint8)
+        if len(self.buffer) < size + 1 + SLACK:
+            self.buffer = np.zeros(size + 1 + SLACK, np.uint8)
+            self.scratch = np.empty(size + 1 + SLACK, np.uint8)
 
 
 class CsvPart:
@@ -86,7 +88,7 @@ class CsvPart:
         threads: int | None = None,
     ) -> None:
         self.source, self.path = source, source.path
-        self._threads = threads or cores()
+        self._threads = threads or usable_cores()
         self._missing = self._packed(missing)
         head, whole = first_bytes(source, delimiter or ",")
         self.delimiter = self._separator(head, whole, delimiter)
@@ -258,7 +260,7 @@ class CsvPart:
         worker.reserve(size)
         self.source.read_into(fd, worker.buffer.data, begin, size)
         worker.buffer[size] = ord("\n")
-        worker.buffer[size + 1 :][: kernels.SLACK] = 0
+        worker.buffer[size + 1 :][: SLACK] = 0
         state = np.zeros(kernels.PASS, np.int64)
         later = np.empty((max(LATER, self.width), kernels.LATER_WORDS), np.int64)
         state[[kernels.NEXT, kernels.FROM, kernels.STOP]] = row, max(first, row), min(stop, end_row)

@@ -18,11 +18,6 @@ from pe_cli.kernels import words
 Words64 = NDArray[np.int64]
 
 
-def cores() -> int:
-    """Return the number of this process's cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
 @functools.cache
 def native_kernels() -> dict[str, Callable[[int], None]]:
     """Return the kernels by name, compiled at the first need."""

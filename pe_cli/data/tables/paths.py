@@ -86,7 +86,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _remedy(folder: Path, parts: Sequence[str], pattern: str, origin: Origin) -> str:
-    """Return what may have been meant."""
+    """Return a hint with a path that may have been meant."""
     missing = folder
     while not missing.exists() and missing.parent.is_dir() is False and missing.parent != missing:
         missing = missing.parent

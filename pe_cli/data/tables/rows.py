@@ -14,6 +14,7 @@ from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, 
 from pe_cli.data.tables.native import Words64, call
 from pe_cli.data.tables.source import LONGEST, Source
 from pe_cli.kernels import csv as kernels
+from pe_cli.kernels.text import SLACK
 
 #: Bytes that are looked at at a time.
 WINDOW = 1 << 21
@@ -144,7 +145,7 @@ class _Scan:
     def run(self, end: int | None = None) -> None:
         """Look at all of it, or further to another end; a mistake ends it, and is kept for `check`."""
         self.end = end or self.end
-        buffer = np.zeros(WINDOW + kernels.SLACK, np.uint8)
+        buffer = np.zeros(WINDOW + SLACK, np.uint8)
         with self.source.opened() as fd:
             while self._at < self.end and self.state[kernels.WHY] == kernels.DONE and self._odd is None:
                 size = min(WINDOW - 1, self.end - self._at)

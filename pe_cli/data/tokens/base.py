@@ -108,7 +108,7 @@ class Tokenizer:
         return size
 
     def worker(self) -> Encoder:
-        """Return what one thread encodes chunks with."""
+        """Return an encoder of chunks for one thread."""
         raise NotImplementedError
 
     def encode(self, text: str) -> list[int]:

@@ -56,7 +56,7 @@ class Characters(Tokenizer):
             raise damaged("a character is listed twice")
 
     def worker(self) -> Encoder:
-        """Return what one thread encodes chunks with."""
+        """Return an encoder of chunks for one thread."""
 
         def encode(chunk: Chunk, filled: int, most: int) -> Ids:
             out = np.empty(chunk.size + filled * len(chunk), np.int32)

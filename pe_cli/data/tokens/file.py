@@ -99,7 +99,7 @@ class FileTokens(Tokenizer):
         return 4 * size + 64 * texts
 
     def worker(self) -> Encoder:
-        """Return what one thread encodes chunks with."""
+        """Return an encoder of chunks for one thread."""
 
         def encode(chunk: Chunk, filled: int, most: int) -> Ids:
             data = chunk.buffer[: chunk.size].tobytes()
@@ -121,7 +121,7 @@ class FileTokens(Tokenizer):
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Return what every id adds to the text before it."""
+        """Return the text that every id adds to that before it."""
         found, before = [], ""
         for k in range(len(ids)):
             text = self.decode(ids[: k + 1])

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.cores import usable_cores
 from pe_cli.data.cells import Strings
 from pe_cli.data.fields import Rows
-from pe_cli.data.tables.native import cores
 from pe_cli.data.tokens.unicode import classes
-from pe_cli.kernels.tokens import SLACK
+from pe_cli.kernels.text import SLACK
 
 #: Bytes of a chunk; a text is never in two.
 CHUNK = 1 << 19
@@ -184,7 +184,7 @@ def in_order(work: Callable[[int], Result], count: int, threads: int | None = No
     Raises:
         BaseException: what the first call that fails has raised.
     """
-    threads = min(threads or cores(), count)
+    threads = min(threads or usable_cores(), count)
     if threads <= 1:
         yield from map(work, range(count))
         return

@@ -18,6 +18,7 @@ from pe_cli.data.tokens.counts import count
 from pe_cli.data.tokens.texts import Chunk, Texts, call
 from pe_cli.data.tokens.unicode import BLANKS, classes
 from pe_cli.kernels import tokens as kernels
+from pe_cli.kernels.text import SLACK
 from pe_cli.kernels.words import COUNT, ENTRY
 
 #: Bytes of a word at most; longer ones are unknown.
@@ -53,7 +54,7 @@ class Words(Tokenizer):
         self._table = table_of([word.encode() for word in self.words])
 
     def worker(self) -> Encoder:
-        """Return what one thread encodes chunks with."""
+        """Return an encoder of chunks for one thread."""
 
         def encode(chunk: Chunk, filled: int, most: int) -> Ids:
             out = np.empty(chunk.size + filled * len(chunk), np.int32)
@@ -101,7 +102,7 @@ def table_of(words: Sequence[bytes]) -> native.Words:
     made.slots = np.zeros(1 << (2 * len(words) + 1).bit_length(), np.int32)
     ends = np.append(0, np.cumsum([len(word) for word in words])).astype(np.int64)
     made.ensure(int(ends[-1]))
-    call("list_words", np.frombuffer(b"".join(words) + bytes(kernels.SLACK), np.uint8), ends, len(words), made.table)
+    call("list_words", np.frombuffer(b"".join(words) + bytes(SLACK), np.uint8), ends, len(words), made.table)
     if int(made.table[COUNT]) != len(words):
         raise damaged("a token is listed twice")
     return made

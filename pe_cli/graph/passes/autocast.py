@@ -20,12 +20,12 @@ NAME = "autocast"
 
 
 def run(program: Program, fetches: Collection[str], *, together: bool = False) -> tuple[Program, str]:
-    """Return the program with values between products narrow, and a sentence on what was done; fetches stay what they are otherwise.
+    """Return the program with values between products stored as bfloat16, and a sentence on what was done.
 
     Args:
         program: not changed.
         fetches: variables that are read after a step.
-        together: parameters are cast at the beginning, all by one launch where devices launch kernels, instead of where they are read.
+        together: cast parameters at the beginning of the step, by one launch where devices launch kernels, not where they are first read.
     """
     del fetches  # what is fetched is read as float32, and changes nothing
     narrow = _Search(program.global_block()).found()
@@ -68,7 +68,7 @@ class _Search:
         return v.dtype == "float32" and not (kept or v.is_data) and len(self._writers.get(v.name, ())) == 1
 
     def found(self) -> list[str]:
-        """Return the variables, in the block's order."""
+        """Return the variables that are stored narrow, in the block's order."""
         waiting = list(self._narrow)
         while waiting:
             name = waiting.pop()
@@ -80,16 +80,16 @@ class _Search:
         return [name for name in self._block.vars if name in self._narrow]
 
     def _comes(self, name: str) -> bool:
-        """Whether a variable is made of a product, or of what is narrow."""
+        """Return whether a variable is written by a product, or by an op that reads a narrow variable."""
         (op,) = self._writers[name]
         return bool(_factors(op)) or not self._narrow.isdisjoint(op.input_names())
 
     def _leads(self, name: str) -> bool:
-        """Whether a product reads a variable, or an op that makes something narrow of it."""
+        """Return whether a variable is read by a product, or by an op that writes a narrow variable."""
         return any(_factors(op) or not self._narrow.isdisjoint(op.output_names()) for op in self._readers.get(name, ()))
 
     def _moves(self, name: str) -> bool:
-        """Whether ops that give other ops' numbers as they are have the same type on both sides of a variable."""
+        """Return whether all ops next to a variable that pass numbers on unchanged would pass them on in the same type."""
         (writer,) = self._writers[name]
         near = {n for op in (writer, *self._readers.get(name, ())) for pair in _moved(op) if name in pair for n in pair}
         return near <= self._narrow
@@ -101,7 +101,7 @@ def _factors(op: Operator) -> tuple[str, ...]:
 
 
 def _allows(op: Operator, slot: str) -> bool:
-    """Whether what an op has in a slot may be narrow."""
+    """Return whether the variables in an op's slot may be narrow."""
     if op.role not in (Role.FORWARD, Role.BACKWARD):
         return False
     definition, trait = op.definition, op.definition.get(Narrow)
@@ -111,7 +111,7 @@ def _allows(op: Operator, slot: str) -> bool:
 
 
 def _moved(op: Operator) -> Iterator[tuple[str, str]]:
-    """Yield outputs of an op that have the numbers of an input, with that input."""
+    """Yield pairs of an output of an op and the input whose numbers the output has unchanged."""
     view = op.definition.get(View)
     pairs = dict(view.pairs) if view else {}
     if op.definition.has(SameNumbers):
@@ -122,7 +122,7 @@ def _moved(op: Operator) -> Iterator[tuple[str, str]]:
 
 
 def _cast_factors(block: Block, together: bool) -> int:
-    """Give products factors of bfloat16: put a cast before the first that reads a variable of float32; return how many there are."""
+    """Put a cast to bfloat16 before the first product that reads a float32 variable, for all products; return the number of casts."""
     made: dict[str, str] = {}
     written: set[str] = set()
     first: list[Operator] = []

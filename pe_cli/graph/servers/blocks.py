@@ -8,10 +8,8 @@ from typing import Any
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import Remote
+from pe_cli.ops.remote.send import CONTROL
 from pe_cli.program.ir import Block, Operator, Program, Role
-
-#: Of variables that only order ops.
-CONTROL = TensorType((), "bool")
 
 
 def inner_block(program: Program, parent: int) -> Block:

@@ -223,5 +223,5 @@ def _is_missing(value: object) -> bool:
 
 
 def _order(value: object) -> tuple[int, float, str]:
-    """Return what values are sorted by: numbers before texts."""
+    """Return the key that values are sorted by: numbers before texts."""
     return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from pe_cli.program.ir import Block, Variable
 
 States = Mapping[str, Variable]
 #: What stands for minus infinity, as in fluid's BeamSearchDecoder.
-_NEVER = -1e9
+NEVER = -1e9
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class BeamSearch:
         zero = _filled(sample, [1], kind, 0.0)
         if self.size == 1:
             return zero
-        return find("concat").fn([zero, _filled(sample, [self.size - 1], kind, _NEVER)], 1)  # type: ignore[no-any-return]
+        return find("concat").fn([zero, _filled(sample, [self.size - 1], kind, NEVER)], 1)  # type: ignore[no-any-return]
 
     def _check(self, logits: Variable) -> None:
         if len(logits.shape) != 2 or logits.shape[1] < 1 or logits.dtype not in FLOATS:
@@ -117,7 +117,7 @@ class BeamSearch:
         width = logits.shape[1]
         logs = find("reshape").fn(find("log_softmax").fn(logits), [-1, self.size, width])
         end = find("one_hot").fn(find("fill_constant").fn([1, 1], "int64", float(self.end)), width)
-        only = find("scale").fn(find("reshape").fn(end, [width]), -_NEVER, _NEVER)  # 0 for the end token, else never
+        only = find("scale").fn(find("reshape").fn(end, [width]), -NEVER, NEVER)  # 0 for the end token, else never
         only = only if only.dtype == logits.dtype else find("cast").fn(only, logits.dtype)
         going = find("elementwise_mul").fn(logs, find("scale").fn(done, -1.0, 1.0), 0)
         over = find("elementwise_mul").fn(find("elementwise_add").fn(find("zeros_like").fn(logs), only), done, 0)

@@ -9,7 +9,7 @@ from pe_cli.layers.define.registry import layer
 from pe_cli.ops.detection.box_coder import check_priors
 from pe_cli.program.ir import Variable
 
-_TENTHS = (0.1, 0.1, 0.2, 0.2)
+TENTHS = (0.1, 0.1, 0.2, 0.2)
 
 
 def _both(helper: LayerHelper, boxes: str, inputs: dict[str, Variable], attrs: dict[str, Any]) -> tuple[Variable, Variable]:
@@ -30,7 +30,7 @@ def prior_box(
     min_sizes: list[float],
     max_sizes: list[float] | None = None,
     aspect_ratios: list[float] = [1.0],  # noqa: B006 (never changed)
-    variance: list[float] = list(_TENTHS),  # noqa: B006
+    variance: list[float] = list(TENTHS),  # noqa: B006
     flip: bool = False,
     clip: bool = False,
     steps: list[float] = [0.0, 0.0],  # noqa: B006
@@ -87,7 +87,7 @@ def density_prior_box(
     densities: list[int],
     fixed_sizes: list[float],
     fixed_ratios: list[float],
-    variance: list[float] = list(_TENTHS),  # noqa: B006 (never changed)
+    variance: list[float] = list(TENTHS),  # noqa: B006 (never changed)
     clip: bool = True,
     steps: list[float] = [0.0, 0.0],  # noqa: B006
     offset: float = 0.5,
@@ -139,7 +139,7 @@ def anchor_generator(
     input: Variable,
     anchor_sizes: list[float],
     aspect_ratios: list[float],
-    variance: list[float] = list(_TENTHS),  # noqa: B006 (never changed)
+    variance: list[float] = list(TENTHS),  # noqa: B006 (never changed)
     stride: list[float] = [16.0, 16.0],  # noqa: B006
     offset: float = 0.5,
     name: str | None = None,

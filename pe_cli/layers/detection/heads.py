@@ -6,10 +6,10 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find, layer
+from pe_cli.layers.detection.detection import TENTHS
 from pe_cli.program.ir import Variable
 
 Sizes = list[list[float]]
-_TENTHS = (0.1, 0.1, 0.2, 0.2)
 
 
 @layer
@@ -27,7 +27,7 @@ def multi_box_head(
     step_w: list[float] | None = None,
     step_h: list[float] | None = None,
     offset: float = 0.5,
-    variance: list[float] = list(_TENTHS),  # noqa: B006 (never changed)
+    variance: list[float] = list(TENTHS),  # noqa: B006 (never changed)
     flip: bool = True,
     clip: bool = False,
     kernel_size: int = 1,

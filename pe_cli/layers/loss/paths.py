@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find, layer
+from pe_cli.ops.loss.hierarchical_sigmoid import LIMIT
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
-
-#: Answers are cut to this range, as those of the op are.
-LIMIT = 40.0
 
 
 @layer

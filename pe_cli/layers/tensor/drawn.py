@@ -1,13 +1,145 @@
-"""Layers that draw numbers at every step, by the names of 1.8: randint, randn."""
+"""Layers that draw numbers at every step: uniform, normal and whole ones."""
 
 from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.define.registry import find, layer
+from pe_cli.layers.define.registry import layer
 from pe_cli.program.ir import Variable
 
 #: Whole numbers that float64 can tell apart.
 _EXACT = 1 << 52
+
+
+@layer
+def uniform_random(
+    shape: list[int],
+    dtype: str = "float32",
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """Draw numbers from [min, max) at every step.
+
+    Args:
+        shape: sizes.
+        dtype: float32 or float64.
+        min: smallest value.
+        max: limit that is not reached.
+        seed: own seed; 0 for the program's.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a bad shape or dtype.
+
+    Source:
+        fluid.layers.uniform_random.
+    """
+    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
+    return LayerHelper("uniform_random").one("uniform_random", {}, attrs)
+
+
+@layer
+def gaussian_random(
+    shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32"
+) -> Variable:
+    """Draw normal numbers at every step.
+
+    Args:
+        shape: sizes.
+        mean: of the distribution.
+        std: standard deviation.
+        seed: own seed; 0 for the program's.
+        dtype: float32 or float64.
+
+    Returns:
+        Of that shape and dtype.
+
+    Raises:
+        PeError: a bad shape or dtype.
+
+    Source:
+        fluid.layers.gaussian_random.
+    """
+    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
+    return LayerHelper("gaussian_random").one("gaussian_random", {}, attrs)
+
+
+@layer
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: list[int],
+    dtype: str = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """Draw numbers from [min, max) at every step, for as many samples as another tensor has.
+
+    Args:
+        input: any; only the size of one axis counts.
+        shape: sizes; that of axis output_dim_idx is replaced.
+        dtype: float32 or float64.
+        input_dim_idx: axis of input whose size is taken.
+        output_dim_idx: axis of the result that gets it.
+        min: smallest value.
+        max: limit that is not reached.
+        seed: own seed; 0 for the program's.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or a bad dtype.
+
+    Source:
+        fluid.layers.uniform_random_batch_size_like.
+    """
+    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
+    axes = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    helper = LayerHelper("uniform_random_batch_size_like")
+    return helper.one("uniform_random_batch_size_like", {"Input": input}, attrs | axes)
+
+
+@layer
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: str = "float32",
+) -> Variable:
+    """Draw normal numbers at every step, for as many samples as another tensor has.
+
+    Args:
+        input: any; only the size of one axis counts.
+        shape: sizes; that of axis output_dim_idx is replaced.
+        input_dim_idx: axis of input whose size is taken.
+        output_dim_idx: axis of the result that gets it.
+        mean: of the distribution.
+        std: standard deviation.
+        seed: own seed; 0 for the program's.
+        dtype: float32 or float64.
+
+    Returns:
+        Of that shape and dtype; gradients stop there.
+
+    Raises:
+        PeError: an axis that is not there, a negative size elsewhere, or a bad dtype.
+
+    Source:
+        fluid.layers.gaussian_random_batch_size_like.
+    """
+    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
+    axes = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    helper = LayerHelper("gaussian_random_batch_size_like")
+    return helper.one("gaussian_random_batch_size_like", {"Input": input}, attrs | axes)
 
 
 @layer
@@ -34,7 +166,7 @@ def randint(low: int, high: int | None = None, shape: list[int] | None = None, d
     first, last = (0, low) if high is None else (low, high)
     if last <= first or max(abs(first), abs(last)) > _EXACT:
         raise helper.error(f"randint: there is no whole number from {first} to below {last}", hint="high above low")
-    drawn = find("uniform_random").fn([1] if shape is None else shape, "float64", float(first), float(last), seed)
+    drawn = uniform_random([1] if shape is None else shape, "float64", float(first), float(last), seed)
     whole = helper.one("clip", {"X": helper.one("floor", {"X": drawn})}, {"min": float(first), "max": float(last - 1)})
     return helper.one("cast", {"X": whole}, {"out_dtype": dtype})
 
@@ -56,5 +188,4 @@ def randn(shape: list[int], dtype: str = "float32") -> Variable:
     Source:
         fluid.layers.randn.
     """
-    drawn: Variable = find("gaussian_random").fn(shape, dtype=dtype)
-    return drawn
+    return gaussian_random(shape, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Layers that make or convert tensors: constants, random numbers, cast, assign."""
+"""Layers that make or convert tensors: parameters, constants, cast, assign."""
 
 from __future__ import annotations
 
@@ -121,9 +121,7 @@ def zeros(shape: list[int], dtype: str) -> Variable:
     Source:
         fluid.layers.zeros.
     """
-    return _into(
-        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 0.0}, None
-    )
+    return fill_constant(shape, dtype, 0.0)
 
 
 @layer
@@ -143,9 +141,7 @@ def ones(shape: list[int], dtype: str) -> Variable:
     Source:
         fluid.layers.ones.
     """
-    return _into(
-        LayerHelper("fill_constant"), "fill_constant", {}, {"shape": shape, "dtype": dtype, "value": 1.0}, None
-    )
+    return fill_constant(shape, dtype, 1.0)
 
 
 @layer
@@ -220,135 +216,3 @@ def cast(x: Variable, dtype: str) -> Variable:
         fluid.layers.cast.
     """
     return LayerHelper("cast").one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": dtype})
-
-
-@layer
-def uniform_random(
-    shape: list[int],
-    dtype: str = "float32",
-    min: float = -1.0,
-    max: float = 1.0,
-    seed: int = 0,
-) -> Variable:
-    """Draw numbers from [min, max) at every step.
-
-    Args:
-        shape: sizes.
-        dtype: float32 or float64.
-        min: smallest value.
-        max: limit that is not reached.
-        seed: own seed; 0 for the program's.
-
-    Returns:
-        Of that shape and dtype.
-
-    Raises:
-        PeError: a bad shape or dtype.
-
-    Source:
-        fluid.layers.uniform_random.
-    """
-    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
-    return LayerHelper("uniform_random").one("uniform_random", {}, attrs)
-
-
-@layer
-def gaussian_random(
-    shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32"
-) -> Variable:
-    """Draw normal numbers at every step.
-
-    Args:
-        shape: sizes.
-        mean: of the distribution.
-        std: standard deviation.
-        seed: own seed; 0 for the program's.
-        dtype: float32 or float64.
-
-    Returns:
-        Of that shape and dtype.
-
-    Raises:
-        PeError: a bad shape or dtype.
-
-    Source:
-        fluid.layers.gaussian_random.
-    """
-    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
-    return LayerHelper("gaussian_random").one("gaussian_random", {}, attrs)
-
-
-@layer
-def uniform_random_batch_size_like(
-    input: Variable,
-    shape: list[int],
-    dtype: str = "float32",
-    input_dim_idx: int = 0,
-    output_dim_idx: int = 0,
-    min: float = -1.0,
-    max: float = 1.0,
-    seed: int = 0,
-) -> Variable:
-    """Draw numbers from [min, max) at every step, for as many samples as another tensor has.
-
-    Args:
-        input: any; only the size of one axis counts.
-        shape: sizes; that of axis output_dim_idx is replaced.
-        dtype: float32 or float64.
-        input_dim_idx: axis of input whose size is taken.
-        output_dim_idx: axis of the result that gets it.
-        min: smallest value.
-        max: limit that is not reached.
-        seed: own seed; 0 for the program's.
-
-    Returns:
-        Of that shape and dtype; gradients stop there.
-
-    Raises:
-        PeError: an axis that is not there, a negative size elsewhere, or a bad dtype.
-
-    Source:
-        fluid.layers.uniform_random_batch_size_like.
-    """
-    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
-    axes = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
-    helper = LayerHelper("uniform_random_batch_size_like")
-    return helper.one("uniform_random_batch_size_like", {"Input": input}, attrs | axes)
-
-
-@layer
-def gaussian_random_batch_size_like(
-    input: Variable,
-    shape: list[int],
-    input_dim_idx: int = 0,
-    output_dim_idx: int = 0,
-    mean: float = 0.0,
-    std: float = 1.0,
-    seed: int = 0,
-    dtype: str = "float32",
-) -> Variable:
-    """Draw normal numbers at every step, for as many samples as another tensor has.
-
-    Args:
-        input: any; only the size of one axis counts.
-        shape: sizes; that of axis output_dim_idx is replaced.
-        input_dim_idx: axis of input whose size is taken.
-        output_dim_idx: axis of the result that gets it.
-        mean: of the distribution.
-        std: standard deviation.
-        seed: own seed; 0 for the program's.
-        dtype: float32 or float64.
-
-    Returns:
-        Of that shape and dtype; gradients stop there.
-
-    Raises:
-        PeError: an axis that is not there, a negative size elsewhere, or a bad dtype.
-
-    Source:
-        fluid.layers.gaussian_random_batch_size_like.
-    """
-    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
-    axes = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
-    helper = LayerHelper("gaussian_random_batch_size_like")
-    return helper.one("gaussian_random_batch_size_like", {"Input": input}, attrs | axes)

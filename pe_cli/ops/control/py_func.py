@@ -11,10 +11,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, grad_name, op
+from pe_cli.ops.define.schema import EMPTY
 from pe_cli.ops.define.traits import ReportsData
-
-#: Stands for a variable that a list slot leaves out.
-EMPTY = "@EMPTY@"
 
 
 def _double(x: Any) -> Any:
@@ -169,7 +167,7 @@ def py_func_grad_cpu(o: Lowering) -> None:
 
 
 def _name(function: Any) -> str:
-    """Return what a function is called."""
+    """Return the name of a function."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 

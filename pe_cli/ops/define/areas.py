@@ -32,7 +32,7 @@ class Area:
 
 
 def worth(threads: int, nbytes: int) -> int:
-    """Return how many of the threads so many bytes touched are worth, at least one."""
+    """Return how many of the threads are worth their start for work that touches so many bytes, at least one."""
     return max(1, min(threads, nbytes // ENOUGH_BYTES))
 
 

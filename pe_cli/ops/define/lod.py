@@ -246,7 +246,7 @@ class HostRun:
         return [self.values[slot][k].array[a:b] for a, b in pairwise(offsets)]
 
     def generator(self) -> np.random.Generator:
-        """Return what draws random numbers."""
+        """Return the generator of this run's random numbers."""
         return np.random.default_rng(self.seed)
 
 

@@ -155,6 +155,10 @@ class Lowering:
         self.scratch_buffers.append(made)
         return made
 
+    def output_or_scratch(self, slot: str, elements: int, dtype: str = "float32") -> Buffer:
+        """Return an output, or scratch memory of so many elements in its place where nobody wants it."""
+        return self.output(slot) if self.has(slot) else self.scratch(elements, dtype)
+
     def scratch_like(self, b: Buffer) -> Buffer:
         """Return uninitialised memory of a buffer's type that lives during this op only."""
         made = Buffer("scratch", b.type)

@@ -9,6 +9,9 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 
+#: Stands for a variable that a list slot leaves out.
+EMPTY = "@EMPTY@"
+
 
 @dataclass(frozen=True)
 class Slot:

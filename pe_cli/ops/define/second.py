@@ -17,11 +17,10 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import OpDesc, forward_name, grad_name
+from pe_cli.ops.define.schema import EMPTY
 
 #: Slot -> variable or variables.
 Inputs = Mapping[str, "str | Sequence[str]"]
-#: Stands for a variable that is not there, in lists.
-EMPTY = "@EMPTY@"
 
 
 @dataclass

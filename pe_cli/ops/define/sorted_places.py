@@ -1,8 +1,14 @@
-"""Sorting in kernels: places by what stands there, and those of equal values in their own order."""
+"""Sorting in kernels: which of two values comes first, and places by what stands there, those of equal values in their own order."""
 
 from __future__ import annotations
 
 from pe_cli.kernels.lang import helper
+
+
+@helper
+def before(a, b):
+    """Return whether a comes before b in a falling order, in which NaN is the largest."""
+    return a > b or (a != a and b == b)  # a NaN is what differs from itself
 
 
 @helper

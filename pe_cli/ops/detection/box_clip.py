@@ -38,7 +38,7 @@ def _infos(rng):
     differentiable="",
     traits=[InPlace({"Output": "Input"})],
     samples=[
-        Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes an image"),
+        Sample({"Input": lambda rng: rng.uniform(-9, 99, (2, 3, 4)), "ImInfo": _infos}, name="three boxes per image"),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (3, 4)), "ImInfo": _infos, "Owner": fixed([0, 0, 1])}, name="sequences"),
         Sample({"Input": lambda rng: rng.uniform(-9, 99, (5, 4)), "ImInfo": lambda rng: [[60.0, 80.0, 1.0]]}, name="one image"),
     ],

@@ -158,10 +158,6 @@ def moves_back(
                     dt[at + AH * AW] += ((u - p) * (T(1) - right) + (v - q) * right) * share * high
 
 
-def _regions(rng):
-    return [[0.3, 0.6, 3.2, 4.1], [-1.4, 1.3, 2.7, 2.8], [1.1, 0.2, 7.3, 9.6]]
-
-
 def _moves(*shape):
     return lambda rng: rng.uniform(-0.2, 0.2, shape)
 
@@ -183,7 +179,7 @@ def _moves(*shape):
     differentiable="Input Trans",
     samples=[
         Sample(
-            {"Input": (2, 2, 9, 8), "ROIs": _regions, "Trans": _moves(3, 2, 2, 2), "BatchRoINums": lambda rng: [2, 1]},
+            {"Input": (2, 2, 9, 8), "ROIs": roi.regions, "Trans": _moves(3, 2, 2, 2), "BatchRoINums": lambda rng: [2, 1]},
             {"output_dim": 2, "pooled_height": 2, "pooled_width": 3, "part_size": [2, 2], "sample_per_part": 2},
             "three regions of two images",
         ),

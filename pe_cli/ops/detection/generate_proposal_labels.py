@@ -32,7 +32,20 @@ _SIX = {
     "GtBoxes": lambda rng: [[2.0, 1, 10, 10], [10, 9, 19, 18]],
     "ImInfo": lambda rng: [[20.0, 20.0, 1.0]],
 }
-_FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh_hi": 0.4, "class_nums": 3}
+FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh_hi": 0.4, "class_nums": 3}
+
+
+def check_choice(batch_size_per_im: int, fg_fraction: float, class_nums: int, bbox_reg_weights: list[float], *, agnostic: bool) -> None:
+    """Check the numbers of boxes that are chosen, and what their moves are divided by.
+
+    Raises:
+        PeError: a number out of its range.
+    """
+    fits = batch_size_per_im >= 1 and 0 <= fg_fraction <= 1 and class_nums >= (2 if agnostic else 1)
+    if not fits or len(bbox_reg_weights) != 4 or not all(bbox_reg_weights):
+        values = f"{batch_size_per_im}, {fg_fraction}, {class_nums}, {bbox_reg_weights}"
+        needs = "batch_size_per_im from 1, fg_fraction from 0 to 1, class_nums from 1 (2 with is_cls_agnostic), four bbox_reg_weights but 0"
+        raise PeError(f"generate_proposal_labels needs {needs}, got {values}")
 
 
 @op(
@@ -53,8 +66,8 @@ _FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh
     },
     differentiable="",
     samples=[
-        Sample(_SIX, {**_FEW, "use_random": False}, "six proposals"),
-        Sample(_SIX, {**_FEW, "is_cascade_rcnn": True, "is_cls_agnostic": True}, "a later stage"),
+        Sample(_SIX, {**FEW, "use_random": False}, "six proposals"),
+        Sample(_SIX, {**FEW, "is_cascade_rcnn": True, "is_cls_agnostic": True}, "a later stage"),
     ],
 )
 def generate_proposal_labels(
@@ -113,10 +126,7 @@ def generate_proposal_labels(
         raise PeError(f"{name} needs RpnRois, GtBoxes and MaxOverlap [proposals] of one element type, got {rois}, {boxes}, {overlap}")
     if overlap is not None and not is_cascade_rcnn:
         raise PeError(f"{name}: MaxOverlap counts in a cascade alone", hint="set is_cascade_rcnn, or leave max_overlap out")
-    if batch_size_per_im < 1 or not 0 <= fg_fraction <= 1 or class_nums < (2 if is_cls_agnostic else 1) or len(bbox_reg_weights) != 4:
-        values = f"{batch_size_per_im}, {fg_fraction}, {class_nums}, {bbox_reg_weights}"
-        needs = "batch_size_per_im from 1, fg_fraction from 0 to 1, class_nums from 1 (2 with is_cls_agnostic), four bbox_reg_weights"
-        raise PeError(f"{name} needs {needs}, got {values}")
+    check_choice(batch_size_per_im, fg_fraction, class_nums, bbox_reg_weights, agnostic=is_cls_agnostic)
     wide = rois.with_shape(-1, 4 * class_nums)
     return rois.with_shape(-1, 4), TensorType((-1, 1), "int32"), wide, wide, wide, rois.with_shape(-1)
 

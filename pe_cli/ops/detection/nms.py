@@ -12,7 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.suppress import Array, best, overlap, strongest, suppress
+from pe_cli.ops.detection.suppress import Array, best, drawn_boxes, overlap, strongest, suppress
 
 _THRESHOLDS = {
     "background_label": Attr(0, "class that is none; -1: there is none"),
@@ -29,12 +29,7 @@ _GREEDY = {
 _SIZES = (4, 8, 16, 24, 32)
 
 
-def _boxes(rng: np.random.Generator, *shape: int) -> Array:
-    low = rng.uniform(0, 0.6, (*shape, 2))
-    return np.concatenate([low, low + rng.uniform(0.05, 0.4, (*shape, 2))], -1)
-
-
-_INPUTS = {"BBoxes": lambda rng: _boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))}
+_INPUTS = {"BBoxes": lambda rng: drawn_boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))}
 
 
 def _check(name: str, boxes: TensorType, scores: TensorType, *, sequences: bool = False) -> tuple[TensorType, TensorType]:

@@ -9,7 +9,8 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
-from pe_cli.ops.detection.padded_nms import _boxes, box_overlap, keep_apart, kept_rows, write_rows
+from pe_cli.ops.detection.padded_nms import box_overlap, keep_apart, kept_rows, write_rows
+from pe_cli.ops.detection.suppress import drawn_boxes
 
 
 @helper
@@ -65,11 +66,11 @@ def merge_and_find(
     differentiable="",
     samples=[
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
             {"score_threshold": 0.2, "nms_top_k": 6, "keep_top_k": 5, "background_label": 0}, "two images",
         ),
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
             {"keep_top_k": 7}, "more rows than boxes",
         ),
         Sample({"BBoxes": (0, 4, 4), "Scores": (0, 2, 4)}, {"keep_top_k": 2}, "no image"),

@@ -10,7 +10,8 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
-from pe_cli.ops.detection.padded_nms import _boxes, box_overlap, kept_rows
+from pe_cli.ops.detection.padded_nms import box_overlap, kept_rows
+from pe_cli.ops.detection.suppress import drawn_boxes
 
 
 @helper
@@ -109,11 +110,11 @@ def take_best(
     differentiable="",
     samples=[
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
             {"score_threshold": 0.2, "post_threshold": 0.1, "nms_top_k": 6, "keep_top_k": 5}, "two images",
         ),
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
             {"keep_top_k": 7, "background_label": -1, "use_gaussian": True}, "more rows than boxes, by a Gaussian",
         ),
         Sample({"BBoxes": (0, 4, 4), "Scores": (0, 2, 4)}, {"keep_top_k": 2}, "no image"),

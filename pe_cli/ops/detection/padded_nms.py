@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
@@ -12,6 +10,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
+from pe_cli.ops.detection.suppress import drawn_boxes
 
 
 @helper
@@ -120,11 +119,6 @@ def find_boxes(
         write_rows(boxes, scores, out, index, count, kept, numbers, i, n, classes, rows)
 
 
-def _boxes(rng: np.random.Generator, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    low = rng.uniform(0, 0.6, (*shape, 2))
-    return np.concatenate([low, low + rng.uniform(0.05, 0.4, (*shape, 2))], -1)
-
-
 def kept_rows(name: str, boxes: TensorType, scores: TensorType, keep_top_k: int) -> tuple[TensorType, TensorType, TensorType]:
     """Return the types of what an op of this name keeps: rows of detections, their places, and how many there are.
 
@@ -158,11 +152,11 @@ def kept_rows(name: str, boxes: TensorType, scores: TensorType, keep_top_k: int)
     differentiable="",
     samples=[
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 2, 8), "Scores": lambda rng: rng.uniform(0, 1, (2, 3, 8))},
             {"score_threshold": 0.2, "nms_top_k": 6, "keep_top_k": 5}, "two images",
         ),
         Sample(
-            {"BBoxes": lambda rng: _boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
+            {"BBoxes": lambda rng: drawn_boxes(rng, 1, 3), "Scores": lambda rng: rng.uniform(0, 1, (1, 1, 3))},
             {"keep_top_k": 7, "background_label": -1}, "more rows than boxes",
         ),
         Sample({"BBoxes": (0, 4, 4), "Scores": (0, 2, 4)}, {"keep_top_k": 2}, "no image"),

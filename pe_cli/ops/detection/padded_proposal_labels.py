@@ -14,7 +14,7 @@ from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
-from pe_cli.ops.detection.generate_proposal_labels import NEAR, generate_proposal_labels
+from pe_cli.ops.detection.generate_proposal_labels import FEW, NEAR, check_choice, generate_proposal_labels
 from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
 from pe_cli.ops.detection.padded_targets import (
@@ -127,7 +127,6 @@ _SIX = {
     "ImInfo": lambda rng: [[20.0, 20.0, 1.0], [20.0, 20.0, 1.0]],
     "Offsets": fixed([0, 2, 3]),
 }
-_FEW = {"batch_size_per_im": 6, "fg_fraction": 0.5, "fg_thresh": 0.4, "bg_thresh_hi": 0.4, "class_nums": 3}
 _PLAIN = {slot: draw for slot, draw in _SIX.items() if slot not in ("Counts", "IsCrowd")}
 
 
@@ -139,9 +138,9 @@ _PLAIN = {slot: draw for slot, draw in _SIX.items() if slot not in ("Counts", "I
     traits=[Random(), ReportsData()],
     differentiable="",
     samples=[
-        Sample(_SIX, {**_FEW, "use_random": False}, "two images"),
-        Sample(_PLAIN, {**_FEW, "is_cascade_rcnn": True, "is_cls_agnostic": True}, "a later stage"),
-        Sample(_PLAIN, {**_FEW, "batch_size_per_im": 3}, "boxes that are drawn"),
+        Sample(_SIX, {**FEW, "use_random": False}, "two images"),
+        Sample(_PLAIN, {**FEW, "is_cascade_rcnn": True, "is_cls_agnostic": True}, "a later stage"),
+        Sample(_PLAIN, {**FEW, "batch_size_per_im": 3}, "boxes that are drawn"),
     ],
 )
 def padded_proposal_labels(
@@ -205,11 +204,7 @@ def padded_proposal_labels(
     images = {n for n in of_each if n >= 0}
     if len(images) > 1 or (counts is not None and (counts.dtype != "int32" or counts.size not in (-1, counts.shape[0]))):
         raise PeError(f"{name}: rpn_rois {rois}, im_info {info}, counts {counts} and the sequences of gt_boxes are of different images")
-    fits = batch_size_per_im >= 1 and 0 <= fg_fraction <= 1 and class_nums >= (2 if is_cls_agnostic else 1)
-    if not fits or len(bbox_reg_weights) != 4 or not all(bbox_reg_weights):
-        values = f"{batch_size_per_im}, {fg_fraction}, {class_nums}, {bbox_reg_weights}"
-        needs = "batch_size_per_im from 1, fg_fraction from 0 to 1, class_nums from 1 (2 with is_cls_agnostic), four bbox_reg_weights"
-        raise PeError(f"{name} needs {needs}, got {values}")
+    check_choice(batch_size_per_im, fg_fraction, class_nums, bbox_reg_weights, agnostic=is_cls_agnostic)
     each = rois.shape[1] if is_cascade_rcnn else batch_size_per_im
     rows = -1 if -1 in (rois.shape[0], each) else rois.shape[0] * each
     wide = rois.with_shape(rows, 4 * class_nums)

@@ -10,45 +10,9 @@ from pe_cli.kernels.vecmath import exp
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
+from pe_cli.ops.define.sorted_places import sort_places
 from pe_cli.ops.detection.generate_proposals import ATTRS, LARGEST, SAMPLES, generate_proposals
 from pe_cli.ops.detection.padded_nms import box_overlap
-
-
-@helper
-def _score(scores, i, place, anchors, area):
-    """Return the score of an anchor: places count anchors of a pixel first, scores have pixels of an anchor first."""
-    return scores[(i * anchors + place % anchors) * area + place // anchors]
-
-
-@helper
-def _later(scores, i, a, b, anchors, area):
-    """Return whether place a comes behind place b: a lower score, or an equal one further on."""
-    s, t = _score(scores, i, a, anchors, area), _score(scores, i, b, anchors, area)
-    return s < t or (s == t and a > b)
-
-
-@helper
-def _rank(scores, i, order, at, anchors, area):
-    """Write all places of an image, the best first, by a heap."""
-    n = anchors * area
-    for p in range(n):
-        order[at + p] = p
-    first, last = n // 2, n
-    while last > 1:
-        if first > 0:
-            first -= 1
-        else:
-            last -= 1
-            order[at], order[at + last] = order[at + last], order[at]
-        root = first
-        while 2 * root + 1 < last:
-            child = 2 * root + 1
-            if child + 1 < last and _later(scores, i, order[at + child + 1], order[at + child], anchors, area):
-                child += 1
-            if not _later(scores, i, order[at + child], order[at + root], anchors, area):
-                break
-            order[at + root], order[at + child] = order[at + child], order[at + root]
-            root = child
 
 
 @helper
@@ -75,13 +39,13 @@ def _move(deltas, info, around, variances, boxes, at, i, place, anchors, area, l
 
 
 @helper
-def _turn_equals(scores, i, order, at, most, anchors, area):
+def _turn_equals(placed, base, order, at, most):
     """Put places of one score in the opposite order."""
     first = 0
     while first < most:
         end = first + 1
-        s = _score(scores, i, order[at + first], anchors, area)
-        while end < most and _score(scores, i, order[at + end], anchors, area) == s:
+        s = placed[base + order[at + first]]
+        while end < most and placed[base + order[at + end]] == s:
             end += 1
         for k in range((end - first) // 2):
             one, other = at + first + k, at + end - 1 - k
@@ -91,16 +55,23 @@ def _turn_equals(scores, i, order, at, most, anchors, area):
 
 @kernel
 def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those that are kept)
-    scores: Ptr, deltas: Ptr, info: Ptr, around: Ptr, variances: Ptr, rois: Ptr, probs: Ptr, count: PtrI32, order: PtrI64, kept: Ptr,
-    images: Int, anchors: Int, area: Int, most: Int, rows: Int, threshold: Real, least: Real, eta: Real,
+    scores: Ptr, deltas: Ptr, info: Ptr, around: Ptr, variances: Ptr, rois: Ptr, probs: Ptr, count: PtrI32, order: PtrI64, placed: Ptr,
+    kept: Ptr, images: Int, anchors: Int, area: Int, most: Int, rows: Int, threshold: Real, least: Real, eta: Real,
 ):  # fmt: skip
-    """rois = the best boxes of each image that overlap no better one much; kept: 4 numbers for every row, and 4 for the next box."""
+    """rois = the best boxes of each image that overlap no better one much.
+
+    placed: scores by place; places count the anchors of a pixel first, scores have the pixels of an anchor first. kept: 4 numbers for
+    every row, and 4 for the next box.
+    """
     n = anchors * area
     for i in range(images):
         at = i * n
-        _rank(scores, i, order, at, anchors, area)
+        for p in range(n):
+            order[at + p] = p
+            placed[at + p] = scores[(i * anchors + p % anchors) * area + p // anchors]
+        sort_places(placed, at, order, at, n)
         if threshold > T(0):
-            _turn_equals(scores, i, order, at, most, anchors, area)
+            _turn_equals(placed, at, order, at, most)
         found, limit = 0, threshold
         first = i * (rows + 1)
         for k in range(most):
@@ -120,7 +91,7 @@ def propose(  # noqa: C901, PLR0912 (loops over images, candidates and those tha
                 continue
             for d in range(4):
                 rois[4 * (i * rows + found) + d] = kept[4 * here + d]
-            probs[i * rows + found] = _score(scores, i, place, anchors, area)
+            probs[i * rows + found] = placed[at + place]
             found += 1
             if eta < T(1) and limit > T(0.5):
                 limit *= eta
@@ -198,10 +169,11 @@ def padded_proposals_cpu(o: Lowering) -> None:
     n, rows = anchors * high * wide, a["post_nms_topN"]
     most = min(n, a["pre_nms_topN"]) if a["pre_nms_topN"] > 0 else n
     inputs = (scores, *(o.input(slot) for slot in ("BboxDeltas", "ImInfo", "Anchors", "Variances")))
-    order, kept = o.scratch(scores.size, "int64"), o.scratch(images * (rows + 1) * 4, scores.dtype)
+    order, placed = o.scratch(scores.size, "int64"), o.scratch(scores.size, scores.dtype)
+    kept = o.scratch(images * (rows + 1) * 4, scores.dtype)
     o.call(
-        propose, *inputs, rois, o.output("RpnRoiProbs"), o.output("Count"), order, kept, images, anchors, high * wide, most, rows,
-        a["nms_thresh"], max(a["min_size"], 1.0), a["eta"],
+        propose, *inputs, rois, o.output("RpnRoiProbs"), o.output("Count"), order, placed, kept, images, anchors, high * wide,
+        most, rows, a["nms_thresh"], max(a["min_size"], 1.0), a["eta"],
     )  # fmt: skip
 
 

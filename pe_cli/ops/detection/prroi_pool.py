@@ -119,10 +119,6 @@ def mean_exactly_back(  # noqa: C901 (loops over regions, parts and pixels)
             drois[4 * r + 2], drois[4 * r + 3] = T(d2 * scale), T(d3 * scale)
 
 
-def _regions(rng):
-    return [[0.3, 0.6, 3.2, 4.1], [-1.4, 1.3, 2.7, 2.8], [1.1, 0.2, 7.3, 9.6]]
-
-
 @op(
     "prroi_pool",
     traits=[ReportsData()],
@@ -131,7 +127,7 @@ def _regions(rng):
     differentiable="X ROIs",
     samples=[
         Sample(
-            {"X": (2, 2, 6, 5), "ROIs": lambda rng: rng.uniform(0, 1, (3, 4)) * 0.1 + _regions(rng),
+            {"X": (2, 2, 6, 5), "ROIs": lambda rng: rng.uniform(0, 1, (3, 4)) * 0.1 + roi.regions(rng),
              "BatchRoINums": lambda rng: [2, 1]},
             {"pooled_height": 2, "pooled_width": 3},
             "three regions of two images",

@@ -65,10 +65,6 @@ def mean_of_parts_back(
                     dx[at + a * W + b] += g[r * channels + k] / T(n)
 
 
-def _regions(rng):
-    return [[0.3, 0.6, 3.2, 4.1], [-1.4, 1.3, 2.7, 2.8], [1.1, 0.2, 7.3, 9.6]]
-
-
 @op(
     "psroi_pool",
     traits=[ReportsData()],
@@ -77,7 +73,7 @@ def _regions(rng):
     differentiable="X",
     samples=[
         Sample(
-            {"X": (2, 12, 6, 5), "ROIs": _regions, "BatchRoINums": lambda rng: [2, 1]},
+            {"X": (2, 12, 6, 5), "ROIs": roi.regions, "BatchRoINums": lambda rng: [2, 1]},
             {"output_channels": 2, "pooled_height": 2, "pooled_width": 3},
             "three regions of two images",
         ),

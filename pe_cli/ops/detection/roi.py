@@ -134,3 +134,8 @@ def image_of(o: Lowering, name: str, slot: str = "X") -> Buffer:
         hint = "feed them with lod_level: 1, a sequence for each image, or give the number of regions of every image"
         raise PeError(f"{name}: {x.shape[0]} images, and nothing says whose the regions are", hint=hint, code=ExitCode.DATA)
     return out
+
+
+def regions(rng):
+    """Return three regions, [3, 4], for samples: inside an image, partly outside, and thin."""
+    return [[0.3, 0.6, 3.2, 4.1], [-1.4, 1.3, 2.7, 2.8], [1.1, 0.2, 7.3, 9.6]]

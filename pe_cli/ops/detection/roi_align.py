@@ -113,11 +113,7 @@ def pool_regions_back(g: Ptr, owner: PtrI64, where: PtrI64, dx: Ptr, images: Int
                     dx[(owner[r] * C + c) * pixels + where[p]] += g[p]
 
 
-def _regions(rng):
-    return [[0.3, 0.6, 3.2, 4.1], [-1.4, 1.3, 2.7, 2.8], [1.1, 0.2, 7.3, 9.6]]
-
-
-_THREE = {"X": (2, 2, 6, 5), "ROIs": _regions, "BatchRoINums": lambda rng: [2, 1]}
+_THREE = {"X": (2, 2, 6, 5), "ROIs": roi.regions, "BatchRoINums": lambda rng: [2, 1]}
 
 
 @op(

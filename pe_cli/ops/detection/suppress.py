@@ -113,3 +113,9 @@ def strongest(kept: dict[int, list[int]], score: Any, most: int) -> dict[int, li
     for label, place in every[:most]:
         found.setdefault(label, []).append(place)
     return found
+
+
+def drawn_boxes(rng: np.random.Generator, *shape: int) -> Array:
+    """Return boxes for samples, [*shape, 4], within [0, 1] of the image."""
+    low = rng.uniform(0, 0.6, (*shape, 2))
+    return np.concatenate([low, low + rng.uniform(0.05, 0.4, (*shape, 2))], -1)

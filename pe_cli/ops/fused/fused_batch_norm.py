@@ -155,7 +155,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
     each = (saved, inverse, scale, bias)
     sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
     if size > 1:
-        cut = o.output("X@GRAD") if o.has("X@GRAD") else o.scratch(x.size, x.dtype)
+        cut = o.output_or_scratch("X@GRAD", x.size, x.dtype)
         o.call(relu_back_first, x, g, *each, cut, n, channels, size)
         _back_first(o, x, cut, sums, (n, channels, size))
         return

@@ -82,7 +82,7 @@ def _away_from_zero(arrays: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     kinks=_away_from_zero,
     samples=[
         Sample(
-            {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)}, {"groups": 3, "paddings": [1, 1]}, "two filters a channel"
+            {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)}, {"groups": 3, "paddings": [1, 1]}, "two filters per channel"
         ),
         Sample(
             {"Input": (2, 6, 5, 4), "Filter": (4, 1, 3, 3)},

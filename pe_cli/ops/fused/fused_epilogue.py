@@ -31,9 +31,10 @@ from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
 from pe_cli.ops.math.activation import relu
-from pe_cli.ops.math.broadcast import WIDE, call_binary
+from pe_cli.ops.math.broadcast import call_binary
 from pe_cli.ops.math.elementwise import ADD
 from pe_cli.ops.math.mul import mul, mul_cuda
+from pe_cli.ops.math.reduction import WIDE
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values

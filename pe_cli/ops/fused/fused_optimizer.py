@@ -15,7 +15,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Spreads, UpdatesMany
 from pe_cli.ops.update.decay import add_l2, with_l2
 from pe_cli.ops.update.optimizer import lists_in_place, momentum, momentum_step, rate, sgd_step
-from pe_cli.ops.update.optimizer_moments import adam
+from pe_cli.ops.update.optimizer_moments import ADAM_STATE, adam
 from pe_cli.ops.update.update_kernels import (
     accelerate,
     adam_corrected,
@@ -275,7 +275,6 @@ def fused_momentum_cpu(o: Lowering) -> None:
     run_shares(o, momentum_steps, ("Param", "Grad", "Velocity"), (), settings)
 
 
-_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 @op(
@@ -296,7 +295,7 @@ _STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
                 "Beta2Pow": [one_sample, one_sample],
             },
             name="two",
-            outputs=dict.fromkeys(("ParamOut", *(f"{s}Out" for s in _STATE)), 2),
+            outputs=dict.fromkeys(("ParamOut", *(f"{s}Out" for s in ADAM_STATE)), 2),
         )
     ],
 )
@@ -326,8 +325,8 @@ def fused_adam(
 def fused_adam_cpu(o: Lowering) -> None:
     """One call a share; the powers move on when all of them are done."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
-    run_shares(o, adam_steps, ("Param", "Grad", *_STATE[:2]), _STATE[2:], settings)
-    powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in _STATE[2:]]
+    run_shares(o, adam_steps, ("Param", "Grad", *ADAM_STATE[:2]), ADAM_STATE[2:], settings)
+    powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in ADAM_STATE[2:]]
     o.call(move_powers, *powers, len(o.inputs("Param")), *settings[:2], dtype=o.inputs("Param")[0].dtype)
 
 
@@ -353,13 +352,13 @@ def run_each(o: Lowering, step: object, slots: Sequence[str], order: Sequence[st
 
 @fused_sgd.lower("cuda")
 def fused_sgd_cuda(o: Lowering) -> None:
-    """A launch a parameter: CUDA has no lists of buffers."""
+    """One launch per parameter: CUDA has no lists of buffers."""
     run_each(o, sgd_step, ("Param", "Grad"), ("Param", "Grad", "Rate", "Size"), ())
 
 
 @fused_momentum.lower("cuda")
 def fused_momentum_cuda(o: Lowering) -> None:
-    """A launch a parameter."""
+    """One launch per parameter."""
     slots = ("Param", "Grad", "Velocity")
     run_each(o, momentum_step, slots, (*slots, "Rate", "Size"), (float(o.attrs["mu"]), int(o.attrs["use_nesterov"])))
 
@@ -367,6 +366,6 @@ def fused_momentum_cuda(o: Lowering) -> None:
 @fused_adam.lower("cuda")
 def fused_adam_cuda(o: Lowering) -> None:
     """Two launches per parameter: the second moves the powers on."""
-    slots = ("Param", "Grad", *_STATE)
+    slots = ("Param", "Grad", *ADAM_STATE)
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     run_each(o, adam_step, slots, (*slots, "Rate", "Size"), settings)

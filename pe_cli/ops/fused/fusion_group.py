@@ -16,7 +16,8 @@ from pe_cli.ops.define.registry import Attr, OpDef, Sample, find, op
 from pe_cli.ops.define.strided import copy_box
 from pe_cli.ops.define.traits import InPlace, Narrow, Pointwise, RowWise
 from pe_cli.ops.fused.fusion_kernel import COLUMN, FULL, MASK, ONE, ROW, Step, Text, fused_kernel
-from pe_cli.ops.math.broadcast import WIDE, aligned
+from pe_cli.ops.math.broadcast import aligned
+from pe_cli.ops.math.reduction import WIDE
 
 NAME = "fusion_group"
 Values = Mapping[str, Sequence[int]]

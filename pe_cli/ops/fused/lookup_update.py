@@ -19,12 +19,11 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, UpdatesTable
 from pe_cli.ops.update.optimizer import check_update, in_place, rate
-from pe_cli.ops.update.optimizer_moments import adam
+from pe_cli.ops.update.optimizer_moments import ADAM_STATE, adam
 from pe_cli.ops.update.table_rows import adam_by_places, ask_ahead, by_places, prepare, row_gradient
 from pe_cli.ops.update.update_kernels import descend, move_on
 
 _ATTRS = {"padding_idx": Attr(-1, "id whose row gets no gradient; -1 for none")}
-_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 @kernel(exact=True)
@@ -120,7 +119,7 @@ def lookup_sgd_cpu(o: Lowering) -> None:
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={**_ATTRS, **{name: adam.attrs[name] for name in ("beta1", "beta2", "epsilon")}},
     differentiable="",
-    samples=_samples(*_STATE),
+    samples=_samples(*ADAM_STATE),
 )
 def lookup_adam(
     param: TensorType,
@@ -161,7 +160,7 @@ def lookup_adam(
 @lookup_adam.lower("cpu")
 def lookup_adam_cpu(o: Lowering) -> None:
     """Each thread does a part of the rows; the powers move on when all of them are done."""
-    p, m, v, pow1, pow2 = in_place(o, "Param", *_STATE)
+    p, m, v, pow1, pow2 = in_place(o, "Param", *ADAM_STATE)
     b1, b2, eps = (float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     ids = o.input("Ids")
     before = p, o.input("Grad"), ids, m, v, pow1, pow2, o.input("LearningRate")

@@ -114,7 +114,7 @@ def center_loss(
 def center_loss_cpu(o: Lowering) -> None:
     """The differences, then class by class."""
     x, label, centers = o.input("X"), o.input("Label"), o.input("Centers")
-    diff = o.output("SampleCenterDiff") if o.has("SampleCenterDiff") else o.scratch(x.size, x.dtype)
+    diff = o.output_or_scratch("SampleCenterDiff", x.size, x.dtype)
     if x.size:
         o.call(away_from_centers, x, label, centers, diff, o.output("Loss"), *x.shape, centers.shape[0], STATUS)
     if o.has("CentersOut"):

@@ -85,8 +85,8 @@ def mean_iou(found: TensorType, label: TensorType, *, num_classes: int) -> tuple
 def mean_iou_cpu(o: Lowering) -> None:
     """One loop."""
     found, n = o.input("Predictions"), o.attrs["num_classes"]
-    mean = o.output("OutMeanIou") if o.has("OutMeanIou") else o.scratch(1)
-    counts = [o.output(s) if o.has(s) else o.scratch(n, "int32") for s in ("OutWrong", "OutCorrect")]
+    mean = o.output_or_scratch("OutMeanIou", 1)
+    counts = [o.output_or_scratch(s, n, "int32") for s in ("OutWrong", "OutCorrect")]
     o.call(count_areas, found, o.input("Labels"), mean, *counts, found.size, n, STATUS, dtype="float32")
 
 
@@ -217,7 +217,7 @@ def auc_cpu(o: Lowering) -> None:
     counts = []
     for slot in ("StatPos", "StatNeg"):
         given = o.input(slot)
-        out = o.output(f"{slot}Out") if o.has(f"{slot}Out") else o.scratch(given.size, "int64")
+        out = o.output_or_scratch(f"{slot}Out", given.size, "int64")
         if out.name != given.name:
             o.call(copy, given, out, out.size)
         counts.append(out)

@@ -10,6 +10,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import claim, deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.axes import around, axis_with_elements, same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -19,7 +20,6 @@ from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Compares, ReportsData, Says
 from pe_cli.ops.loss.labels_onnx import picked
-from pe_cli.ops.nn.softmax import CHUNK
 
 #: The loss of a probability of 0, as fluid has it: finite, so that one sample does not make the mean infinite.
 LARGEST_LOSS = 1e20

@@ -89,7 +89,7 @@ def ctc_align(x: TensorType, length: TensorType, *, blank: int, merge_repeated: 
 def ctc_align_cpu(o: Lowering) -> None:
     """Path by path."""
     x = o.input("Input")
-    size = o.output("OutputLength") if o.has("OutputLength") else o.scratch(x.shape[0], "int64")
+    size = o.output_or_scratch("OutputLength", x.shape[0], "int64")
     attrs = (o.attrs["blank"], int(o.attrs["merge_repeated"]), o.attrs["padding_value"])
     o.call(align, x, o.input("InputLength"), o.output("Output"), size, *x.shape, *attrs, STATUS)
 

@@ -127,7 +127,7 @@ def edit_distance(
 
 @edit_distance.sequences("HypsOffsets RefsOffsets")
 def edit_distance_lod(s: LodRequest) -> None:
-    """One number a sequence."""
+    """One number per sequence."""
     if not s.inputs.get("HypsLength"):
         s.give("HypsOffsets", s.offsets("Hyps"))
         s.give("RefsOffsets", s.offsets("Refs"))
@@ -141,7 +141,7 @@ def edit_distance_cpu(o: Lowering) -> None:
     block = o.has("HypsLength")
     x_bounds, y_bounds = (o.input(f"{n}{'Length' if block else 'Offsets'}") for n in ("Hyps", "Refs"))
     highs = (x.shape[1], y.shape[1]) if block else (0, 0)
-    number = o.output("SequenceNum") if o.has("SequenceNum") else o.scratch(1, "int64")
+    number = o.output_or_scratch("SequenceNum", 1, "int64")
     ignored = tuple(int(v) for v in o.attrs["ignored_tokens"])
     work = [o.scratch(n + 1, "int64") for n in (x.size, y.size, y.size)]
     o.call(

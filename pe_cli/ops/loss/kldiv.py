@@ -10,15 +10,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import cuda, deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.loss.sigmoid_cross_entropy import chances
-
-#: Terms of one float32 partial sum.
-CHUNK = 1024
 
 
 @helper

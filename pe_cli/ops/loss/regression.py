@@ -6,15 +6,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-
-#: Terms of one float32 partial sum.
-CHUNK = 1024
 
 
 def _same(name: str, x: TensorType, y: TensorType, what: str = "Y") -> None:

@@ -159,7 +159,7 @@ def tdm_sampler_cpu(o: Lowering) -> None:
     counts, seed = a["neg_samples_num_list"], int(a["seed"])
     rows, draws = x.shape[0], sum(counts) + len(counts)
     if rows:
-        made = [o.output(slot) if o.has(slot) else o.scratch(rows * draws, "int64") for slot in ("Out", "Labels", "Mask")]
+        made = [o.output_or_scratch(slot, rows * draws, "int64") for slot in ("Out", "Labels", "Mask")]
         o.call(
             sample_ways, x, travel, o.input("Layer"), Numbers(tuple(a["layer_offset_lod"])), Numbers(tuple(counts)),
             o.scratch(rows * draws, "int64"), *made, rows, *travel.shape, draws if a["output_positive"] else sum(counts), draws,

@@ -268,7 +268,7 @@ def warpctc_cpu(o: Lowering) -> None:
     high, label_high = (x.shape[0], label.shape[1]) if block else (0, 0)
     count, n = loss.shape[0], x.shape[-1]
     width = 2 * (label_high if block else o.input("Longest").size) + 1
-    made = o.output("WarpCTCGrad") if o.has("WarpCTCGrad") else o.scratch(x.size, x.dtype)
+    made = o.output_or_scratch("WarpCTCGrad", x.size, x.dtype)
     rows = x.size // n
     work = [o.scratch(size, x.dtype) for size in (rows * width, 2 * count * width, rows)]
     o.call(

@@ -14,7 +14,7 @@ from pe_cli.ops.math.pointwise import away_from, pointwise, shapes
 
 
 def _positive_part(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """Return what the kernel makes of one number."""
+    """Return the result of the kernel for one number."""
     (x,) = numbers
     return type(x)(0) if x <= 0 else x
 

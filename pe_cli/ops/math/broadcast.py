@@ -19,7 +19,7 @@ from pe_cli.kernels.far import FAR, fence_past, store_run
 from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.strided import copy_box, place_of, row_major
-from pe_cli.ops.math.reduction import spread
+from pe_cli.ops.math.reduction import WIDE, spread
 
 Shape = tuple[int, ...]
 
@@ -28,8 +28,6 @@ _FAR_KERNELS: dict[Kernel, Kernel] = {}
 
 #: How the innermost axis is walked: both operands move, Y stands still, X stands still.
 BOTH, Y_STILL, X_STILL = 0, 1, 2
-#: Columns that make a row worth vectorising; a much narrower Y is repeated until it is about as wide.
-WIDE = 256
 
 #: Elements that are made near at a time; a few thousand bytes, so that they and what they are made of stay in the first cache.
 PIECE = 1024

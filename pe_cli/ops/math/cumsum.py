@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import NUMBERS, TensorType
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.axes import around, normal_axis
@@ -12,8 +12,6 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace
-
-NUMBERS = ("float32", "float64", "int32", "int64")
 
 
 def _check(name: str, x: TensorType, axis: int) -> None:
@@ -195,7 +193,7 @@ def argsort_cpu(o: Lowering) -> None:
     """Line by line."""
     x, out = o.input("X"), o.output("Out")
     if out.size:
-        places = o.output("Indices") if o.has("Indices") else o.scratch(x.size, "int64")
+        places = o.output_or_scratch("Indices", x.size, "int64")
         outer, n, inner = around(x.shape, o.attrs["axis"])
         scratch = o.scratch(n, x.dtype), o.scratch(n, "int64")
         o.call(sort_lines, x, out, places, *scratch, outer, n, inner, int(o.attrs["descending"]))

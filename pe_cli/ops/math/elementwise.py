@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import FLOATS, NUMBERS, TensorType
 from pe_cli.kernels.lang import Kernel, T
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.addto import add as add_arrays
@@ -26,7 +26,6 @@ from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
 
 AXIS = {"axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes")}
-NUMBERS = (*FLOATS, "int32", "int64")
 
 _DOC = """{title}
 

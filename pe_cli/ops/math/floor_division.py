@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pe_cli.core.types import NUMBERS
 from pe_cli.kernels.lang import T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.onnx import Writer, aligned, in_onnx
 from pe_cli.ops.math.broadcast import binary_kernel
-from pe_cli.ops.math.elementwise import NUMBERS, declare, lower_binary, nonzero, samples
+from pe_cli.ops.math.elementwise import declare, lower_binary, nonzero, samples
 
 
 def remainder(x, y):

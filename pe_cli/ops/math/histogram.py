@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import NUMBERS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.math.reduce import NUMBERS
 
 
 @helper

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
-
-#: Terms of one partial sum: short enough that float32 keeps its digits, long enough to vectorise.
-CHUNK = 1024
 
 
 @helper

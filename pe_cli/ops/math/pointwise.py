@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import FLOATS, NUMBERS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.addto import in_pieces
@@ -252,7 +252,7 @@ def pointwise(
         PeError: when the op is inferred: an element type that it does not take, or what `check` raises.
     """
     declared = dict(attrs or {})
-    allowed = (*FLOATS, "int32", "int64") if integers else FLOATS
+    allowed = NUMBERS if integers else FLOATS
 
     def infer(x: TensorType, **given: Any) -> TensorType:
         if x.dtype not in allowed:

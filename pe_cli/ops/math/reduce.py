@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import FLOATS, NUMBERS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -20,8 +20,6 @@ from pe_cli.ops.define.registry import OPS, Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, RowWise
 from pe_cli.ops.math.reduction import ADD, LARGEST, SMALLEST, TIMES, Reduction, reduce_with, spread, sum_axes
 from pe_cli.ops.math.scale import scale
-
-NUMBERS = (*FLOATS, "int32", "int64")
 
 _ATTRS = {
     "dim": Attr([0], "axes, negative ones count from the last"),

@@ -33,7 +33,7 @@ from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.strided import copy_box, place_of, row_major
 from pe_cli.ops.math.mean import pairwise_sum
 
-#: Columns that make a row worth vectorising: several rows that are much narrower are taken as one.
+#: Columns that make a row worth vectorising: several rows that are much narrower are taken as one, and a much narrower Y is repeated.
 WIDE = 256
 
 Axis = tuple[int, int]  # size, step in elements

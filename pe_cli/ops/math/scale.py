@@ -66,7 +66,7 @@ def _line(attrs: Attrs) -> tuple[float, float]:
 
 
 def _folded(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """Return what the kernel makes of one number."""
+    """Return the result of the kernel for one number."""
     (x,) = numbers
     factor, bias = _line(attrs)
     return type(x)(factor) * x + type(x)(bias)

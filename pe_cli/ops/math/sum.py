@@ -11,15 +11,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
+from pe_cli.kernels.tree import BLOCK
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import Folds, InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.elementwise import ADD
-
-#: Elements added at a time: 8 KiB of float32 stays in the first cache while the other inputs pass.
-BLOCK = 2048
 
 
 @kernel(exact=True)

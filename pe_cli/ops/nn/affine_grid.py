@@ -99,7 +99,7 @@ def affine_grid_cpu(o: Lowering) -> None:
 
 @affine_grid.grad(uses="Theta").lower("cpu")
 def affine_grid_grad_cpu(o: Lowering) -> None:
-    """Six sums an image."""
+    """Six sums per image."""
     g = o.input("Output@GRAD")
     if o.has("Theta@GRAD"):
         o.call(map_places_back, g, o.output("Theta@GRAD"), *g.shape[:3])

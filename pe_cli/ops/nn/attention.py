@@ -165,7 +165,7 @@ class _Call:
         return self.o.scratch(self.tile * (self.shapes.keys + 2), self.mask.dtype)
 
     def scratch(self) -> Buffer:
-        """Return what the matrix products want."""
+        """Return the scratch memory that the matrix products need."""
         s = self.shapes
         long = max(s.keys, self.tile)
         return self.o.scratch(
@@ -198,7 +198,7 @@ def attention_grad_cpu(o: Lowering) -> None:
     if c.apart:
         slots = ("Q@GRAD", "K@GRAD", "V@GRAD")
         gradients: tuple[Buffer | Offset, ...] = tuple(
-            o.output(n) if o.has(n) else o.scratch(b.size, b.dtype) for n, b in zip(slots, c.apart, strict=True)
+            o.output_or_scratch(n, b.size, b.dtype) for n, b in zip(slots, c.apart, strict=True)
         )
     else:
         gradients = c.split(o.output("Q@GRAD"))

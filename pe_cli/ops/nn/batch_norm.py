@@ -171,7 +171,7 @@ def take_shared_moments(o: Lowering, x: Buffer, scratch: list[Buffer], moments: 
 
 
 def output_or_scratch(o: Lowering, slot: str, like: Buffer) -> Buffer:
-    return o.output(slot) if o.has(slot) else o.scratch(like.size, like.dtype)
+    return o.output_or_scratch(slot, like.size, like.dtype)
 
 
 def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:

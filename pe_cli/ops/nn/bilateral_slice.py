@@ -14,6 +14,20 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 
 
 @helper
+def _place(i, height, width):
+    """Return the plane, row and column of pixel number i."""
+    line = i // width
+    plane = line // height
+    return plane, line - plane * height, i - line * width
+
+
+@helper
+def _in_grid(place, size, cells):
+    """Return where in the grid the middle of a pixel lies, along one axis."""
+    return (T(place) + T(0.5)) * T(cells) / T(size)
+
+
+@helper
 def _beside(place, cell):
     """Return how much a cell of the grid counts at a place."""
     away = T(cell) + T(0.5) - place
@@ -63,13 +77,10 @@ def slice_grid(
 ):  # fmt: skip
     """out[s, o, p] = sum over c of x[s, c, p] times the grid's number (o, c) at p, and the last one by itself where there is one more."""
     for i in range(n):
-        line = i // width
-        q = i - line * width
-        plane = line // height
-        p = line - plane * height
+        plane, p, q = _place(i, height, width)
         s = plane // outs
-        gx = (T(q) + T(0.5)) * T(wide) / T(width)
-        gy = (T(p) + T(0.5)) * T(high) / T(height)
+        gx = _in_grid(q, width, wide)
+        gy = _in_grid(p, height, high)
         gz = guide[(s * height + p) * width + q] * T(deep)
         total = T(0)
         for c in range(terms):
@@ -85,13 +96,10 @@ def slice_grid_back_x(
 ):  # fmt: skip
     """dx[s, c, p] = sum over o of g[s, o, p] times the grid's number (o, c) at p."""
     for i in range(n):
-        line = i // width
-        q = i - line * width
-        plane = line // height
-        p = line - plane * height
+        plane, p, q = _place(i, height, width)
         s = plane // channels
-        gx = (T(q) + T(0.5)) * T(wide) / T(width)
-        gy = (T(p) + T(0.5)) * T(high) / T(height)
+        gx = _in_grid(q, width, wide)
+        gy = _in_grid(p, height, high)
         gz = guide[(s * height + p) * width + q] * T(deep)
         total = T(0)
         for o in range(outs):
@@ -107,12 +115,9 @@ def slice_grid_back_guide(
 ):  # fmt: skip
     """d[s, p] = the derivative of the sum of g out at p by the guide there."""
     for i in range(n):
-        line = i // width
-        q = i - line * width
-        s = line // height
-        p = line - s * height
-        gx = (T(q) + T(0.5)) * T(wide) / T(width)
-        gy = (T(p) + T(0.5)) * T(high) / T(height)
+        s, p, q = _place(i, height, width)
+        gx = _in_grid(q, width, wide)
+        gy = _in_grid(p, height, high)
         gz = guide[i] * T(deep)
         total = T(0)
         for o in range(outs):
@@ -161,9 +166,9 @@ def slice_grid_back_grid(
         s = plane // outs
         total = T(0)
         for p in range(max(0, (2 * v - 1) * height // (2 * high) - 1), min(height, (2 * v + 3) * height // (2 * high) + 2)):
-            along = _share((T(p) + T(0.5)) * T(high) / T(height), v, high)
+            along = _share(_in_grid(p, height, high), v, high)
             for q in range(max(0, (2 * u - 1) * width // (2 * wide) - 1), min(width, (2 * u + 3) * width // (2 * wide) + 2)):
-                across = _share((T(q) + T(0.5)) * T(wide) / T(width), u, wide)
+                across = _share(_in_grid(q, width, wide), u, wide)
                 up = _share_above(guide[(s * height + p) * width + q] * T(deep), z, deep)
                 factor = x[((s * channels + c) * height + p) * width + q] if c < channels else T(1)
                 total += along * across * up * factor * g[(plane * height + p) * width + q]
@@ -213,7 +218,7 @@ def bilateral_slice(x: TensorType, guide: TensorType, grid: TensorType, *, has_o
     places = zip((guide.shape[0], *guide.shape[1:], grid.shape[0]), (x.shape[0], *x.shape[2:], x.shape[0]), strict=True)
     terms = x.shape[1] + has_offset
     if any(a != b for a, b in places if -1 not in (a, b)) or grid.shape[1] < 1 or grid.shape[1] % terms:
-        raise PeError(f"bilateral_slice: Guide {guide} and Grid {grid} do not fit X {x}", hint=f"the grid has {terms} numbers an output")
+        raise PeError(f"bilateral_slice: Guide {guide} and Grid {grid} do not fit X {x}", hint=f"the grid has {terms} numbers per output")
     return x.with_shape(x.shape[0], grid.shape[1] // terms, *x.shape[2:])
 
 

@@ -40,7 +40,7 @@ SAMPLES = [
     Sample(
         {"Input": (2, 3, 5, 5), "Filter": (6, 1, 3, 3)},
         {"groups": 3, "paddings": [1, 1]},
-        "depthwise, two filters a channel",
+        "depthwise, two filters per channel",
     ),
     Sample({"Input": (2, 5, 4, 4), "Filter": (7, 5, 1, 1)}, {"strides": [2, 2]}, "one by one with holes"),
     Sample({"Input": (2, 5, 4, 3), "Filter": (7, 5, 1, 1)}, name="one by one"),

@@ -120,7 +120,7 @@ def dropout(
 
 
 def kept_scale(attrs: Mapping[str, Any]) -> float:
-    """Return what values that stay are multiplied by."""
+    """Return the factor of the values that stay."""
     p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
     if attrs["is_test"]:
         return 1.0 if upscale else 1.0 - p
@@ -132,7 +132,7 @@ def dropout_cpu(o: Lowering) -> None:
     """Random words piece by piece, compared with the chance as a 32-bit number."""
     x, out = o.input("X"), o.output("Out")
     n = product(x.shape)
-    mask = o.output("Mask") if o.has("Mask") else o.scratch(n, "uint8")
+    mask = o.output_or_scratch("Mask", n, "uint8")
     if o.attrs["is_test"]:
         o.call(keep_all, x, out, mask, n, kept_scale(o.attrs))
         return

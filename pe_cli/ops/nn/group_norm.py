@@ -8,15 +8,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.kernels.moments import run_moments
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import SumsRows
-
-#: Terms of one float32 partial sum.
-CHUNK = 1024
 
 
 @kernel
@@ -158,11 +156,6 @@ def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
     return x.shape[0] * groups, groups, x.shape[1] // groups, product(x.shape[2:])
 
 
-def output(o: Lowering, slot: str, size: int, dtype: str) -> Buffer:
-    """Return an output, or room in its place where nobody wants it."""
-    return o.output(slot) if o.has(slot) else o.scratch(size, dtype)
-
-
 def given(o: Lowering) -> tuple[Any, ...]:
     """Return x, scale and bias, or x in the place of what is absent, and which of these are there: 1 scale, 2 bias."""
     x = o.input("X")
@@ -175,7 +168,7 @@ def group_norm_cpu(o: Lowering) -> None:
     """Group by group."""
     x, scale, bias, weights = given(o)
     sizes = sizes_of(o, x)
-    moments = [output(o, slot, sizes[0], x.dtype) for slot in ("Mean", "Variance")]
+    moments = [o.output_or_scratch(slot, sizes[0], x.dtype) for slot in ("Mean", "Variance")]
     o.call(normalise_groups, x, scale, bias, o.output("Y"), *moments, *sizes, o.attrs["epsilon"], weights)
 
 
@@ -195,7 +188,7 @@ def add_up(o: Lowering, part: Buffer) -> None:
     """Sum what channels of samples have over the samples, where that is wanted."""
     if o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         x = o.input("X")
-        sums = [output(o, slot, x.shape[1], x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD")]
+        sums = [o.output_or_scratch(slot, x.shape[1], x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD")]
         o.call(channel_totals, part, *sums, x.shape[0], x.shape[1])
 
 

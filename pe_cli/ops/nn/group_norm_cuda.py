@@ -8,7 +8,7 @@ from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.nn.group_norm import add_up, channel_totals, given, group_norm, output, sizes_of
+from pe_cli.ops.nn.group_norm import add_up, channel_totals, given, group_norm, sizes_of
 from pe_cli.ops.nn.layer_norm import normalise_rows
 
 
@@ -92,7 +92,7 @@ def group_norm_cuda(o: Lowering) -> None:
     x, scale, bias, weights = given(o)
     rows, _, share, pixels = sizes_of(o, x)
     y = o.output("Y")
-    moments = [output(o, slot, rows, x.dtype) for slot in ("Mean", "Variance")]
+    moments = [o.output_or_scratch(slot, rows, x.dtype) for slot in ("Mean", "Variance")]
     o.call(normalise_rows, x, x, x, y, *moments, rows, share * pixels, o.attrs["epsilon"], 0)
     if weights and x.size:
         o.call(scale_channels, y, scale, bias, rows * share, x.shape[1], pixels, weights)

@@ -8,15 +8,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.kernels.moments import piece_rows, run_moments
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Narrow, SumsRows
-
-#: Terms of one float32 partial sum.
-CHUNK = 1024
 
 
 @helper
@@ -232,10 +230,6 @@ def _sizes(o: Lowering, x: Buffer) -> tuple[int, int]:
     return product(x.shape[:axis]), product(x.shape[axis:])
 
 
-def _output(o: Lowering, slot: str, size: int, dtype: str) -> Buffer:
-    return o.output(slot) if o.has(slot) else o.scratch(size, dtype)
-
-
 @layer_norm.lower("cpu")
 def layer_norm_cpu(o: Lowering) -> None:
     """Row by row."""
@@ -243,7 +237,7 @@ def layer_norm_cpu(o: Lowering) -> None:
     rows, n = _sizes(o, x)
     scale = o.input("Scale") if o.has("Scale") else x
     bias = o.input("Bias") if o.has("Bias") else x
-    mean, variance = (_output(o, slot, rows, x.dtype) for slot in ("Mean", "Variance"))
+    mean, variance = (o.output_or_scratch(slot, rows, x.dtype) for slot in ("Mean", "Variance"))
     weights = int(o.has("Scale")) + 2 * int(o.has("Bias"))
     o.call(normalise_rows, x, scale, bias, o.output("Y"), mean, variance, rows, n, o.attrs["epsilon"], weights)
 
@@ -277,7 +271,8 @@ def _given(o: Lowering) -> tuple[Any, ...]:
 
 def _sums(o: Lowering, n: int, dtype: str) -> tuple[Buffer, ...]:
     """Return where the sums over rows go, and room for them meanwhile."""
-    return *(_output(o, slot, n, dtype) for slot in ("Scale@GRAD", "Bias@GRAD")), o.scratch(2 * n, "float64"), o.scratch(2 * n, dtype)
+    sums = (o.output_or_scratch(slot, n, dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
+    return *sums, o.scratch(2 * n, "float64"), o.scratch(2 * n, dtype)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -148,13 +148,13 @@ def lstm_unit_cpu(o: Lowering) -> None:
     """One pass over all rows."""
     x, before = o.input("X"), o.input("C_prev")
     rows, d = before.shape
-    gates = o.output("Gates") if o.has("Gates") else o.scratch(x.size, x.dtype)
-    cell, out = (o.output(slot) if o.has(slot) else o.scratch(before.size, x.dtype) for slot in ("C", "H"))
+    gates = o.output_or_scratch("Gates", x.size, x.dtype)
+    cell, out = (o.output_or_scratch(slot, before.size, x.dtype) for slot in ("C", "H"))
     o.call(lstm_unit_forward, x, before, gates, cell, out, rows, d, *_facts(o, d), float(o.attrs["forget_bias"]))
 
 
 def _gradient(o: Lowering, slot: str, like: Buffer) -> Buffer:
-    """Return what the op is given of an output's gradient, or zeros."""
+    """Return the gradient of an output, zeros where there is none."""
     if o.has(slot):
         return o.input(slot)
     zeros = o.scratch(like.size, like.dtype)
@@ -168,8 +168,8 @@ def lstm_unit_grad_cpu(o: Lowering) -> None:
     before, cell, gates = o.input("C_prev"), o.input("C"), o.input("Gates")
     rows, d = before.shape
     dc, dh = (_gradient(o, slot, before) for slot in ("C@GRAD", "H@GRAD"))
-    dx = o.output("X@GRAD") if o.has("X@GRAD") else o.scratch(gates.size, gates.dtype)
-    dbefore = o.output("C_prev@GRAD") if o.has("C_prev@GRAD") else o.scratch(before.size, gates.dtype)
+    dx = o.output_or_scratch("X@GRAD", gates.size, gates.dtype)
+    dbefore = o.output_or_scratch("C_prev@GRAD", before.size, gates.dtype)
     o.call(lstm_unit_backward, gates, before, cell, dc, dh, dx, dbefore, rows, d, *_facts(o, d))
 
 

@@ -40,7 +40,7 @@ def _whole(g, axis, i):
 
 @helper
 def _count(g, i, j, k, a, b, c, d, e, f):
-    """Return what a window's sum is divided by."""
+    """Return the divisor of a window's sum."""
     if g[INSIDE] or g[ADAPTIVE]:
         return (b - a) * (d - c) * (f - e)
     return _whole(g, 0, i) * _whole(g, 1, j) * _whole(g, 2, k)

@@ -9,6 +9,7 @@ from typing import Any
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
 from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.lowering import Buffer, Lowering
@@ -16,8 +17,6 @@ from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Bounded, InPlace, RowWise, ToProbabilities
 
-#: Terms of one float32 partial sum.
-CHUNK = 1024
 #: Exponentials between two requests for what comes later.
 PIECE = 256
 

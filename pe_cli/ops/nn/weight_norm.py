@@ -8,12 +8,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 
-#: Terms of one partial sum in T, before it goes to float64.
-CHUNK = 1024
 _DIM = Attr(-1, "axis that has a length for each of its indices; -1: one length for everything")
 
 

@@ -250,7 +250,7 @@ def linear_chain_crf(
 
 @linear_chain_crf.sequences("Offsets")
 def linear_chain_crf_lod(s: LodRequest) -> None:
-    """One number a sequence."""
+    """One number per sequence."""
     if s.inputs.get("Length"):
         return
     lod = s.need("Emission")
@@ -271,7 +271,7 @@ def linear_chain_crf_cpu(o: Lowering) -> None:
     """Sequence by sequence, in logarithms."""
     x, w, out = o.input("Emission"), o.input("Transition"), o.output("LogLikelihood")
     bounds, high, count = _bounds(o)
-    alpha = o.output("Alpha") if o.has("Alpha") else o.scratch(x.size, x.dtype)
+    alpha = o.output_or_scratch("Alpha", x.size, x.dtype)
     n = x.shape[-1]
     o.call(fill, alpha, alpha.size, 0.0, dtype=x.dtype)
     o.call(crf_forward, x, w, o.input("Label"), bounds, out, alpha, o.scratch(count * n, x.dtype), count, high, n, STATUS)
@@ -282,8 +282,8 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
     """Sums from behind, and with those from the front every tag's probability."""
     x, w = o.input("Emission"), o.input("Transition")
     bounds, high, count = _bounds(o)
-    dx = o.output("Emission@GRAD") if o.has("Emission@GRAD") else o.scratch(x.size, x.dtype)
-    dw = o.output("Transition@GRAD") if o.has("Transition@GRAD") else o.scratch(w.size, x.dtype)
+    dx = o.output_or_scratch("Emission@GRAD", x.size, x.dtype)
+    dw = o.output_or_scratch("Transition@GRAD", w.size, x.dtype)
     for out in (dx, dw):
         o.call(fill, out, out.size, 0.0, dtype=x.dtype)
     n = x.shape[-1]
@@ -367,7 +367,7 @@ def linear_chain_crf_grad_cuda(o: Lowering) -> None:
     """A thread for each sequence, whose transitions are summed afterwards."""
     x, w = o.input("Emission"), o.input("Transition")
     bounds, high, count = _bounds(o)
-    dx = o.output("Emission@GRAD") if o.has("Emission@GRAD") else o.scratch(x.size, x.dtype)
+    dx = o.output_or_scratch("Emission@GRAD", x.size, x.dtype)
     n, parts = x.shape[-1], o.scratch(count * w.size, x.dtype)
     for out in (dx, parts):
         o.call(fill, out, out.size, 0.0, dtype=x.dtype)

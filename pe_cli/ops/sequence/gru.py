@@ -233,7 +233,7 @@ def gru_cpu(o: Lowering) -> None:
     """One call over all steps."""
     x, w, hidden, begins, ranks = o.input("Input"), o.input("Weight"), o.output("Hidden"), o.input("Begins"), o.input("Sorted")
     rows, d, count = x.shape[0], hidden.shape[1], ranks.size
-    gates = o.output("BatchGate") if o.has("BatchGate") else o.scratch(x.size, x.dtype)
+    gates = o.output_or_scratch("BatchGate", x.size, x.dtype)
     work, scratch = o.scratch((rows + 2 * count) * d, x.dtype), o.scratch(gemm_scratch(2 * d, d), x.dtype)
     first = o.input("H0") if o.has("H0") else w
     o.call(

@@ -134,7 +134,7 @@ def lstm_cpu(o: Lowering) -> None:
     x, w, bias, hidden, cell = o.input("Input"), o.input("Weight"), o.input("Bias"), o.output("Hidden"), o.output("Cell")
     begins, ranks = o.input("Begins"), o.input("Sorted")
     rows, d, r, steps, count = x.shape[0], cell.shape[1], hidden.shape[1], begins.size - 1, ranks.size
-    gates = o.output("BatchGate") if o.has("BatchGate") else o.scratch(x.size, x.dtype)
+    gates = o.output_or_scratch("BatchGate", x.size, x.dtype)
     work = o.scratch(rows * (r + 2 * d) + count * r + d, x.dtype)
     scratch = o.scratch(max(gemm_scratch(4 * d, r), gemm_scratch(r, d)), x.dtype)
     o.call(

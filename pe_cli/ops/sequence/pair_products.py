@@ -24,6 +24,21 @@ def image_offsets(rows: Indices, columns: Indices, *, channels: int) -> Indices:
     return offsets_of(channels * lengths_of(rows) * lengths_of(columns))
 
 
+def checked_images(given: Indices, rows: Indices, columns: Indices, *, channels: int) -> Indices:
+    """Return where images begin, which is where the sequences begin that they lie in.
+
+    Raises:
+        PeError: sequences of other lengths than the images have.
+    """
+    wanted = image_offsets(rows, columns, channels=channels)
+    if wanted.tolist() != given.tolist():
+        s = next((i for i, (a, b) in enumerate(zip(given[1:], wanted[1:], strict=False)) if a != b), min(len(given), len(wanted)) - 1)
+        sizes = [f"{int(v[s + 1] - v[s])}" if s + 1 < len(v) else "no" for v in (given, rows, columns)]
+        what = f"sequence {s} has {sizes[0]} numbers for an image of {channels} channels, {sizes[1]} rows and {sizes[2]} columns"
+        raise PeError(what, hint="row and col are what the image was made of, one sequence each")
+    return given
+
+
 @kernel
 def multiply_pairs(
     x: Ptr, y: Ptr, xs: PtrI64, ys: PtrI64, offsets: PtrI64, owner: PtrI64, out: Ptr, n: Int, channels: Int, width: Int

@@ -145,7 +145,7 @@ def sequence_pad_lod(s: LodRequest) -> None:
 def sequence_pad_cpu(o: Lowering) -> None:
     """Row by row."""
     x, value, out = o.input("X"), o.input("PadValue"), o.output("Out")
-    lengths = o.output("Length") if o.has("Length") else o.scratch(out.shape[0], "int64")
+    lengths = o.output_or_scratch("Length", out.shape[0], "int64")
     o.call(
         pad_sequences, x, value, o.input("Offsets"), out, lengths, *out.shape[:2], product(x.shape[1:]),
         int(value.size == 1), STATUS, dtype=MOVED_AS[DTYPES[x.dtype]],

@@ -153,7 +153,7 @@ def sequence_pool_cpu(o: Lowering) -> None:
     if which < 3:
         o.call(pool_sums, x, offsets, out, count, n, which, pad)
         return
-    index = o.output("MaxIndex") if o.has("MaxIndex") else o.scratch(out.size, "int64")
+    index = o.output_or_scratch("MaxIndex", out.size, "int64")
     o.call(pool_picks, x, offsets, out, index, count, n, which, pad)
 
 

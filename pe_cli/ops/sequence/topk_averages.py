@@ -5,33 +5,13 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, helper, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.lod import Indices, LodRequest, fixed, offsets_of, owners, row_count
+from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.sequence.pair_products import image_offsets
-
-
-def checked_images(given: Indices, rows: Indices, columns: Indices, *, channels: int) -> Indices:
-    """Return where images begin, which is where the sequences begin that they lie in.
-
-    Raises:
-        PeError: sequences of other lengths than the images have.
-    """
-    wanted = image_offsets(rows, columns, channels=channels)
-    if wanted.tolist() != given.tolist():
-        s = next((i for i, (a, b) in enumerate(zip(given[1:], wanted[1:], strict=False)) if a != b), min(len(given), len(wanted)) - 1)
-        sizes = [f"{int(v[s + 1] - v[s])}" if s + 1 < len(v) else "no" for v in (given, rows, columns)]
-        what = f"sequence {s} has {sizes[0]} numbers for an image of {channels} channels, {sizes[1]} rows and {sizes[2]} columns"
-        raise PeError(what, hint="row and col are what the image was made of, one sequence each")
-    return given
-
-
-@helper
-def _before(a, b):
-    """Whether a stands before b in a falling order, in which NaN is the largest."""
-    return a > b or (a != a and b == b)
+from pe_cli.ops.define.sorted_places import before
+from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
 
 
 @kernel
@@ -52,8 +32,8 @@ def average_largest(
         for k in range(most):
             found = -1
             for c in range(width):
-                later = last < 0 or _before(x[at + last], x[at + c]) or (not _before(x[at + c], x[at + last]) and c > last)
-                if later and (found < 0 or _before(x[at + c], x[at + found])):
+                later = last < 0 or before(x[at + last], x[at + c]) or (not before(x[at + c], x[at + last]) and c > last)
+                if later and (found < 0 or before(x[at + c], x[at + found])):
                     found = c
             places[i * most + k] = found
             if found >= 0:
@@ -169,7 +149,7 @@ def sequence_topk_avg_pooling_cpu(o: Lowering) -> None:
     if out.size:
         arrays = (o.input("Rows"), o.input("Columns"), o.input("Offsets"), o.input("Owner"))
         numbers = _numbers(o, out.shape[0])
-        places = o.output("Pos") if o.has("Pos") else o.scratch(numbers[0] * numbers[3], "int32")
+        places = o.output_or_scratch("Pos", numbers[0] * numbers[3], "int32")
         o.call(average_largest, o.input("X"), *arrays, Numbers(tuple(o.attrs["topks"])), out, places, *numbers)
 
 

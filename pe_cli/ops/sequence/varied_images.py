@@ -7,13 +7,12 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
+from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.sequence.pair_products import image_offsets
-from pe_cli.ops.sequence.topk_averages import checked_images
+from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
 
 
 def _steps(lengths: Indices, stride: int) -> Indices:
@@ -25,6 +24,20 @@ def window_offsets(rows: Indices, columns: Indices, *, strides: tuple[int, int])
     return offsets_of(_steps(lengths_of(rows), strides[0]) * _steps(lengths_of(columns), strides[1]))
 
 
+@helper
+def _sizes(rows, columns, s, along):
+    """Return height and width of image number s, and how many windows lie side by side in it."""
+    width = columns[s + 1] - columns[s]
+    return rows[s + 1] - rows[s], width, (width - 1) // along + 1
+
+
+@helper
+def _corner(window, many, high, wide, down, along):
+    """Return the row and the column where a window of an image begins, which may lie outside."""
+    line = window // many
+    return line * down - high // 2, (window - line * many) * along - wide // 2
+
+
 @kernel
 def take_windows(
     x: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, owner: PtrI64, out: Ptr, images: Int, n: Int, channels: Int,
@@ -32,13 +45,9 @@ def take_windows(
 ):  # fmt: skip
     """out[p, t] = the numbers of channel t around window p's place, 0 outside its image."""
     for s in range(images):
-        height = rows[s + 1] - rows[s]
-        width = columns[s + 1] - columns[s]
-        many = (width - 1) // along + 1
+        height, width, many = _sizes(rows, columns, s, along)
         for p in range(begins[s], begins[s + 1]):
-            line = (p - begins[s]) // many
-            top = line * down - high // 2
-            left = (p - begins[s] - line * many) * along - wide // 2
+            top, left = _corner(p - begins[s], many, high, wide, down, along)
             for t in range(channels):
                 at = offsets[s] + t * height * width
                 to = (p * channels + t) * high * wide
@@ -59,12 +68,8 @@ def take_windows_by_channel(
         p = i // channels
         t = i - p * channels
         s = owner[p]
-        height = rows[s + 1] - rows[s]
-        width = columns[s + 1] - columns[s]
-        many = (width - 1) // along + 1
-        line = (p - begins[s]) // many
-        top = line * down - high // 2
-        left = (p - begins[s] - line * many) * along - wide // 2
+        height, width, many = _sizes(rows, columns, s, along)
+        top, left = _corner(p - begins[s], many, high, wide, down, along)
         at = offsets[s] + t * height * width
         to = i * high * wide
         for a in range(high):
@@ -80,16 +85,12 @@ def take_windows_back(
 ):  # fmt: skip
     """dx = the gradients of all windows that a number is in, from the last window's to the first's."""
     for s in range(images):
-        height = rows[s + 1] - rows[s]
-        width = columns[s + 1] - columns[s]
-        many = (width - 1) // along + 1
+        height, width, many = _sizes(rows, columns, s, along)
         for j in range(offsets[s], offsets[s + 1]):
             dx[j] = T(0)
         for i in range(begins[s + 1] - begins[s]):
             p = begins[s + 1] - 1 - i
-            line = (p - begins[s]) // many
-            top = line * down - high // 2
-            left = (p - begins[s] - line * many) * along - wide // 2
+            top, left = _corner(p - begins[s], many, high, wide, down, along)
             for t in range(channels):
                 at = offsets[s] + t * height * width
                 to = (p * channels + t) * high * wide
@@ -109,9 +110,7 @@ def take_windows_back_by_number(
     """The same sums in the same order, a thread for each number."""
     for i in range(n):
         s = image[i]
-        height = rows[s + 1] - rows[s]
-        width = columns[s + 1] - columns[s]
-        many = (width - 1) // along + 1
+        height, width, many = _sizes(rows, columns, s, along)
         place = i - offsets[s]
         t = place // (height * width)
         row = (place - t * height * width) // width

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType, product
+from pe_cli.core.types import NUMBERS, TensorType, product
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, PtrU8, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
@@ -129,7 +129,7 @@ def padded_unique(x: TensorType, *, dtype: str) -> tuple[TensorType, TensorType,
     Source:
         fluid.layers.unique_with_counts.
     """
-    if len(x.shape) != 1 or x.dtype not in ("float32", "float64", "int32", "int64"):
+    if len(x.shape) != 1 or x.dtype not in NUMBERS:
         raise PeError(f"unique needs a vector of numbers, got {x}", hint="reshape or cast it")
     each = TensorType(x.shape, dtype)
     return x, each, each, TensorType((1,), "int64")

@@ -141,7 +141,7 @@ def _walk(sizes: Sequence[int], steps: Sequence[int]) -> tuple[Numbers, int]:
 
 @strided_slice.lower("cuda")
 def strided_slice_cuda(o: Lowering) -> None:
-    """An element a thread."""
+    """One thread per element."""
     x, out = o.input("Input"), o.output("Out")
     first, steps = _places(o, x.shape)
     o.call(take, x, out, *_walk(out.shape, steps), first, out.size)

@@ -16,6 +16,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
@@ -27,8 +28,6 @@ from pe_cli.ops.update.update_kernels import accelerate, descend
 
 #: How the slots end whose state is one number for all elements.
 SINGLE = ("Pow", "Count", "Product")
-#: Squares summed in the element type before float64 takes over.
-CHUNK = 1024
 
 
 def rate(rng):

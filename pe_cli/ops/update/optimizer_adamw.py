@@ -18,13 +18,11 @@ from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.lr_schedule import reals
 from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 from pe_cli.ops.update.optimizer_decayed import DECAY
+from pe_cli.ops.update.optimizer_moments import ADAM_STATE, BETA1, BETA2
 from pe_cli.ops.update.update_kernels import adam_corrected, adamw_span, move_on, shrink
 
-BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
-BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
 EPSILON = Attr(1e-8, "keeps the quotient finite, unit of the gradient")
 _NO_DECAY = Attr(0.0, DECAY.doc)
-_ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 def late(sample: Sample) -> Sample:
@@ -51,7 +49,7 @@ def adamw_step(
     attrs={"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON, "weight_decay": DECAY},
     differentiable="",
     traits=[RowsApart()],
-    samples=[*state_samples(_ADAM_STATE), *state_samples(_ADAM_STATE, weight_decay=0.5)[:1]],
+    samples=[*state_samples(ADAM_STATE), *state_samples(ADAM_STATE, weight_decay=0.5)[:1]],
 )
 def adamw(
     param: TensorType,
@@ -99,7 +97,7 @@ def adamw(
 @adamw.lower("cpu")
 def adamw_cpu(o: Lowering) -> None:
     """One pass; then the powers move on."""
-    p, m, v, pow1, pow2 = in_place(o, "Param", *_ADAM_STATE)
+    p, m, v, pow1, pow2 = in_place(o, "Param", *ADAM_STATE)
     b1, b2, *rest = [o.attrs[name] for name in ("beta1", "beta2", "epsilon", "weight_decay")]
     o.call(adamw_step, p, o.input("Grad"), m, v, pow1, pow2, o.input("LearningRate"), p.size, b1, b2, *rest)
     o.call(move_on, pow1, pow2, b1, b2)

@@ -215,7 +215,7 @@ def lion_step(p: Ptr, g: Ptr, m: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, de
     outputs="ParamOut MomentOut",
     attrs={
         "beta1": Attr(0.9, "part of the moment in the direction, no unit"),
-        "beta2": Attr(0.99, "decay of the moment a step, no unit"),
+        "beta2": Attr(0.99, "decay of the moment per step, no unit"),
         "weight_decay": Attr(0.0, DECAY.doc),
     },
     differentiable="",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T, kernel
+from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.random import normal
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, op
 from pe_cli.ops.define.traits import Random
-from pe_cli.ops.update.optimizer import CHUNK, check_update, in_place, state_samples
+from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 
 #: Keeps the noise apart from the parameter's first value, which is drawn under the same name.
 APART = 0x5DEECE66D

@@ -17,9 +17,9 @@ from pe_cli.ops.update.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.update.table_rows import adam_by_places, by_places
 from pe_cli.ops.update.update_kernels import adam_step, move_on
 
-_BETA1 = Attr(0.9, "decay of the first moment a step, no unit")
-_BETA2 = Attr(0.999, "decay of the second moment a step, no unit")
-_ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
+BETA1 = Attr(0.9, "decay of the first moment per step, no unit")
+BETA2 = Attr(0.999, "decay of the second moment per step, no unit")
+ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
 
 
 # --- adam and adamax --------------------------------------------------------------------------------------------------
@@ -30,8 +30,8 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Rows?",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={
-        "beta1": _BETA1,
-        "beta2": _BETA2,
+        "beta1": BETA1,
+        "beta2": BETA2,
         "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient"),
         "lazy_mode": Attr(False, "with Rows: leave all other rows and their moments as they are"),
         "ahead": Attr(False, "with Rows: the powers move on before the step, as in PaddlePaddle 1.8, instead of after it"),
@@ -39,10 +39,10 @@ _ADAM_STATE = ("Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
     differentiable="",
     traits=[RowsApart()],
     samples=[
-        *state_samples(_ADAM_STATE),
-        row_sample(_ADAM_STATE),
-        row_sample(_ADAM_STATE, lazy_mode=True),
-        row_sample(_ADAM_STATE, ahead=True),
+        *state_samples(ADAM_STATE),
+        row_sample(ADAM_STATE),
+        row_sample(ADAM_STATE, lazy_mode=True),
+        row_sample(ADAM_STATE, ahead=True),
     ],
 )
 def adam(
@@ -149,7 +149,7 @@ def adamax_step(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b
     "adamax",
     inputs="Param Grad LearningRate Moment InfNorm Beta1Pow",
     outputs="ParamOut MomentOut InfNormOut Beta1PowOut",
-    attrs={"beta1": _BETA1, "beta2": _BETA2, "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient")},
+    attrs={"beta1": BETA1, "beta2": BETA2, "epsilon": Attr(1e-8, "keeps the quotient finite, unit of the gradient")},
     differentiable="",
     traits=[RowsApart()],
     samples=state_samples(["Moment", "InfNorm", "Beta1Pow"]),
@@ -239,8 +239,8 @@ def lamb_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, rate: PtrU, n: Int, b1: Re
     inputs="Param Grad LearningRate Moment1 Moment2",
     outputs="ParamOut Moment1Out Moment2Out",
     attrs={
-        "beta1": _BETA1,
-        "beta2": _BETA2,
+        "beta1": BETA1,
+        "beta2": BETA2,
         "epsilon": Attr(1e-6, "keeps the quotient finite, unit of the gradient"),
         "weight_decay": Attr(0.01, "pull towards 0, no unit"),
     },

@@ -11,8 +11,8 @@ from enum import Enum, StrEnum
 from typing import Any, ClassVar
 
 from pe_cli.core import strategy as core
+from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import did_you_mean
-from pe_cli.execute.executor import usable_cores
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet
 
 
@@ -130,7 +130,7 @@ class _Strategy:
         object.__setattr__(self, "_frozen", True)
 
     def chosen(self) -> dict[str, Any]:
-        """Return what the core is told: field -> value."""
+        """Return the fields of the core's strategy that are set: field -> value."""
         return {name: _plain(self._values[name]) for name in self.options if name in self.fields}
 
     def __str__(self) -> str:

@@ -108,7 +108,7 @@ def flops(net: Any, input_size: Any, custom_ops: Mapping[type, Callable[..., Non
 
 
 def _count(call: Call, own: Mapping[type, Callable[..., None]]) -> int | None:
-    """Return what a call takes, None where nothing says it."""
+    """Return the operations of a call; None where nothing says how many."""
     if type(call.layer) in own:
         counted = Counted(call.layer)
         own[type(call.layer)](counted, call.inputs, call.outputs[0])

@@ -17,6 +17,7 @@ from pe_cli.paddle.nn import (
     norm,
     parametric,
     rnn,
+    rnn_cells,
     transformer,
 )
 
@@ -25,7 +26,7 @@ _SAME = (ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue, BeamSearchDecode
 
 
 def _collected() -> dict[str, Any]:
-    modules = (layer, containers, made, parametric, norm, attention, transformer, rnn)
+    modules = (layer, containers, made, parametric, norm, attention, transformer, rnn, rnn_cells)
     same = {one.__name__.replace("GradientClip", "ClipGrad"): one for one in _SAME}
     own = {name: getattr(module, name) for module in modules for name in module.__all__}
     return {"functional": functional, "initializer": initializer, **same, **own}

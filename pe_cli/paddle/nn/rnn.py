@@ -1,185 +1,20 @@
-"""Recurrent layers: cells, what repeats a cell over the steps of padded sequences, and stacks of both directions."""
+"""Recurrent layers: what repeats a cell over the steps of padded sequences, and stacks of both directions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.rnn import RNNCell, rnn, steps_that_count
-from pe_cli.paddle.fluid.layers.structures import flat
+from pe_cli.paddle.fluid.layers.rnn import rnn, steps_that_count
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.containers import LayerList
 from pe_cli.paddle.nn.layer import Layer
-from pe_cli.program.initializer import Uniform
+from pe_cli.paddle.nn.rnn_cells import GRUCell, LSTMCell, SimpleRNNCell, TwoProductCell
 
 _ATTRS = ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr")
-
-
-class RNNCellBase(Layer):
-    """One step of a recurrent network: `cell(inputs, states) -> outputs, new states`; subclasses define forward and state_shape."""
-
-    @property
-    def state_shape(self) -> Any:
-        """Sizes of the states without the batch axis: a list, or a list or tuple of those.
-
-        Raises:
-            NotImplementedError: the subclass does not say.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no state_shape: define it, or give initial states")
-
-    @property
-    def state_dtype(self) -> Any:
-        """Element type of the states."""
-        return self._dtype
-
-    def get_initial_states(
-        self, batch_ref: Any, shape: Any = None, dtype: Any = None, init_value: float = 0.0, batch_dim_idx: int = 0
-    ) -> Any:
-        """Return states of one value for the batch of a variable, or of the first one of a structure."""
-        first, kind = flat(batch_ref)[0], self.state_dtype if dtype is None else dtype
-        sizes = self.state_shape if shape is None else shape
-        return RNNCell.get_initial_states(self, first, sizes, kind, init_value, batch_dim_idx)  # type: ignore[arg-type]
-
-
-class _Cell(RNNCellBase):
-    """What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.
-
-    Args:
-        input_size: width of x.
-        hidden_size: width of h.
-        weight_ih_attr: of weight_ih, [gates x hidden_size, input_size]; uniform within 1 / sqrt(hidden_size) by default, as all are.
-        weight_hh_attr: of weight_hh, [gates x hidden_size, hidden_size].
-        bias_ih_attr: of bias_ih, [gates x hidden_size]; False for none.
-        bias_hh_attr: of bias_hh likewise.
-        name: prefix of the names of the parameters.
-    """
-
-    #: Parts of a row of weights.
-    _gates = 1
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        if input_size < 1 or hidden_size < 1:
-            raise FluidValueError(f"{type(self).__name__}: input_size is {input_size} and hidden_size {hidden_size}, at least 1 each")
-        rows, bound = self._gates * hidden_size, 1.0 / math.sqrt(hidden_size)
-        facts: dict[str, Any] = {"default_initializer": Uniform(-bound, bound)}
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.weight_ih = self.create_parameter([rows, input_size], weight_ih_attr, **facts)
-        self.weight_hh = self.create_parameter([rows, hidden_size], weight_hh_attr, **facts)
-        self.bias_ih = self.create_parameter([rows], bias_ih_attr, is_bias=True, **facts)
-        self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, **facts)
-
-    @property
-    def state_shape(self) -> Any:
-        """Size of h."""
-        return [self.hidden_size]
-
-    def project(self, x: Any) -> Any:
-        """Append W_ih x + b_ih, for one step or for all at once."""
-        return _product(x, self.weight_ih, self.bias_ih)
-
-    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
-        """Append the rest of a step.
-
-        Raises:
-            NotImplementedError: the class does not define it.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no recur: define it")
-
-    def forward(self, inputs: Any, states: Any = None) -> Any:
-        """Append a step; return its output and the new states. Without states they are 0."""
-        before = self.get_initial_states(inputs) if states is None else states
-        return self.recur(self.project(inputs), before)
-
-    def extra_repr(self) -> str:
-        """Return its sizes."""
-        return f"{self.input_size}, {self.hidden_size}"
-
-
-def _product(x: Any, weight: Any, bias: Any) -> Any:
-    """Append x W^T + b."""
-    made = call("matmul", x, weight, False, True)
-    return made if bias is None else call("elementwise_add", made, bias, len(made.shape) - 1)
-
-
-class SimpleRNNCell(_Cell):
-    __doc__ = (_Cell.__doc__ or "").replace(
-        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
-        "h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with relu for `activation`.",
-    )
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        activation: str = "tanh",
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr, name)
-        if activation not in ("tanh", "relu"):
-            raise FluidValueError(f"SimpleRNNCell: activation is {activation!r}", hint="tanh or relu")
-        self.activation = activation
-
-    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
-        """Append the rest of a step."""
-        after = call(self.activation, call("elementwise_add", projected, _product(states, self.weight_hh, self.bias_hh)))
-        return after, after
-
-
-class LSTMCell(_Cell):
-    __doc__ = (_Cell.__doc__ or "").replace(
-        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
-        "c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), with i, f, g, o = W_ih x + b_ih + W_hh h + b_hh; states are (h, c).",
-    )
-    _gates = 4
-
-    @property
-    def state_shape(self) -> Any:
-        """Sizes of h and c."""
-        return ([self.hidden_size], [self.hidden_size])
-
-    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
-        """Append the rest of a step."""
-        hidden, cell = states
-        gates = call("elementwise_add", projected, _product(hidden, self.weight_hh, self.bias_hh))
-        inputs, facts = {"X": gates, "C_prev": cell}, {"order": "ifgo"}
-        after, out, _ = LayerHelper("lstm_cell").op("lstm_unit", inputs, facts, ("C", "H", "Gates"))
-        return out, (out, after)
-
-
-class GRUCell(_Cell):
-    __doc__ = (_Cell.__doc__ or "").replace(
-        "What cells with two products share: gates = W_ih x + b_ih and W_hh h + b_hh.",
-        "h' = z h + (1 - z) tanh(x_c + r h_c), r = s(x_r + h_r), z = s(x_z + h_z), with x = W_ih x + b_ih and h = W_hh h + b_hh in parts.",
-    )
-    _gates = 3
-
-    def recur(self, projected: Any, states: Any) -> tuple[Any, Any]:
-        """Append the rest of a step."""
-        size, around = self.hidden_size, _product(states, self.weight_hh, self.bias_hh)
-        (x_gates, x_new), (h_gates, h_new) = (call("split", v, [2 * size, size], -1) for v in (projected, around))
-        reset, update = call("split", call("sigmoid", call("elementwise_add", x_gates, h_gates)), 2, -1)
-        fresh = call("tanh", call("elementwise_add", x_new, call("elementwise_mul", reset, h_new)))
-        kept = call("elementwise_mul", call("elementwise_sub", states, fresh), update)
-        after = call("elementwise_add", kept, fresh)
-        return after, after
 
 
 class RNN(Layer):
@@ -210,7 +45,7 @@ class RNN(Layer):
         cell, facts = self.cell, (sequence_length, self.time_major, self.is_reverse)
         if initial_states is None:
             initial_states = cell.get_initial_states(inputs, batch_dim_idx=1 if self.time_major else 0)
-        if not isinstance(cell, _Cell) or given:
+        if not isinstance(cell, TwoProductCell) or given:
             return rnn(cell, inputs, initial_states, *facts, **given)
         return rnn(cell.recur, cell.project(inputs), initial_states, *facts)  # type: ignore[arg-type]
 
@@ -268,7 +103,7 @@ class _Stack(LayerList):
         name: prefix of the names of the parameters.
     """
 
-    _cell: type[_Cell] = _Cell
+    _cell: type[TwoProductCell] = TwoProductCell
 
     def __init__(  # noqa: PLR0913, PLR0917 (2.x's arguments)
         self,
@@ -403,6 +238,4 @@ class GRU(_Stack):
     _cell = GRUCell
 
 
-__all__ = [
-    "GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell",
-]  # fmt: skip
+__all__ = ["GRU", "LSTM", "RNN", "BiRNN", "SimpleRNN"]

@@ -166,7 +166,7 @@ def training(
     ]
 
 
-def head(what: str, wish: Wish) -> list[str]:
+def head(what: str) -> list[str]:
     """Return the lines that a config begins with."""
     return [
         f"# {what}",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.cells import MISSING, Cells, Codes, Table
+from pe_cli.data.cells import MISSING, Codes, Table
 from pe_cli.data.columns.date import parse
 from pe_cli.data.infer import TRIED, is_bool, is_date
 from pe_cli.session.starters.names import said
@@ -98,7 +98,7 @@ def guess(table: Table, name: str) -> Guess:
     cells = table.cells(name)
     numbers = cells.numbers()
     if not numbers.bad_count and np.isfinite(numbers.values).any():
-        return _number(name, cells, numbers.values)
+        return _number(name, numbers.values)
     codes = cells.codes()
     if not codes.words:
         return Guess(name, None, why="every cell is missing")
@@ -114,7 +114,7 @@ def guess(table: Table, name: str) -> Guess:
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _number(name: str, cells: Cells, values: NDArray[np.float64]) -> Guess:
+def _number(name: str, values: NDArray[np.float64]) -> Guess:
     there = values[np.isfinite(values)]
     missing = len(values) - len(there)
     distinct = np.unique(there)

@@ -142,7 +142,7 @@ def _config(
         f"    learning_rate: {flow(decay)}  # falls to 0 over so many epochs of {decay['step_each_epoch']} steps",
     ]
     lines = [
-        *head(f"Sorts the pictures of {said(wish.source.name)} into classes.", wish),
+        *head(f"Sorts the pictures of {said(wish.source.name)} into classes."),
         *data_section(
             source, split, [f"{shown}.", "stratify: every part has its share of every class."], columns, augment
         ),

@@ -69,7 +69,7 @@ def starter(wish: Wish) -> Starter:
         ),
     ]
     lines = [
-        *head(f"Learns to write texts like {said(wish.source.name)}, character by character: pe generate RUN --prompt TEXT", wish),
+        *head(f"Learns to write texts like {said(wish.source.name)}, character by character: pe generate RUN --prompt TEXT"),
         *data_section(
             source,
             split,

@@ -67,7 +67,7 @@ def find(table: Table, target: str, guesses: Sequence[Guess]) -> Found | str:
         return "no column has a date of ISO 8601, such as 2024-05-31, in every row"
     for found in dates:
         times = moments_of(table, found.name, "series are ordered by it")
-        for key, codes in _keys(table, target, [g for g in guesses if g.name != found.name]):
+        for key, codes in _keys(table, [g for g in guesses if g.name != found.name]):
             pace = _pace(times, codes)
             if pace is not None:
                 return Found(found.name, key, *pace)
@@ -75,7 +75,7 @@ def find(table: Table, target: str, guesses: Sequence[Guess]) -> Found | str:
     return f"rows are not at regular times by {names}, neither all together nor for each value of another column, with {FEWEST} rows each"
 
 
-def _keys(table: Table, target: str, guesses: Sequence[Guess]) -> list[tuple[str | None, NDArray[np.int64]]]:
+def _keys(table: Table, guesses: Sequence[Guess]) -> list[tuple[str | None, NDArray[np.int64]]]:
     """Return columns that could tell series apart, with the series of every row; the one with the fewest series first."""
     found: list[tuple[str | None, NDArray[np.int64]]] = []
     for one in guesses:
@@ -233,7 +233,7 @@ def _config(looked: Looked, wish: Wish) -> str:
         feeds.append(("key:", quoted(escaped(found.key)), ""))
     numbers = replace(plan(looked.windows, 2000), learning_rate=0.002)
     lines = [
-        *head(what, wish),
+        *head(what),
         *data_section(looked.source, _SPLIT, comments, columns, out),
         "",
         "# Inputs of the model.",

@@ -104,7 +104,7 @@ def _config(looked: Looked, wish: Wish) -> str:
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
     metric, mode = ("acc", "max") if classes else ("error", "min")
     lines = [
-        *head(what, wish),
+        *head(what),
         *data_section(looked.source, looked.split, [comment, *how, *later], columns, out),
         "",
         *_feeds(looked),

@@ -11,8 +11,8 @@ from pe_cli.session.starters.looked import Looked, branches_of, numbers_of, plan
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, embedding_width
 
-#: Rows of an embedding of texts, at most; and its width.
-VOCABULARY, TEXT_WIDTH = 10_000, 32
+#: Width of an embedding of texts.
+TEXT_WIDTH = 32
 
 
 def model_of(looked: Looked, wish: Wish) -> str:

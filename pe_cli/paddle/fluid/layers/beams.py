@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.layers.control.beams import NEVER
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.layers.arrays import TensorArray
@@ -16,9 +17,6 @@ from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.structures import flat, mapped
 from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
-
-#: What stands for minus infinity, as in the original.
-_NEVER = -1e9
 
 
 class BeamSearchDecoder(Decoder):
@@ -69,7 +67,7 @@ class BeamSearchDecoder(Decoder):
         state, beams = flat(initial_cell_states)[0], self.beam_size
         ids = fill_constant_batch_size_like(state, [-1, beams], "int64", float(self.start_token))
         zero = fill_constant_batch_size_like(state, [-1, beams], state.dtype, 0.0)
-        first = assign(np.array([0.0] + [_NEVER] * (beams - 1), state.dtype))
+        first = assign(np.array([0.0] + [NEVER] * (beams - 1), state.dtype))
         finished = fill_constant_batch_size_like(state, [-1, beams], "bool", 0.0)
         lengths = fill_constant_batch_size_like(state, [-1, beams], "int64", 0.0)
         cells = mapped(lambda v: _tiled(v, beams), initial_cell_states)
@@ -102,7 +100,7 @@ class BeamSearchDecoder(Decoder):
     def _scores(self, logits: Variable, states: Any, width: int) -> Any:
         """Return sums of logarithms [batch, beam_size, ids]; what is finished goes on with the end token alone, at no cost."""
         logs = call("log", call("softmax", logits))
-        ends = np.full(width, _NEVER, logits.dtype)
+        ends = np.full(width, NEVER, logits.dtype)
         ends[self.end_token] = 0
         done = call("cast", states.finished, logits.dtype)
         going = call("elementwise_mul", logs, call("scale", done, -1.0, 1.0), 0)

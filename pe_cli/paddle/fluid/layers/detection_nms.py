@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.detection import box_coder
@@ -14,8 +15,8 @@ from pe_cli.program.ir import Variable
 
 def _made(kind: str, name: str | None, inputs: dict[str, Any], outputs: Sequence[str], **attrs: Any) -> list[Variable]:
     ensure_defaults()
-    helper = LayerHelper(kind, name)
-    found = helper.op(kind, inputs, attrs, tuple(outputs))
+    with raised_as(FluidValueError):
+        found = LayerHelper(kind, name).op(kind, inputs, attrs, tuple(outputs))
     for v in found:
         v.stop_gradient = True
     return list(found)
@@ -34,11 +35,30 @@ def multiclass_nms(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     name: str | None = None,
 ) -> Any:
     """Keep of every class the boxes that overlap no better one much: [detections, 6], class, score and box; see the op."""
-    return _made(
+    facts = (score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label)
+    return multiclass_nms2(bboxes, scores, *facts, name=name)
+
+
+def multiclass_nms2(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = 0,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Do what multiclass_nms does, and with return_index return the boxes' places among the boxes of all images, too."""
+    out, index = _made(
         "multiclass_nms", name, {"BBoxes": bboxes, "Scores": scores}, ["Out", "Index"], score_threshold=float(score_threshold),
         nms_top_k=nms_top_k, keep_top_k=keep_top_k, nms_threshold=float(nms_threshold), normalized=normalized, nms_eta=float(nms_eta),
-        background_label=background_label,
-    )[0]  # fmt: skip
+        background_label=background_label, return_index=return_index,
+    )  # fmt: skip
+    return (out, index) if return_index else out
 
 
 def matrix_nms(  # noqa: PLR0913, PLR0917 (fluid's arguments)

@@ -118,12 +118,13 @@ def Print(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         summarize: elements that are shown; below 0 for all.
         print_tensor_name, print_tensor_type, print_tensor_shape: what else is shown.
         print_tensor_lod: without effect.
-        print_phase: gradients are not shown.
+        print_phase: forward or both; with backward nothing is shown, as gradients are not.
     """
     out = call("scale", input) if input.dtype in ("float32", "float64") else call("assign", input)
     facts = print_tensor_name, print_tensor_type, print_tensor_shape
     shown = Printed(out.name, input.name, message or "", first_n, summarize, facts)
-    getattr(out.block.program, "prints", []).append(shown)
+    if print_phase != "backward":
+        getattr(out.block.program, "prints", []).append(shown)
     return out
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flat(value: Any) -> list[Any]:
-    """Return what a structure holds, in order."""
+    """Return the items of a structure, in order."""
     if isinstance(value, dict):
         return [v for key in sorted(value) for v in flat(value[key])]
     return [v for part in value for v in flat(part)] if isinstance(value, (list, tuple)) else [value]

@@ -49,7 +49,7 @@ def create_parameter(
 def create_global_var(
     shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
 ) -> Any:
-    """Make a variable that the startup program fills with a number."""
+    """Make a variable that the startup program fills with a number; it keeps its value, persistable or not."""
     program = default_main_program()
     facts = {"persistable": True, "stop_gradient": True}
     name = name or program.unique("global_var")
@@ -134,9 +134,10 @@ def randn(
     stop_gradient: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Draw standard normal numbers at every step."""
+    """Draw standard normal numbers at every step; device is without effect."""
     ensure_defaults()
     made = gaussian_random(shape, 0.0, 1.0, 0, dtype or "float32")
+    made.stop_gradient = stop_gradient
     return made if out is None else find("assign").fn(made, out)
 
 

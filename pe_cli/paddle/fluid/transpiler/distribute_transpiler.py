@@ -161,7 +161,7 @@ class DistributeTranspiler:
         return self.origin_program
 
     def kept(self, endpoint: str) -> list[Kept]:
-        """Return what a server keeps between steps."""
+        """Return the variables that a server keeps between steps."""
         return self._server(endpoint)[1]
 
     @property

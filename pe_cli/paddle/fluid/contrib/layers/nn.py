@@ -1,4 +1,4 @@
-"""Layers of fluid.contrib: the catalogue's by the original's signatures, and two whose rows only a step can count."""
+"""Layers of fluid.contrib: the catalogue's by the original's signatures, and one whose rows only a step can count."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import adapt
+from pe_cli.paddle.fluid.layers.detection_nms import multiclass_nms2
 from pe_cli.program.ir import Parameter, Variable
 
 batch_fc = adapt(find("batch_fc"))
@@ -128,32 +129,6 @@ def search_pyramid_hash(  # noqa: PLR0913, PLR0917 (fluid's arguments)
             "drop_out_percent": float(drop_out_percent), "is_training": bool(is_training), "seed": seed,
         }  # fmt: skip
         return helper.op("pyramid_hash", slots, attrs, ("Out", "DropPos"))[0]
-
-
-def multiclass_nms2(  # noqa: PLR0913, PLR0917 (fluid's arguments)
-    bboxes: Variable,
-    scores: Variable,
-    score_threshold: float,
-    nms_top_k: int,
-    keep_top_k: int,
-    nms_threshold: float = 0.3,
-    normalized: bool = True,
-    nms_eta: float = 1.0,
-    background_label: int = 0,
-    return_index: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Keep of every class the boxes that overlap no better one much, and with return_index their places among the boxes of all images."""
-    ensure_defaults()
-    attrs = {
-        "score_threshold": float(score_threshold), "nms_top_k": nms_top_k, "keep_top_k": keep_top_k, "nms_threshold": float(nms_threshold),
-        "normalized": normalized, "nms_eta": float(nms_eta), "background_label": background_label, "return_index": return_index,
-    }  # fmt: skip
-    with raised_as(FluidValueError):
-        found = LayerHelper("multiclass_nms2", name).op("multiclass_nms", {"BBoxes": bboxes, "Scores": scores}, attrs, ("Out", "Index"))
-    for v in found:
-        v.stop_gradient = True
-    return tuple(found) if return_index else found[0]
 
 
 __all__ = [

@@ -1,0 +1,222 @@
+"""What a number column learns of the training rows: what stands for missing cells, and the scale."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pe_cli.config.sections.kinds import Number
+from pe_cli.core.errors import PeError
+from pe_cli.data.cells import Numbers
+from pe_cli.data.column import ColumnOptions, Context, State
+from pe_cli.data.dataset import Array
+from pe_cli.data.fields import Rows
+
+Missing = Literal["error", "mean", "median", "previous"] | Number
+Scale = Literal["none", "standard", "minmax", "robust"]
+#: Elements that are converted at a time, so that no second copy of a large column is made.
+CHUNK = 1 << 20
+
+
+class NumberOptions(ColumnOptions):
+    """Options of number columns."""
+
+    of: str | None = Field(None, description="column of the table; the one of the same name when absent")
+    missing: Missing = Field(
+        "error", description="what stands for a missing cell: mean or median of the training rows; previous: the number of the "
+        "row before, of the same series, and the mean where there is none; a number; or error"
+    )
+    scale: Scale = Field(
+        "none",
+        description="standard: mean 0 and deviation 1 over the training rows; minmax: from 0 to 1; robust: median 0 and "
+        "distance of the quartiles 1",
+    )
+    clip: tuple[Number, Number] | None = Field(None, description="smallest and largest value, before scaling, in the file's unit")
+    dtype: Literal["float32", "float64", "int64"] | None = Field(
+        None, description="element type of the field; int64 where the model's feed is int64 and nothing is scaled, else float32"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> NumberOptions:
+        if self.clip is not None and not self.clip[0] < self.clip[1]:
+            raise ValueError("clip: the smallest value must be below the largest")
+        if self.dtype == "int64" and self.scale != "none":
+            raise ValueError("dtype int64 holds no scaled numbers: leave scale or dtype out")
+        return self
+
+
+class NumberState(BaseModel):
+    """What a number column has learned: `(value - shift) / divisor`, element by element."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+    fill: float | None
+    shift: list[float]
+    divisor: list[float]
+    dtype: Literal["float32", "float64", "int64"]
+    low: float
+    high: float
+    missing: int
+
+
+def numbers_of(context: Context, source: str) -> Numbers:
+    """Return a column as numbers.
+
+    Raises:
+        PeError: DATA; some cells are no numbers: the first of them are told.
+    """
+    found = context.table.cells(source).numbers()
+    if not found.bad_count:
+        return found
+    cells = context.table.cells(source)
+    row = int(found.bad[0])
+    others = [f"row {int(r) + 1}: '{_short(cells.text(int(r)))}'" for r in found.bad[1:]]
+    more = found.bad_count - 1
+    nor = "nor is 1 more cell" if more == 1 else f"nor are {more:,} more cells"
+    said = f", {nor} ({', '.join(others[:3])})" if more else ""
+    raise context.error(
+        row,
+        f"'{_short(cells.text(row))}' is no finite number{said}",
+        f"correct the cells, declare {context.name}: {{type: category}}, or list such texts under the reader's missing",
+        source,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.float64], source: str) -> State:
+    """Learn from the training rows' numbers, [rows], NaN where missing.
+
+    Raises:
+        PeError: every training row misses the number, or one does and that is an error; with its place.
+    """
+    there = values[~np.isnan(values)]
+    missing = len(values) - len(there)
+    if options.missing == "error":  # of all rows: those of evaluation are encoded, too
+        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers().values))
+        if len(gone):
+            raise is_missing(context, source, int(gone[0]), len(gone))
+    if not len(there):
+        raise context.error(0, "every training row misses this number", "leave the column out", source)
+    fill = _fill(options, there)
+    filled = np.where(np.isnan(values), fill, values) if missing and fill is not None else there
+    if options.clip is not None:
+        filled = np.clip(filled, *options.clip)
+    shift, divisor = _scale(options.scale, filled)
+    low, high = float(there.min()), float(there.max())
+    if low == high and len(there) > 1:
+        context.notes.append(f"column '{context.name}' is {low:g} in every training row: nothing can be learned from it")
+    dtype = options.dtype or (
+        "int64" if context.dtype in ("int64", "int32") and options.scale == "none" and _whole(filled) else "float32"
+    )
+    return {
+        "fill": fill, "shift": [shift], "divisor": [divisor], "dtype": dtype, "low": low, "high": high, "missing": missing,
+    }  # fmt: skip
+
+
+def _whole(values: NDArray[np.float64]) -> bool:
+    return bool((values == np.rint(values)).all())
+
+
+def _fill(options: NumberOptions, there: NDArray[np.float64]) -> float | None:
+    if options.missing in ("mean", "previous"):
+        return float(there.mean())
+    if options.missing == "median":
+        return float(np.median(there))
+    return None if isinstance(options.missing, str) else float(options.missing)
+
+
+def _scale(kind: Scale, values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return what is subtracted and what the rest is divided by; a constant column is divided by 1."""
+    if kind == "standard":
+        shift, divisor = float(values.mean()), float(values.std())
+    elif kind == "minmax":
+        shift = float(values.min())
+        divisor = float(values.max()) - shift
+    elif kind == "robust":
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+        shift, divisor = float(middle), float(high - low)
+    else:
+        return 0.0, 1.0
+    return shift, divisor if divisor > 0 and np.isfinite(divisor) else 1.0
+
+
+def is_missing(context: Context, source: str, row: int, count: int) -> PeError:
+    """Return the error of a number that is missing.
+
+    Args:
+        context: of the column.
+        source: column of the table.
+        row: of the first cell that is missing.
+        count: cells that are missing.
+    """
+    rows = f"{count:,} cells are" if count > 1 else "the cell is"
+    return context.error(
+        row,
+        f"{rows} missing",
+        f"declare {context.name}: {{type: number, missing: median}} under data.columns, or fill the cells",
+        source,
+    )
+
+
+def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows | None) -> State:
+    """Learn from a file of arrays: features of a vector each by itself, larger samples with one scale for all elements.
+
+    Raises:
+        PeError: DATA, a number is NaN, and that is an error; USAGE, options that are for columns of a table only.
+    """
+    each = array.ndim == 2
+    kind = "int64" if array.dtype.kind in "iu" and context.dtype in ("int64", "int32") and options.scale == "none" else "float32"
+    dtype = options.dtype or kind
+    if options.scale == "none" and isinstance(options.missing, str) and options.missing == "error":
+        return {"fill": None, "shift": [0.0], "divisor": [1.0], "dtype": dtype, "low": 0.0, "high": 0.0, "missing": 0}
+    if options.scale == "robust" or options.missing in ("median", "previous"):
+        raise PeError(
+            f"column '{context.name}': robust scales, medians and previous numbers are for columns of a table, and this field holds arrays",
+            at=context.at,
+            hint="use scale: standard or minmax",
+        )
+    count, total, squares, low, high, missing = _moments(array, rows, each, None)
+    mean = total / np.maximum(count, 1)
+    if missing and options.missing == "error":
+        raise context.error(0, f"{missing:,} numbers are NaN", "set missing: mean, or a number")
+    _, _, squares, *_ = _moments(array, rows, each, mean)
+    if options.scale == "standard":
+        shift, divisor = mean, np.sqrt(squares / np.maximum(count, 1))
+    elif options.scale == "minmax":
+        shift, divisor = low, high - low
+    else:
+        shift, divisor = np.zeros(1), np.ones(1)
+    divisor = np.where(divisor > 0, divisor, 1.0)
+    fill = float(mean.mean()) if options.missing == "mean" else None if options.missing == "error" else float(options.missing)
+    return {
+        "fill": fill, "shift": shift.tolist(), "divisor": divisor.tolist(), "dtype": dtype,
+        "low": float(low.min()), "high": float(high.max()), "missing": missing,
+    }  # fmt: skip
+
+
+def _moments(
+    array: Array, rows: Rows | None, each: bool, center: NDArray[np.float64] | None
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """Return count, sum, squares about the center, least, greatest and missing, in one pass by parts."""
+    width = array.shape[1] if each else 1
+    count, total, squares = (np.zeros(width) for _ in range(3))
+    low, high, missing = np.full(width, np.inf), np.full(width, -np.inf), 0
+    step = max(1, CHUNK // max(1, int(np.prod(array.shape[1:]))))
+    samples = len(array) if rows is None else len(rows)
+    for start in range(0, samples, step):
+        part = array[start : start + step] if rows is None else array[rows[start : start + step]]
+        values = np.asarray(part, np.float64).reshape(-1, width)
+        good = ~np.isnan(values)
+        missing += int(values.size - good.sum())
+        count += good.sum(axis=0)
+        total += np.where(good, values, 0).sum(axis=0)
+        squares += (np.where(good, values - (0 if center is None else center), 0) ** 2).sum(axis=0)
+        low = np.fmin(low, np.where(good, values, np.inf).min(axis=0))
+        high = np.fmax(high, np.where(good, values, -np.inf).max(axis=0))
+    return count, total, squares, low, high, missing
