@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -79,9 +80,9 @@ def _libraries(source: Source, offered: dict[str, Counter[str]]) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a kernel's name for the table; of several that one block does, the functions alone."""
-    first, *others = name.removeprefix("pe_cli.").split("+")
-    return "+".join(part.rpartition(":")[2] for part in (first, *others)) if others else first
+    """Return a kernel's name for the table; of several in one, the functions alone."""
+    parts = re.split(r"([+|])", name.removeprefix("pe_cli."))
+    return "".join(part.rpartition(":")[2] for part in parts) if len(parts) > 1 else parts[0]
 
 
 def _each(values: Sequence[int]) -> str:

@@ -1,9 +1,10 @@
-"""Launches of one kernel that do not wait for one another become one launch over a table of their arguments.
+"""Launches that do not wait for one another become one launch over a table of their arguments.
 
-A launch may change places with its neighbours as long as neither writes what the other touches. So the updates of all parameters, the
-sums of all biases' gradients and the like, each a few microseconds of waiting for a card that has nothing else to do, come together,
-whatever ops they are of: first each launch goes to an earlier one of its kernel if it can, then to a later one. What is left of small
-launches, one behind the other, is done by one block.
+Launches may change places as long as neither waits for the other. So the updates of all parameters, the sums of all biases' gradients
+and the like, each a few microseconds of waiting for a card that has nothing else to do, come together, whatever ops they are of. What is
+left of small launches, one behind the other, is done by one block. Then those of different kernels come together, such as both gradients
+of a convolution, where blocks of one kernel are right for the others. No launch comes later by that than the longest way through a step
+allows: see `Order`.
 """
 
 from __future__ import annotations
@@ -11,172 +12,178 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pe_cli.devices.cuda_launches import Filled, Launch
+from pe_cli.devices.cuda_order import Order
 from pe_cli.devices.cuda_protocol import Extent, packed
-from pe_cli.kernels.cuda import Built
+from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.kernels.cuda_chain import THREADS, fits, of_chain
-from pe_cli.kernels.cuda_table import Row, of_table, words_of
+from pe_cli.kernels.cuda_mixed import can_mix, mixed, shared_bytes, told
+from pe_cli.kernels.cuda_table import Row, asks_elsewhere, of_table, words_of
 
-#: Groups of launches that are looked through for one of the same kernel.
-REACH = 64
 #: Blocks of a launch whose loops are dealt that one block does as well, and launches of a step from which on that is worth a kernel.
 SMALL, SEVERAL = 2, 8
 #: Blocks from which on a kernel that works by blocks fills a card several times over.
 FILLS = 512
-
-
-@dataclass(frozen=True)
-class Filled(Extent):
-    """Memory that holds addresses.
-
-    Args:
-        held: byte at which one stands, and what it leads to.
-        written: those of the bytes whose memory may be written.
-    """
-
-    held: tuple[tuple[int, Extent], ...] = ()
-    written: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A kernel with its arguments.
-
-    Args:
-        work: number of what it belongs to.
-        built: the kernel.
-        grid: blocks along each axis.
-        block: threads of a block along each.
-        args: memory and numbers.
-        writes: numbers of the arguments that it may write through.
-        movable: whether it may change places and be merged: it reports nothing.
-        home: number of the device, where a step has several.
-        instead: enqueues a library's call in the place of the kernel; None for the kernel.
-    """
-
-    work: int
-    built: Built
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    args: Sequence[Extent | int | float]
-    writes: frozenset[int]
-    movable: bool
-    home: int = 0
-    instead: Callable[[], None] | None = None
+#: Most blocks of a launch of several kernels, most bytes of their shared memory, and how many times another's threads one may have.
+MIXED, ROOM, RATIO = 2048, 48 << 10, 2
+#: Threads of a block of kernels whose loops are dealt, and most of one that is mixed.
+DEALT = 256
+Send = Callable[[np.ndarray[Any, Any], int], Extent]
 
 
 class _Group:
-    """Launches of one kernel that touch nothing that another of them writes, and the bytes that they touch."""
+    """Launches that become one.
 
-    def __init__(self, launch: Launch) -> None:
-        self.launches = [launch]
-        extents = [(i, a) for i, a in enumerate(launch.args) if isinstance(a, Extent)]
-        spans = [(a.address, a.address + a.nbytes, i in launch.writes) for i, a in extents]
-        self.written = [(begin, end) for begin, end, writes in spans if writes]
-        self.touched = [(begin, end) for begin, end, _ in spans]
-        self.tabled = of_table(launch.built) if launch.movable and launch.instead is None and not _fills(launch) else None
-        self.home = launch.home
+    Attributes:
+        launches: none of which waits for another, but in a chain.
+        kinds: their kernels.
+        apart: whether they stay alone: they must not be moved, or ask for their place in the grid in a way of their own.
+        chained: whether one block does them, one behind the other.
+    """
 
-    def conflicts(self, other: _Group) -> bool:
-        """Return whether one writes what the other touches."""
-        return _meet(self.written, other.touched) or _meet(other.written, self.touched)
+    def __init__(self, launches: Sequence[Launch], *, chained: bool = False) -> None:
+        self.launches, self.chained = list(launches), chained
+        self.kinds = tuple(dict.fromkeys(each.built for each in launches))
+        self.apart = chained or any(not each.movable or each.instead is not None or asks_elsewhere(each.built) for each in launches)
+        self.home = launches[0].home
 
-    def take(self, other: _Group, first: bool) -> None:
-        """Let the launches of another be among these, before or after them."""
-        self.launches = [*other.launches, *self.launches] if first else [*self.launches, *other.launches]
-        self.written += other.written
-        self.touched += other.touched
+    @property
+    def blocks(self) -> int:
+        """How many blocks its launches have."""
+        return sum(math.prod(each.grid) for each in self.launches)
 
-
-def _fills(launch: Launch) -> bool:
-    return bool(launch.built.block) and math.prod(launch.grid) > FILLS
-
-
-def _meet(spans: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
-    if len(spans) * len(others) > 64:
-        a, b = np.array(spans), np.array(others)
-        return bool(((a[:, None, 0] < b[:, 1]) & (b[:, 0] < a[:, None, 1])).any())
-    return any(begin < e and b < end for begin, end in spans for b, e in others)
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a launch that one block does as well."""
+        launch = self.launches[0]
+        few = self.blocks == 1 if launch.built.block else self.blocks <= SMALL
+        return len(self.launches) == 1 and few and not self.apart and len(launch.args) > 0 and fits(launch.built)
 
 
-def _chained(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any], int], Extent]) -> list[Launch]:
-    """Let neighbours that are small be one launch of one block, whose threads do one behind the other."""
-    out: list[Launch] = []
-    if len(launches) < SEVERAL:
-        return list(launches)
-    for alike, run in itertools.groupby(launches, lambda each: (each.built.dtype, each.home) if _is_small(each) else None):
-        few = list(run)
-        if alike is None or len(few) == 1:
-            out += few
-            continue
-        rows = [packed(each.built, each.args) for each in few]
-        begins = list(itertools.accumulate(map(len, rows), initial=0))
-        table = _filled(few, begins, np.concatenate(rows).view(np.int64), send)
-        built = of_chain(tuple(each.built for each in few))
-        out.append(replace(few[0], built=built, grid=(1,), block=(THREADS,), args=[table], writes=frozenset()))
-    return out
-
-
-def _is_small(launch: Launch) -> bool:
-    blocks = math.prod(launch.grid)
-    few = blocks == 1 if launch.built.block else blocks <= SMALL
-    plain = not any(isinstance(a, Filled) for a in launch.args) and len(launch.args) > 0
-    return few and plain and launch.movable and launch.instead is None and fits(launch.built)
-
-
-def merged(launches: Sequence[Launch], send: Callable[[np.ndarray[Any, Any], int], Extent]) -> list[Launch]:
+def merged(launches: Sequence[Launch], send: Send) -> list[Launch]:
     """Return launches with the same effect, in order, fewer where some of one device can be merged.
 
     Args:
         launches: in order.
         send: keeps an array on the device of a number.
     """
-    groups = _together([_Group(launch) for launch in launches], backwards=False)
-    groups = _together(groups[::-1], backwards=True)[::-1]
-    return _chained([_launch(group, send) for group in groups], send)
+    groups = {i: _Group([launch]) for i, launch in enumerate(launches)}
+    order = Order(waits_of(launches))
+    _join(groups, order, _alike)
+    if len(groups) >= SEVERAL:
+        _chain_neighbours(groups, order)
+        _join(groups, order, _mixable)
+    return [_launch(groups[i], send) for i in order.sorted()]
 
 
-def _together(groups: Sequence[_Group], *, backwards: bool) -> list[_Group]:
-    """Let each group join the first one of the same kernel that it can be moved to: those that wait for it can then follow."""
-    out: list[_Group] = []
-    for group in groups:
-        target = None
-        for before in reversed(out[-REACH:]) if group.tabled else ():
-            if before.conflicts(group):
+def _join(groups: dict[int, _Group], order: Order, may: Callable[[_Group, _Group], bool]) -> None:
+    """Let each group join the one of those before it that it may and that leaves most room, if there is one."""
+    for i in list(groups):
+        if groups[i].apart:
+            continue
+        found = None
+        for j in groups:
+            if j == i:
                 break
-            if before.tabled is group.tabled and before.home == group.home:
-                target = before
-            if not before.launches[0].movable:
-                break
-        if target is None:
-            out.append(group)
-        else:
-            target.take(group, first=backwards)
-    return out
+            other = groups[j]
+            if other.apart or other.home != groups[i].home or not may(other, groups[i]):
+                continue
+            length = order.length_with(i, j)
+            if length is not None and (found is None or length < found[0]):
+                found = length, j
+        if found:
+            order.join(found[1], i)
+            groups[found[1]] = _Group([*groups[found[1]].launches, *groups.pop(i).launches])
 
 
-def _launch(group: _Group, send: Callable[[np.ndarray[Any, Any], int], Extent]) -> Launch:
-    first, *others = group.launches
+def _chain_neighbours(groups: dict[int, _Group], order: Order) -> None:
+    """Let neighbours that are small be one group of a chain."""
+    for alike, run in itertools.groupby(order.sorted(), lambda i: (groups[i].kinds[0].dtype, groups[i].home) if groups[i].is_small else None):
+        first, *others = run
+        if alike is None or not others:
+            continue
+        groups[first] = _Group([groups[i].launches[0] for i in (first, *others)], chained=True)
+        for i in others:
+            order.join(first, i)
+            del groups[i]
+    order.measure()
+
+
+def _fills(launch: Launch) -> bool:
+    return bool(launch.built.block) and math.prod(launch.grid) > FILLS
+
+
+def _alike(group: _Group, other: _Group) -> bool:
+    """Return whether launches of both, which are of one kernel each, are worth one launch."""
+    return group.kinds == other.kinds and not any(_fills(each) for each in (*group.launches, *other.launches))
+
+
+def _mixable(group: _Group, other: _Group) -> bool:
+    """Return whether launches of both, of different kernels, are worth one launch."""
+    kinds = {*group.kinds, *other.kinds}
+    if len({built.dtype for built in kinds}) > 1 or not all(map(can_mix, kinds)) or group.blocks + other.blocks > MIXED:
+        return False
+    sizes = [math.prod(built.block) for built in kinds if built.block]
+    fit = not sizes or max(sizes) <= min(RATIO * min(sizes), DEALT)
+    return fit and sum(map(shared_bytes, kinds)) <= ROOM
+
+
+def _launch(group: _Group, send: Send) -> Launch:
+    if group.chained:
+        return _chain(group.launches, send)
+    parts = [_tabled([each for each in group.launches if each.built is built], send) for built in group.kinds]
+    return parts[0] if len(parts) == 1 else _mix(sorted(parts, key=lambda each: (each.built.kernel.name, sorted(each.built.halves))))
+
+
+def _tabled(launches: Sequence[Launch], send: Send) -> Launch:
+    """Return one launch of all that are of one kernel."""
+    first, *others = launches
     if not others:
         return first
-    assert group.tabled
-    rows = [Row(each.grid, packed(each.built, each.args)) for each in group.launches]
+    rows = [Row(each.grid, packed(each.built, each.args)) for each in launches]
     words, begins = words_of(rows)
-    table = _filled(group.launches, begins, words, send)
-    block = max(each.block for each in group.launches)
-    return replace(first, built=group.tabled, grid=(sum(row.blocks for row in rows),), block=block, args=[table], writes=frozenset())
+    table = _filled(launches, begins, words, send)
+    block = max(each.block for each in launches)
+    built = of_table(first.built)
+    return replace(first, built=built, grid=(sum(row.blocks for row in rows),), block=block, args=[table], writes=frozenset())
 
 
-def _filled(
-    launches: Sequence[Launch],
-    begins: Sequence[int],
-    words: np.ndarray[Any, Any],
-    send: Callable[[np.ndarray[Any, Any], int], Extent],
-) -> Filled:
+def _mix(launches: Sequence[Launch]) -> Launch:
+    """Return one launch of several kernels."""
+    threads = max((math.prod(each.built.block) for each in launches if each.built.block), default=DEALT)
+    parts = [_with_blocks(each, threads) for each in launches]
+    args: list[Extent | int | float] = []
+    writes: set[int] = set()
+    for each, place in zip(parts, told([each.grid for each in parts]), strict=True):
+        writes |= {len(args) + i for i in each.writes}
+        args += [*each.args, *place]
+    built = mixed(tuple(each.built for each in parts), threads)
+    grid = (sum(math.prod(each.grid) for each in parts),)
+    return replace(parts[0], built=built, grid=grid, block=(threads,), args=args, writes=frozenset(writes))
+
+
+def _with_blocks(launch: Launch, threads: int) -> Launch:
+    """Return a launch with as many threads as it had in blocks of so many, where any number of them does."""
+    if launch.built.block or any(isinstance(arg, Filled) for arg in launch.args):  # the grid of several calls stands in their table
+        return launch
+    return replace(launch, grid=(max(1, math.prod(launch.grid) * math.prod(launch.block) // threads),), block=(threads,))
+
+
+def _chain(launches: Sequence[Launch], send: Send) -> Launch:
+    """Return the launch of one block whose threads do launches one behind the other."""
+    rows = [packed(each.built, each.args) for each in launches]
+    begins = list(itertools.accumulate(map(len, rows), initial=0))
+    table = _filled(launches, begins, np.concatenate(rows).view(np.int64), send)
+    built = of_chain(tuple(each.built for each in launches))
+    return replace(launches[0], built=built, grid=(1,), block=(THREADS,), args=[table], writes=frozenset())
+
+
+def _filled(launches: Sequence[Launch], begins: Sequence[int], words: np.ndarray[Any, Any], send: Send) -> Filled:
     """Return a table of the arguments of launches on their device; those of each begin at a word."""
     sent = send(words, launches[0].home)
     found = [

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pe_cli.devices.cuda_batches import Filled, Launch
-from pe_cli.devices.cuda_protocol import Extent
+from pe_cli.devices.cuda_launches import Launch, touched
 
 
 def waits_of(launches: Sequence[Launch]) -> list[list[int]]:
@@ -28,7 +27,7 @@ def waits_of(launches: Sequence[Launch]) -> list[list[int]]:
     before: list[int] = []  # of each launch, itself and all that are done before it, a bit each
     barrier = -1
     for i, launch in enumerate(launches):
-        own = [(e.address, e.address + e.nbytes, writes) for e, writes in _touched(launch)]
+        own = [(e.address, e.address + e.nbytes, writes) for e, writes in touched(launch)]
         if not launch.movable:
             near, barrier = list(range(max(barrier, 0), i)), i
             spans = []
@@ -43,13 +42,6 @@ def waits_of(launches: Sequence[Launch]) -> list[list[int]]:
         before.append(reached | 1 << i)
         spans += [(begin, end, i, writes) for begin, end, writes in own]
     return found
-
-
-def _touched(launch: Launch) -> list[tuple[Extent, bool]]:
-    """Return what a launch touches, and whether it writes there; of several in one, what each does."""
-    found = [(a, i in launch.writes) for i, a in enumerate(launch.args) if isinstance(a, Extent)]
-    held = [(a, at in filled.written) for filled, _ in found if isinstance(filled, Filled) for at, a in filled.held]
-    return found + held
 
 
 def _meeting(own: Sequence[tuple[int, int, bool]], spans: Sequence[tuple[int, int, int, bool]]) -> list[int]:

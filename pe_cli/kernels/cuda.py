@@ -60,7 +60,12 @@ class CudaIntrinsic(Intrinsic):
     """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T.
 
     `4T` are four numbers, `4int32` four words. Where one takes a `T*`, it may be given a pointer to bfloat16, see `cuda_half`.
+
+    Args:
+        room: elements T of shared memory that it gives.
     """
+
+    room: int = 0
 
 
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
@@ -125,7 +130,7 @@ def shared_tile(name: str, size: int) -> Any:
         place = env.builder.addrspacecast(memory, kind.as_pointer())
         return env.builder.bitcast(place, kind.element.as_pointer())
 
-    return CudaIntrinsic(name, "T*", (), emit)
+    return CudaIntrinsic(name, "T*", (), emit, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +147,7 @@ class CudaKernel:
             a whole grid.
         copies: makes its second argument what its first is: nothing to do where the plan gave both the same bytes.
         resident: blocks that a multiprocessor shall have room for at a time, which bounds their registers; 0 for the compiler's choice.
+        dealt: whether the text deals its loops itself, to blocks of any size.
     """
 
     fn: types.FunctionType
@@ -152,6 +158,7 @@ class CudaKernel:
     threads: tuple[str, ...] = ()
     copies: bool = False
     resident: int = 0
+    dealt: bool = False
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -364,7 +371,8 @@ def _prepared(
     resolver = _Resolver(dtype)
     space = resolver.space(kernel.fn)
     short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
-    loops = deal_loops(tree, arrays if short else {}) if (kernel in DEALT if own is None else not own.block) else []
+    asked = kernel in DEALT if own is None else not (own.block or own.dealt)
+    loops = deal_loops(tree, arrays if short else {}) if asked else []
     for element in sorted(set(arrays.values())) if loops else ():
         space |= meanings(element, CudaIntrinsic)
     return tree, space, resolver, loops

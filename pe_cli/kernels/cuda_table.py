@@ -7,7 +7,9 @@ first block of the call, how many it has along x, y and z, and its arguments: ad
 from __future__ import annotations
 
 import ast
+import copy
 import functools
+import types
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,25 +42,53 @@ def written(kernel: Kernel | CudaKernel) -> frozenset[int]:
 
 
 @functools.cache
-def of_table(built: Built) -> Built | None:
-    """Return the kernel that takes a table of calls; None where a kernel's text asks for its place in the grid in a way of its own."""
+def of_table(built: Built) -> Built:
+    """Return the kernel that takes a table of calls; `asks_elsewhere` says no."""
     kernel = built.kernel
-    if asks_elsewhere(built) or any(isinstance(n, ast.Return) for n in ast.walk(_tree(kernel))):
-        return None
-    made, space = language.prepared(built)
+    made, space = placed(built)
     _take_row(made, built)
     space |= meanings(built.elements)
-    exec(compile(ast.fix_missing_locations(ast.Module([made], [])), kernel.name, "exec"), space)
-    fn = space.pop(made.name)
-    of = CudaKernel(fn, ("PtrI64",), f"{kernel.name}[]", block=built.block)
-    return Built(fn, built.helpers, of, built.dtype, built.second, (), False)
+    text = ast.unparse(ast.fix_missing_locations(made)) + "\n"
+    exec(compile(text, kernel.name, "exec"), space)  # the text of a kernel of ours
+    of = CudaKernel(space.pop(made.name), ("PtrI64",), f"{kernel.name}[]", text, block=built.block, dealt=not built.block)
+    return Built(of.fn, built.helpers, of, built.dtype, built.second, (), False)
 
 
 @functools.cache
 def asks_elsewhere(built: Built) -> bool:
     """Return whether a kernel asks for its place in the grid in a way that `Here` does not answer."""
     asked = [n for n in ast.walk(_tree(built.kernel)) if isinstance(n, ast.Attribute) and n.attr in _ASKS]
-    return any(n.attr not in PLACES for n in asked) or any(_ASKS & set(fn.__code__.co_names) for fn in built.helpers)
+    askers = [fn for fn in built.helpers if _ASKS & set(fn.__code__.co_names)]
+    within = {name for fn in built.helpers for name in fn.__code__.co_names}
+    return any(n.attr not in PLACES for n in asked) or any(fn.__code__.co_argcount or fn.__name__ in within for fn in askers)
+
+
+def placed(built: Built) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    """Return the text of a kernel, its loops dealt, and its globals; what helpers ask of its place stands in the text itself."""
+    tree, space = language.prepared(built)
+    askers = {id(fn) for fn in built.helpers if _ASKS & set(fn.__code__.co_names)}
+    asked = {name: _asked(value) for name, value in space.items() if id(value) in askers}
+
+    class Put(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            return copy.deepcopy(asked[name]) if name in asked else self.generic_visit(node)
+
+    return (Put().visit(tree) if asked else tree), space
+
+
+def _asked(fn: types.FunctionType) -> ast.expr:
+    """Return what a helper without arguments returns."""
+    found = language.definition(fn, None).body[-1]
+    assert isinstance(found, ast.Return)
+    assert found.value
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Name("_cuda", ast.Load()) if node.id == "cuda" else ast.Constant(fn.__globals__[node.id])
+
+    made: ast.expr = Put().visit(found.value)
+    return made
 
 
 def taken(built: Built, number: int, word: str) -> str:
@@ -71,7 +101,7 @@ def taken(built: Built, number: int, word: str) -> str:
 
 def tree_of(built: Built, tree: ast.FunctionDef) -> list[ast.stmt]:
     """Return the statements of a kernel whose loops are dealt; of one that deals none, those of its only thread."""
-    if built.loops or built.block:
+    if built.loops or built.block or (isinstance(built.kernel, CudaKernel) and built.kernel.dealt):
         return tree.body
     alone = ast.parse("if _cuda.threadIdx.x == 0:\n    pass").body
     assert isinstance(alone[0], ast.If)
@@ -103,10 +133,17 @@ def _take_row(tree: ast.FunctionDef, built: Built) -> None:
 
 
 class Here(ast.NodeTransformer):
-    """Puts a call's place among its own blocks where a text asks for that in the grid."""
+    """Puts a call's place among its own blocks where a text asks for that in the grid.
+
+    Args:
+        places: what of its place a text is told.
+    """
+
+    def __init__(self, places: Sequence[str] = PLACES) -> None:
+        self._places = places
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Attribute) and node.value.attr in PLACES:
+        if isinstance(node.value, ast.Attribute) and node.value.attr in self._places:
             return ast.Name(f"_table_{node.value.attr}_{node.attr}", ast.Load())
         return self.generic_visit(node)
 

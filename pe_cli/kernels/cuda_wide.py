@@ -26,9 +26,7 @@ def shared_room(elements: int) -> CudaIntrinsic:
         room.linkage, room.align, room.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
         return env.builder.ptrtoint(room, ir.IntType(64))
 
-    shared_room.__qualname__ = f"shared_room_{elements}"
-    made: CudaIntrinsic = cuda_intrinsic("int64")(shared_room)
-    return made
+    return CudaIntrinsic(f"shared_room_{elements}", "int64", (), shared_room, elements)
 
 
 def _element(env: Any) -> Any:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from pe_cli.devices.cuda_batches import Filled, Launch
+from pe_cli.devices.cuda_launches import Filled, Launch
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.kernels.cuda import build, cuda_kernel

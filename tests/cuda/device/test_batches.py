@@ -10,8 +10,9 @@ import pytest
 
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_batches import Launch, merged
+from pe_cli.devices.cuda_batches import merged
 from pe_cli.devices.cuda_calls import built_of, shape_of
+from pe_cli.devices.cuda_launches import Launch
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.calls import Buffer, Call, Numbers, Offset
 from pe_cli.kernels.cuda import calls_on_cuda

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.devices.cuda_batches import Filled
+from pe_cli.devices.cuda_launches import Filled
 from pe_cli.devices.cuda_paper import NoMark
 from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
 from pe_cli.kernels.cuda import Built
