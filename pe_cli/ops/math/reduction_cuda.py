@@ -1,6 +1,6 @@
 """Sums along axes on CUDA: a block shares long ones, in an order that sizes alone decide; a thread does a short one.
 
-Few long sums are made in two stages: many blocks add up a part each, in float64, and one launch more adds up the parts.
+Few long sums are made in parts: many blocks add up a part each, in float64, and the last of them adds up the parts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
 from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.cuda_parts import is_last
 from pe_cli.kernels.cuda_wide import global_four, is_wide
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T
 from pe_cli.kernels.warp import HEIGHT, LANES, WARPS, block_sum, warp_sum
@@ -22,6 +24,7 @@ from pe_cli.ops.math.mean import mean
 from pe_cli.ops.math.reduction import IN_STAGES, sum_inner, sum_rows
 
 WIDE: Any = np.float64
+WORD: Any = np.int64
 #: Threads that share a sum of neighbours, and its terms from which on they do.
 ADDERS: Any = 256
 ADDING_WARPS: Any = 8  # warps of them
@@ -31,11 +34,12 @@ DEEP: Any = 16
 MANY: Any = 32
 #: Blocks that a card of today has room for at a time, and terms of a part that are worth one.
 BLOCKS, PART = 264, 4096
-#: Threads that share the rows of a column of a matrix, a power of 2, and rows up to which they do so in one stage.
-TALL: Any = 32
-ONE_STAGE = 4096
-#: Rows of a column's part, and columns up to which several rows are taken as one, so that neighbouring threads have neighbours to read.
-PART_ROWS, NARROW = 128, 128
+#: Threads that share the rows of a column of a matrix: blocks are as large as those of products, with which they come together.
+TALL: Any = 4
+ADDED: Any = 128  # LANES * TALL
+#: Rows of a column's part; rows from which on, and columns up to which several rows are taken as one, so that neighbouring threads have
+#: neighbours to read.
+PART_ROWS, FOLDED, NARROW = 128, 4096, 128
 
 
 @on_cuda(sum_inner, block=(ADDERS,), threads=("min(count, 65536) * 256 if groups * n >= 64 else count",))
@@ -150,62 +154,89 @@ def sum_lines(x: Ptr, out: Ptr, count: Int, n: Int, factor: Real):
         k += int(cuda.gridDim.y * HEIGHT)
 
 
-# --- in two stages ----------------------------------------------------------------------------------------------------
+# --- in parts ---------------------------------------------------------------------------------------------------------
 
 
 @cuda_kernel(block=(ADDERS,), threads=("count * parts * 256",))
-def sum_runs(x: Ptr, out: PtrF64, count: Int, parts: Int, step: Int, n: Int, squares: Int):
-    """out[k, p] = the sum of part p of the n elements from x[k step] on, or of their squares; a block each."""
+def sum_runs(x: Ptr, out: PtrU, few: PtrF64, count: Int, parts: Int, step: Int, n: Int, squares: Int, factor: Real, tickets: PtrI64):
+    """out[k] = factor times the sum of the n elements from x[k step] on, or of their squares; a block on each part, the last adds them."""
     me = int(cuda.threadIdx.x)
-    shared = cuda.shared.array(ADDING_WARPS, WIDE)
-    for b in range(cuda.blockIdx.x, count * parts, cuda.gridDim.x):
-        k = quotient(b, parts)
-        p = b - k * parts
-        first, last = k * step + quotient(n, parts) * p, k * step + quotient(n, parts) * (p + 1)
-        if p == parts - 1:
-            last = k * step + n
-        total = 0.0
-        for i in range(first + me, last, ADDERS):
-            value = x[i]
-            total += value * value if squares else value
-        total = block_sum(shared, total, me, ADDING_WARPS)
+    shared, told = cuda.shared.array(ADDING_WARPS, WIDE), cuda.shared.array(1, WORD)
+    k = quotient(int(cuda.blockIdx.x), parts)
+    p = int(cuda.blockIdx.x) - k * parts
+    first, last = k * step + quotient(n, parts) * p, k * step + quotient(n, parts) * (p + 1)
+    if p == parts - 1:
+        last = k * step + n
+    total = 0.0
+    for i in range(first + me, last, ADDERS):
+        value = x[i]
+        total += value * value if squares else value
+    total = block_sum(shared, total, me, ADDING_WARPS)
+    done = True
+    if parts > 1:
         if me == 0:
-            out[b] = total
-        cuda.syncthreads()
+            few[k * parts + p] = total
+        done = is_last(tickets, k, parts, told, me)
+        total = 0.0
+        if done:
+            for i in range(me, parts, ADDERS):
+                total += few[k * parts + i]
+            total = block_sum(shared, total, me, ADDING_WARPS)
+    if done and me == 0:
+        out[k] = total * factor
 
 
-@cuda_kernel(block=(LANES, TALL), threads=("width", "parts * 32"))
-def sum_columns(x: Ptr, out: PtrU, size: Int, width: Int, parts: Int, rows: Int, factor: Real):
-    """out[p, e] = factor times the sum of column e of part p, rows of `width` neighbours each, of the matrix that `size` elements are."""
+@cuda_kernel(block=(LANES, TALL), threads=("width", "parts * 4"))
+def sum_columns(x: Ptr, out: PtrU, few: PtrF64, size: Int, width: Int, n: Int, parts: Int, rows: Int, factor: Real, tickets: PtrI64):
+    """out[e] = factor times the sum of column e of the matrix of n columns that `size` elements are; the last block adds up parts.
+
+    A part is so many rows of `width` neighbours, a multiple of n; a block does 32 of them.
+    """
     lane, me = int(cuda.threadIdx.x), int(cuda.threadIdx.y)
-    shared = cuda.shared.array((TALL, LANES), WIDE)
-    e = int(cuda.blockIdx.x) * LANES + lane
-    step = TALL * width
-    for p in range(cuda.blockIdx.y, parts, cuda.gridDim.y):
-        one, two, three, four = 0.0, 0.0, 0.0, 0.0
-        if e < width:
-            last = min(size, (p + 1) * rows * width)
-            i = (p * rows + me) * width + e
-            while i + 3 * step < last:
-                one += x[i]
-                two += x[i + step]
-                three += x[i + 2 * step]
-                four += x[i + 3 * step]
-                i += 4 * step
-            while i < last:
-                one += x[i]
-                i += step
-        shared[me, lane] = (one + two) + (three + four)
-        cuda.syncthreads()
-        half = TALL // 2
-        while half > 0:
-            if me < half:
-                shared[me, lane] += shared[me + half, lane]
-            cuda.syncthreads()
-            half //= 2
+    thread = LANES * me + lane
+    shared, told = cuda.shared.array(ADDED, WIDE), cuda.shared.array(1, WORD)
+    column, p = int(cuda.blockIdx.x) * LANES, int(cuda.blockIdx.y)
+    e, step = column + lane, TALL * width
+    one, two, three, four = 0.0, 0.0, 0.0, 0.0
+    if e < width:
+        last = min(size, (p + 1) * rows * width)
+        i = (p * rows + me) * width + e
+        while i + 3 * step < last:
+            one += x[i]
+            two += x[i + step]
+            three += x[i + 2 * step]
+            four += x[i + 3 * step]
+            i += 4 * step
+        while i < last:
+            one += x[i]
+            i += step
+    shared[thread] = (one + two) + (three + four)
+    cuda.syncthreads()
+    folded = width > n
+    columns, apart, count = LANES, width, parts  # of the sums that are added up now: side by side, from one to the next, and how many
+    done = True
+    if parts > 1 or folded:
         if me == 0 and e < width:
-            out[p * width + e] = shared[0, lane] * factor
-        cuda.syncthreads()
+            few[p * width + e] = (shared[lane] + shared[LANES + lane]) + (shared[2 * LANES + lane] + shared[3 * LANES + lane])
+        if folded:
+            columns, apart, count, column = n, n, parts * quotient(width, n), 0
+        done = is_last(tickets, quotient(column, LANES), parts * (int(cuda.gridDim.x) if folded else 1), told, thread)
+        if done:
+            high = quotient(ADDED, columns)
+            k = quotient(thread, columns)
+            e = column + thread - k * columns
+            one = 0.0
+            if k < high and e < width:
+                while k < count:
+                    one += few[k * apart + e]
+                    k += high
+            shared[thread] = one
+            cuda.syncthreads()
+    if done and thread < columns and column + thread < width:
+        total = 0.0
+        for k in range(quotient(ADDED, columns)):
+            total += shared[k * columns + thread]
+        out[column + thread] = total * factor
 
 
 def parts_of_run(count: int, n: int) -> int:
@@ -214,36 +245,25 @@ def parts_of_run(count: int, n: int) -> int:
 
 
 def sum_whole(o: Lowering, x: Buffer, out: Buffer, n: int, factor: float = 1.0, *, squares: bool = False) -> None:
-    """Append the calls that write factor times the sum of n elements, or of their squares; in one stage where there are few."""
+    """Append the call that writes factor times the sum of n elements, or of their squares."""
     parts = parts_of_run(1, n)
     none = Numbers(())
     if parts == 1 and not squares:
         o.call(sum_inner, x, out, none, 0, 1, none, 0, 1, n, factor)
         return
-    few = o.scratch(parts, "float64")
-    o.call(sum_runs, x, few, 1, parts, 0, n, int(squares))
-    o.call(join_runs, few, out, 1, parts, 1, factor, dtype=out.dtype)
+    call_runs(o, x, out, 1, parts, 0, n, factor, squares=squares)
 
 
-@cuda_kernel(block=WARPS, threads=("32", "count * n"))
-def join_runs(few: PtrF64, out: Ptr, count: Int, parts: Int, n: Int, factor: Real):
-    """out[k, e] = factor times the sum of few[k, :, e]; a warp each."""
-    lane = int(cuda.threadIdx.x)
-    i = int(cuda.blockIdx.y * HEIGHT + cuda.threadIdx.y)
-    while i < count * n:
-        k = quotient(i, n)
-        at = (k * parts - k) * n + i
-        total = 0.0
-        for p in range(lane, parts, LANES):
-            total += few[at + p * n]
-        total = warp_sum(total)
-        if lane == 0:
-            out[i] = T(total * factor)
-        i += int(cuda.gridDim.y * HEIGHT)
+def call_runs(
+    o: Lowering, x: Buffer, out: Buffer, count: int, parts: int, step: int, n: int, factor: float, *, squares: bool = False
+) -> None:
+    """Append the call of `sum_runs`."""
+    few = o.scratch(count * parts, "float64")
+    o.call(sum_runs, x, out, few, count, parts, step, n, int(squares), factor, Tickets(count), second=out.dtype)
 
 
-def in_two_stages(o: Lowering, x: Buffer, out: Buffer, axes: list[tuple[int, int, bool]], factor: float) -> bool:
-    """Append the calls for few long sums, and return True; return False where one stage is as well.
+def in_parts(o: Lowering, x: Buffer, out: Buffer, axes: list[tuple[int, int, bool]], factor: float) -> bool:
+    """Append the call for few long sums, and return True; return False where `sum_inner` and `sum_rows` are as well.
 
     Args:
         o, x, out, factor: as of `sum_axes`.
@@ -256,29 +276,23 @@ def in_two_stages(o: Lowering, x: Buffer, out: Buffer, axes: list[tuple[int, int
         if parts == 1 and n >= LINE and (count >= LINES or n <= SHORT) and x.dtype == out.dtype:
             o.call(sum_lines, x, out, count, n, factor)
             return True
-        if parts == 1:
-            return False
-        few = o.scratch(count * parts, "float64")
-        o.call(sum_runs, x, few, count, parts, n, n, 0)
-        o.call(join_runs, few, out, count, parts, 1, factor, dtype=out.dtype)
-        return True
+        if parts > 1:
+            call_runs(o, x, out, count, parts, n, n, factor)
+        return parts > 1
     if kinds != [True, False]:
         return False
     (rows, _, _), (n, _, _) = axes
-    if rows <= ONE_STAGE:
-        o.call(sum_columns, x, out, rows * n, n, 1, rows, factor, second=out.dtype)
-        return True
-    times = max(1, NARROW // n)
-    width = times * n
-    high = -(-rows // times)
-    parts = max(1, min(-(-BLOCKS // -(-width // LANES)), high // PART_ROWS))
+    times = max(1, NARROW // n) if rows > FOLDED else 1
+    width, high = times * n, -(-rows // times)
+    blocks = -(-width // LANES)
+    parts = max(1, min(-(-BLOCKS // blocks), high // PART_ROWS))
     few = o.scratch(parts * width, "float64")
-    o.call(sum_columns, x, few, rows * n, width, parts, -(-high // parts), 1.0)
-    o.call(join_runs, few, out, 1, parts * times, n, factor, dtype=out.dtype)
+    part = -(-high // parts)
+    o.call(sum_columns, x, out, few, rows * n, width, n, parts, part, factor, Tickets(blocks), second=out.dtype)
     return True
 
 
-IN_STAGES["cuda"] = in_two_stages
+IN_STAGES["cuda"] = in_parts
 
 
 @mean.lower("cuda")
