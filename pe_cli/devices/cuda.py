@@ -180,7 +180,7 @@ class CudaStep:
             places = [a.address for a in args if isinstance(a, Extent)]
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
-            movable = STATUS not in call.args and not works[work].buckets
+            movable = not works[work].buckets
             if isinstance(call.kernel, Chosen):
                 built = built_of(call.kernel.instead)
                 run = self._driver.at(home).turned(call.kernel.run)
@@ -199,7 +199,8 @@ class CudaStep:
                 yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
-            writes = frozenset(i for i in written(call.kernel) if not own.isdisjoint(buffers_of(call.args[i])))
+            given = call.args
+            writes = frozenset(i for i in written(call.kernel) if given[i] is STATUS or not own.isdisjoint(buffers_of(given[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
 
     def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:

@@ -103,15 +103,25 @@ def _join(groups: dict[int, _Group], order: Order, may: Callable[[_Group, _Group
 
 def _chain_neighbours(groups: dict[int, _Group], order: Order) -> None:
     """Let neighbours that are small be one group of a chain."""
-    for alike, run in itertools.groupby(order.sorted(), lambda i: (groups[i].kinds[0].dtype, groups[i].home) if groups[i].is_small else None):
-        first, *others = run
-        if alike is None or not others:
+    last: int | None = None
+    for i in order.sorted():
+        group = groups[i]
+        if not group.is_small:
+            last = None
             continue
-        groups[first] = _Group([groups[i].launches[0] for i in (first, *others)], chained=True)
-        for i in others:
-            order.join(first, i)
-            del groups[i]
-    order.measure()
+        before = None if last is None else groups[last]
+        if last is None or before is None or not _follows(group, before) or not order.can_follow(last, i):
+            last = i
+            continue
+        groups[last] = _Group([*before.launches, *group.launches], chained=True)
+        order.join(last, i)
+        order.measure()
+        del groups[i]
+
+
+def _follows(group: _Group, before: _Group) -> bool:
+    """Return whether small launches may be a chain with those before."""
+    return (group.kinds[0].dtype, group.home) == (before.kinds[0].dtype, before.home)
 
 
 def _fills(launch: Launch) -> bool:

@@ -61,8 +61,14 @@ class Order:
         length = max(self._level[one], self._level[other]) + max(self._height[one], self._height[other])
         return length if length <= self._longest else None
 
+    def can_follow(self, one: int, other: int) -> bool:
+        """Return whether a launch may be done behind its neighbour in the order, as one with it: no longest way becomes longer."""
+        level = max([self._level[one], *(self._level[j] + 1 for j in self._before[other] if j != one)])
+        height = max([self._height[other], *(self._height[j] + 1 for j in self._after[one] if j != other)])
+        return level + height <= self._longest
+
     def join(self, one: int, other: int) -> None:
-        """Let a launch be part of another; of neighbours in the order, one may wait for the other."""
+        """Let a launch be part of another; of neighbours in the order, one may wait for the other, and `measure` is due."""
         for links, back in ((self._before, self._after), (self._after, self._before)):
             for j in links.pop(other):
                 back[j].discard(other)
