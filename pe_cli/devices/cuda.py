@@ -17,10 +17,10 @@ from pe_cli.devices.cuda_batches import merged
 from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_launches import Launch
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
 from pe_cli.devices.cuda_libraries.nccl import across
-from pe_cli.devices.cuda_launches import Launch
 from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of

@@ -40,16 +40,15 @@ class _Group:
     """Launches that become one.
 
     Attributes:
-        launches: none of which waits for another, but in a chain.
+        launches: none of which waits for another.
         kinds: their kernels.
         apart: whether they stay alone: they must not be moved, or ask for their place in the grid in a way of their own.
-        chained: whether one block does them, one behind the other.
     """
 
-    def __init__(self, launches: Sequence[Launch], *, chained: bool = False) -> None:
-        self.launches, self.chained = list(launches), chained
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = list(launches)
         self.kinds = tuple(dict.fromkeys(each.built for each in launches))
-        self.apart = chained or any(not each.movable or each.instead is not None or asks_elsewhere(each.built) for each in launches)
+        self.apart = any(not each.movable or each.instead is not None or asks_elsewhere(each.built) for each in launches)
         self.home = launches[0].home
 
     @property
@@ -76,7 +75,7 @@ def merged(launches: Sequence[Launch], send: Send) -> list[Launch]:
     order = Order(waits_of(launches))
     _join(groups, order, _alike)
     if len(groups) >= SEVERAL:
-        _chain_neighbours(groups, order)
+        _chain_neighbours(groups, order, send)
         _join(groups, order, _mixable)
     return [_launch(groups[i], send) for i in order.sorted()]
 
@@ -101,22 +100,24 @@ def _join(groups: dict[int, _Group], order: Order, may: Callable[[_Group, _Group
             groups[found[1]] = _Group([*groups[found[1]].launches, *groups.pop(i).launches])
 
 
-def _chain_neighbours(groups: dict[int, _Group], order: Order) -> None:
-    """Let neighbours that are small be one group of a chain."""
+def _chain_neighbours(groups: dict[int, _Group], order: Order, send: Send) -> None:
+    """Let neighbours that are small be one launch of one block."""
+    chains: list[list[int]] = []
     last: int | None = None
     for i in order.sorted():
-        group = groups[i]
-        if not group.is_small:
+        if last is not None and groups[i].is_small and _follows(groups[i], groups[last]) and order.can_follow(last, i):
+            chains[-1].append(i)
+            order.join(last, i)
+            order.measure()
+        elif groups[i].is_small:
+            chains.append([last := i])
+        else:
             last = None
-            continue
-        before = None if last is None else groups[last]
-        if last is None or before is None or not _follows(group, before) or not order.can_follow(last, i):
-            last = i
-            continue
-        groups[last] = _Group([*before.launches, *group.launches], chained=True)
-        order.join(last, i)
-        order.measure()
-        del groups[i]
+    for first, *others in chains:
+        if others:
+            groups[first] = _Group([_chain([groups[i].launches[0] for i in (first, *others)], send)])
+        for i in others:
+            del groups[i]
 
 
 def _follows(group: _Group, before: _Group) -> bool:
@@ -144,8 +145,6 @@ def _mixable(group: _Group, other: _Group) -> bool:
 
 
 def _launch(group: _Group, send: Send) -> Launch:
-    if group.chained:
-        return _chain(group.launches, send)
     parts = [_tabled([each for each in group.launches if each.built is built], send) for built in group.kinds]
     return parts[0] if len(parts) == 1 else _mix(sorted(parts, key=lambda each: (each.built.kernel.name, sorted(each.built.halves))))
 

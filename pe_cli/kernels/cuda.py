@@ -244,6 +244,7 @@ class Built:
         threads: how many have something to do along each axis, as expressions; `loops` where the largest counts.
         loops: whether the outermost loops are dealt.
         halves: numbers of the parameters that point to bfloat16 where their annotation says T or U, which is float32 then.
+        parts: kernels that it does one behind the other.
     """
 
     fn: types.FunctionType
@@ -254,6 +255,7 @@ class Built:
     threads: tuple[Any, ...]
     loops: bool
     halves: frozenset[int] = frozenset()
+    parts: tuple[Built, ...] = ()
 
     @property
     def block(self) -> tuple[int, ...]:

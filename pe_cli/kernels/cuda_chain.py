@@ -42,10 +42,11 @@ def of_chain(parts: tuple[Built, ...]) -> Built:
         words = [taken(built, k, f"_table[{at + k}]") for k in range(len(built.kernel.params))]
         lines += [f"_member_{number}({', '.join(words)})", "_cuda.syncthreads()"]
         at += len(words)
-    exec("def chain(_table):\n    " + "\n    ".join(lines[:-1]), space)  # our own text: names of ours only
+    text = "def chain(_table):\n    " + "\n    ".join(lines[:-1])
+    exec(text, space)  # our own text: names of ours only
     fn, first = space.pop("chain"), parts[0]
-    of = CudaKernel(fn, ("PtrI64",), "+".join(built.kernel.name for built in parts), block=(THREADS,))
-    return Built(fn, frozenset(helpers), of, first.dtype, first.second, (), False)
+    of = CudaKernel(fn, ("PtrI64",), "+".join(built.kernel.name for built in parts), text, block=(THREADS,))
+    return Built(fn, frozenset(helpers), of, first.dtype, first.second, (), False, parts=parts)
 
 
 def _meanings(parts: tuple[Built, ...]) -> dict[str, Any]:

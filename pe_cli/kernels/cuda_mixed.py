@@ -31,7 +31,7 @@ def shared_bytes(built: Built) -> int:
     """Return the bytes of shared memory that a kernel's text asks for."""
     tree, space = language.prepared(built)
     size = np.dtype(built.dtype).itemsize
-    found = sum(size * value.room for value in space.values() if isinstance(value, CudaIntrinsic))
+    found = sum(map(shared_bytes, built.parts)) + sum(size * value.room for value in space.values() if isinstance(value, CudaIntrinsic))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("cuda.shared.array"):
             shape, kind = (eval(compile(ast.Expression(arg), built.kernel.name, "eval"), space) for arg in node.args)

@@ -10,29 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pe_cli.kernels.calls import Tickets
 from pe_cli.kernels.channel_norm import finish
 from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.cuda_parts import NEAR, SHIFT, is_last, tickets_of
+from pe_cli.kernels.cuda_parts import is_last
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, helper
 from pe_cli.kernels.warp import block_sum
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.nn.batch_norm import fold, output_or_scratch, sizes_of
+from pe_cli.ops.nn.batch_norm import output_or_scratch, sizes_of
+from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, by_columns, keep_columns, last_of_columns, parts_of
 from pe_cli.ops.nn.conv_tiles_cuda import share
 
-WIDE: Any = np.float64
-WORD: Any = np.int64
-#: Threads of a block: 32 columns, and as many rows at a time; or a run of neighbours.
-DEEP: Any = 8
+#: Threads of a block: a run of neighbours.
 RUN: Any = 256
 RUN_WARPS: Any = 8
 #: Numbers that a thread adds in the element type.
 FEW: Any = 16
-#: Blocks that fill a card, and the least rows of a part.
-BLOCKS, LEAST = 132 * 8, 64
 #: What is known of relu behind batch_norm: nothing; it cuts where the value computed again is not above 0; or where its result is not.
 PLAIN: Any = 0
 AGAIN: Any = 1
@@ -54,51 +48,6 @@ def let_through(g, x, y, i, mean, inverse, scale, bias, cuts):
     if cuts == SEEN:
         return value if y[i] > T(0) else T(0)
     return value
-
-
-@helper
-def keep_columns(first, second, a, b, sums, at, apart, me, lane, there):
-    """Write the sums of a block's rows to place at, and apart behind it."""
-    first[me, lane] = a
-    second[me, lane] = b
-    cuda.syncthreads()
-    if me == 0 and there:
-        for k in range(1, DEEP):
-            a += first[k, lane]
-            b += second[k, lane]
-        sums[at] = a
-        sums[apart + at] = b
-
-
-@helper
-def last_of_columns(first, second, sums, tickets, each, told, width, channels, parts, me, lane):
-    """Return whether this block is the one that has all that its columns, or all columns, need.
-
-    Then the first row of sums, and of what is apart behind it, holds the sums of all parts: those of its own columns where each is a
-    channel, else those of all columns. tickets: `each` for every 32 columns, and one.
-    """
-    x, thread = int(cuda.blockIdx.x), DEEP * lane + me
-    column = x * 32 + lane
-    index, count, step, desk, done = int(cuda.blockIdx.z), parts, width, x * each, True
-    while done and count > 1:
-        begin = (index >> SHIFT) << SHIFT
-        end = min(count, begin + NEAR)
-        done = is_last(tickets, desk + (index >> SHIFT), end - begin, told, thread)
-        if done:
-            a = b = 0.0
-            k = begin + me
-            while k < end and column < width:
-                a += sums[k * step + column]
-                b += sums[parts * width + k * step + column]
-                k += DEEP
-            cuda.syncthreads()
-            keep_columns(first, second, a, b, sums, begin * step + column, parts * width, me, lane, column < width)
-        index, count, step = index >> SHIFT, (count + NEAR - 1) >> SHIFT, step * NEAR
-        desk += count
-    if width > channels and int(cuda.gridDim.x) > 1 and done:
-        done = is_last(tickets, int(cuda.gridDim.x) * each, int(cuda.gridDim.x), told, thread)
-    cuda.syncthreads()
-    return done
 
 
 @helper
@@ -183,7 +132,8 @@ def column_moments(
         a += p
         b += q
     keep_columns(first, second, a, b, sums, part * width + column, parts * width, me, lane, there)
-    if last_of_columns(first, second, sums, tickets, each, told, width, channels, parts, me, lane):
+    across, blocks = int(cuda.blockIdx.x), int(cuda.gridDim.x)
+    if last_of_columns(first, second, sums, tickets, each, told, width, channels, parts, me, lane, across, blocks, part):
         c, apart = (column if me == 0 else channels, channels) if width == channels else (DEEP * lane + me, 32 * DEEP)
         while c < channels:
             a, b = sums_of_channel(sums, c, channels, width, parts)
@@ -227,7 +177,8 @@ def column_gradient_sums(
         a += p
         b += q
     keep_columns(first, second, a, b, sums, part * width + column, parts * width, me, lane, there)
-    if last_of_columns(first, second, sums, tickets, each, told, width, channels, parts, me, lane):
+    across, blocks = int(cuda.blockIdx.x), int(cuda.gridDim.x)
+    if last_of_columns(first, second, sums, tickets, each, told, width, channels, parts, me, lane, across, blocks, part):
         c, apart = (column if me == 0 else channels, channels) if width == channels else (DEEP * lane + me, 32 * DEEP)
         while c < channels:
             a, b = sums_of_channel(sums, c, channels, width, parts)
@@ -320,10 +271,6 @@ def run_gradient_sums(
         keep_gradient_sums(a, b, c, inverse, dscale, dbias, raw, channels, samples * size, plain)
 
 
-def _parts(blocks: int, rows: int) -> int:
-    return max(1, min(BLOCKS // max(1, blocks), rows // LEAST))
-
-
 def append_moments(o: Lowering, x: Buffer, statistics: Sequence[Buffer], settings: tuple[float, float], raw: Buffer | None = None) -> None:
     """Append the call that writes the statistics of a batch.
 
@@ -340,20 +287,12 @@ def append_moments(o: Lowering, x: Buffer, statistics: Sequence[Buffer], setting
         return (*statistics, *settings, raw or sums, int(raw is not None))
 
     if size == 1:
-        rows, width, parts, sums, tickets = _by_columns(o, n, channels)
+        rows, width, parts, sums, tickets = by_columns(o, n, channels)
         o.call(column_moments, x, sums, rows, width, channels, parts, *tickets, *behind(sums), n)
     else:
-        parts = _parts(channels, n * size // 4)
+        parts = parts_of(channels, n * size // 4)
         sums = o.scratch(2 * parts * channels, "float64")
         o.call(run_moments, x, sums, n, channels, size, parts, Tickets(channels), *behind(sums))
-
-
-def _by_columns(o: Lowering, n: int, channels: int) -> tuple[int, int, int, Buffer, tuple[Tickets, int]]:
-    """Return rows and width that n numbers per channel are taken as, parts, memory for their sums, and tickets, with those of a block."""
-    rows, width = fold(n, channels)
-    parts = _parts(-(-width // 32), rows)
-    each = tickets_of(parts)
-    return rows, width, parts, o.scratch(2 * parts * width, "float64"), (Tickets(-(-width // 32) * each + 1), each)
 
 
 def append_statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
@@ -396,9 +335,9 @@ def append_gradient_sums(
     each = (x, g, y or g, cut or dscale, mean, inverse, scale, bias)
     plain = int(raw is not None)
     if size == 1:
-        rows, width, parts, sums, tickets = _by_columns(o, n, channels)
+        rows, width, parts, sums, tickets = by_columns(o, n, channels)
         o.call(column_gradient_sums, *each, sums, rows, width, channels, parts, cuts, *tickets, dscale, dbias, raw or sums, plain, n)
     else:
-        parts = _parts(channels, n * size // 4)
+        parts = parts_of(channels, n * size // 4)
         sums = o.scratch(2 * parts * channels, "float64")
         o.call(run_gradient_sums, *each, sums, n, channels, size, parts, cuts, Tickets(channels), dscale, dbias, raw or sums, plain)

@@ -248,20 +248,20 @@ def layer_norm_grad_cpu(o: Lowering) -> None:
     if not (o.has("X@GRAD") and (o.has("Scale@GRAD") or o.has("Bias@GRAD"))):
         layer_norm_grad_apart(o)
         return
-    x, g, scale, mean, variance, rows, n, epsilon, weights = _given(o)
+    x, g, scale, mean, variance, rows, n, epsilon, weights = given(o)
     o.call(normalise_back, x, g, scale, mean, variance, o.output("X@GRAD"), *_sums(o, n, x.dtype), rows, n, epsilon, weights)
 
 
 def layer_norm_grad_apart(o: Lowering) -> None:
     """Lower the gradient row by row for X, then as sums over rows for Scale and Bias."""
-    x, g, scale, mean, variance, rows, n, epsilon, weights = _given(o)
+    x, g, scale, mean, variance, rows, n, epsilon, weights = given(o)
     if o.has("X@GRAD"):
         o.call(normalise_rows_back, x, g, scale, mean, variance, o.output("X@GRAD"), rows, n, epsilon, weights)
     if o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         o.call(position_sums, x, g, mean, variance, *_sums(o, n, x.dtype), rows, n, epsilon)
 
 
-def _given(o: Lowering) -> tuple[Any, ...]:
+def given(o: Lowering) -> tuple[Any, ...]:
     """Return the arguments that the gradient's kernels share: x, g, scale, mean, variance, rows, n, epsilon, weights."""
     x, scaled = o.input("X"), bool(o.inputs("Scale"))
     scale = o.input("Scale") if scaled else x

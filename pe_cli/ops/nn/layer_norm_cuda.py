@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from pe_cli.kernels.cuda import cuda, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
+from pe_cli.kernels.calls import Tickets
+from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda_parts import tickets_of
+from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T
 from pe_cli.kernels.vecmath import rsqrt
 from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, keep_columns, last_of_columns, parts_of
+from pe_cli.ops.nn.conv_tiles_cuda import share
 from pe_cli.ops.nn.layer_norm import (
+    given,
     layer_norm,
-    layer_norm_grad_apart,
     normalise_rows,
     normalise_rows_back,
-    position_sums,
 )
-
-#: Threads that share the rows of a column; a power of 2.
-DEEP: Any = 16
-WIDE: Any = np.float64
 
 
 @on_cuda(normalise_rows, block=WARPS, threads=("32", "rows"))
@@ -92,39 +88,46 @@ def normalise_rows_back_cuda(
         r += row_step()
 
 
-@on_cuda(position_sums, block=(32, DEEP), threads=("n", "16"))
-def position_sums_cuda(
-    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, part: Ptr, rows: Int, n: Int, epsilon: Real
-):
-    """A block on 32 positions: each of its threads takes every sixteenth row of one, then their sums are added up in a tree."""
-    lane, me = cuda.threadIdx.x, cuda.threadIdx.y
-    parts = cuda.shared.array((2, DEEP, LANES), WIDE)
-    begin = int(cuda.blockIdx.x * LANES)
-    while begin < n:
-        i = begin + lane
-        a, b = 0.0, 0.0
-        r = int(me)
-        while r < rows and i < n:
-            at = r * n + i
-            a += g[at]
-            b += g[at] * ((x[at] - mean[r]) * rsqrt(variance[r] + epsilon))
-            r += DEEP
-        parts[0, me, lane] = a
-        parts[1, me, lane] = b
-        cuda.syncthreads()
-        half = DEEP // 2
-        while half > 0:
-            if me < half:
-                parts[0, me, lane] += parts[0, me + half, lane]
-                parts[1, me, lane] += parts[1, me + half, lane]
-            cuda.syncthreads()
-            half //= 2
-        if me == 0 and i < n:
-            dbias[i] = T(parts[0, 0, lane])
-            dscale[i] = T(parts[1, 0, lane])
-        cuda.syncthreads()
-        begin += cuda.gridDim.x * LANES
+@cuda_kernel(block=(32, DEEP, 1), threads=("n", "8", "parts"))
+def position_sums(
+    x: Ptr, g: Ptr, mean: Ptr, variance: Ptr, dscale: Ptr, dbias: Ptr, sums: PtrF64, rows: Int, n: Int, parts: Int, epsilon: Real,
+    tickets: PtrI64, each: Int,
+):  # fmt: skip
+    """Gradients of scale and bias, sums over a part of the rows at 32 positions; the last block adds up the parts."""
+    lane, me, part = int(cuda.threadIdx.x), int(cuda.threadIdx.y), int(cuda.blockIdx.z)
+    first, second = cuda.shared.array((DEEP, 32), WIDE), cuda.shared.array((DEEP, 32), WIDE)
+    told = cuda.shared.array(1, WORD)
+    x_block, blocks = int(cuda.blockIdx.x), int(cuda.gridDim.x)
+    i = x_block * LANES + lane
+    there = i < n
+    r = share(rows, part, parts) + me
+    end = share(rows, part + 1, parts) if there else 0
+    a = b = 0.0
+    while r < end:
+        at = r * n + i
+        a += g[at]
+        b += g[at] * ((x[at] - mean[r]) * rsqrt(variance[r] + epsilon))
+        r += DEEP
+    keep_columns(first, second, a, b, sums, part * n + i, parts * n, me, lane, there)
+    if last_of_columns(first, second, sums, tickets, each, told, n, n, parts, me, lane, x_block, blocks, part) and me == 0 and there:
+        dbias[i] = T(sums[i])
+        dscale[i] = T(sums[parts * n + i])
 
 
-layer_norm.grad_op.lower("cuda")(layer_norm_grad_apart)  # type: ignore[union-attr]
+@layer_norm.grad_op.lower("cuda")  # type: ignore[union-attr]
+def layer_norm_grad_cuda(o: Lowering) -> None:
+    """Row by row for X, then as sums over rows for Scale and Bias."""
+    x, g, scale, mean, variance, rows, n, epsilon, weights = given(o)
+    if o.has("X@GRAD"):
+        o.call(normalise_rows_back, x, g, scale, mean, variance, o.output("X@GRAD"), rows, n, epsilon, weights)
+    if o.has("Scale@GRAD") or o.has("Bias@GRAD"):
+        blocks = -(-n // LANES)
+        parts = parts_of(blocks, rows)
+        each = tickets_of(parts)
+        sums = o.scratch(2 * parts * n, "float64")
+        dscale, dbias = (o.output_or_scratch(slot, n, x.dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
+        tickets = Tickets(blocks * each + 1), each
+        o.call(position_sums, x, g, mean, variance, dscale, dbias, sums, rows, n, parts, epsilon, *tickets)
+
+
 also_on_cuda(layer_norm)
