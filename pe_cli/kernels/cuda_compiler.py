@@ -200,8 +200,8 @@ def _renamed(text: str, entry: str) -> str:
     found = re.search(r"\.visible \.entry (\w+)\(", text)
     assert found, "PTX without an entry"
     lines = [line for line in text.replace(found[1], entry).splitlines() if "NumbaEnv" not in line and not line.startswith("//")]
-    for i, name in enumerate(dict.fromkeys(re.findall(r"\b_?cudapy_smem_\w+|\b_ZN\w+", "\n".join(lines)))):
-        lines = [re.sub(rf"\b{name}\b", f"name_{i}", line) for line in lines]
+    for i, name in enumerate(dict.fromkeys(re.findall(r"\b_?cudapy_smem_[\w$]+|\b_ZN[\w$]+", "\n".join(lines)))):
+        lines = [re.sub(rf"\b{re.escape(name)}(?![\w$])", f"name_{i}", line) for line in lines]
     return "\n".join(line for line in lines if line.strip()) + "\n"
 
 

@@ -21,7 +21,7 @@ from pe_cli.kernels.cuda_table import PLACES, Here, placed, tree_of
 from pe_cli.kernels.lang import POINTERS
 
 #: What a kernel is told of its place: its first block that is another's, and its blocks along x, y and z.
-TOLD = ("end", "gridDim_x", "gridDim_y", "gridDim_z")
+TOLD = ("until", "gridDim_x", "gridDim_y", "gridDim_z")
 #: Element type -> annotation of a pointer to it.
 _NAMED = {"bool": "PtrU8"} | {kind: name for name, kind in POINTERS.items() if name.startswith("Ptr") and kind not in ("T", "U")}
 
@@ -68,15 +68,15 @@ def mixed(parts: tuple[Built, ...], threads: int) -> Built:
     lines: list[str] = []
     before = "0"
     for number, built in enumerate(parts):
-        member = space[f"_member_{number}"] = _member(built, number)
+        member = space[f"_kernel_{number}"] = _member(built, number)
         helpers |= {member, *built.helpers}
         halves |= {len(names) + i for i in built.halves}
         own = [f"_{number}_{i}" for i in range(len(built.kernel.params))] + [f"_{number}_{what}" for what in TOLD]
         other = "Ptr" if built.second == built.dtype else _NAMED.get(built.second, "PtrU")
         kinds += [other if kind == "PtrU" else kind for kind in built.kernel.params] + ["Int"] * len(TOLD)
         names += own
-        lines += [f"{'el' if number else ''}if _cuda.blockIdx.x < _{number}_end:", f"    _member_{number}({', '.join(own)}, {before})"]
-        before = f"_{number}_end"
+        lines += [f"{'el' if number else ''}if _cuda.blockIdx.x < _{number}_until:", f"    _kernel_{number}({', '.join(own)}, {before})"]
+        before = f"_{number}_until"
     name = "|".join(built.kernel.name for built in parts)
     text = f"def mixed({', '.join(names)}):\n    " + "\n    ".join(lines)
     exec(compile(text, name, "exec"), space)  # our own text: names of ours only
@@ -113,7 +113,7 @@ def _member(built: Built, number: int) -> types.FunctionType:
     here = Here((*PLACES, "threadIdx") if built.block else PLACES)
     tree.body = [*ast.parse("\n".join(lines)).body, *(here.visit(each) for each in tree_of(built, tree))]
     tree.args.args += [ast.arg(name) for name in (*(f"_told_{what}" for what in TOLD), "_first")]
-    tree.name = f"_member_{number}"
+    tree.name = f"_kernel_{number}"
     space["_i32"] = np.int32
     exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), built.kernel.name, "exec"), space)
     found: types.FunctionType = space.pop(tree.name)

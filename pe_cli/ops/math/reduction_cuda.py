@@ -187,7 +187,9 @@ def sum_runs(x: Ptr, out: PtrU, few: PtrF64, count: Int, parts: Int, step: Int, 
 
 
 @cuda_kernel(block=(LANES, TALL), threads=("width", "parts * 4"))
-def sum_columns(x: Ptr, out: PtrU, few: PtrF64, size: Int, width: Int, n: Int, parts: Int, rows: Int, factor: Real, tickets: PtrI64):
+def sum_columns(  # noqa: C901 - kernels are compiled as one
+    x: Ptr, out: PtrU, few: PtrF64, size: Int, width: Int, n: Int, parts: Int, rows: Int, factor: Real, tickets: PtrI64
+):
     """out[e] = factor times the sum of column e of the matrix of n columns that `size` elements are; the last block adds up parts.
 
     A part is so many rows of `width` neighbours, a multiple of n; a block does 32 of them.

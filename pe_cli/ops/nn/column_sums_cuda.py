@@ -43,7 +43,8 @@ def last_of_columns(first, second, sums, tickets, each, told, width, channels, p
     """Return whether this block is the one that has all that its columns, or all columns, need.
 
     Then the first row of sums, and of what is apart behind it, holds the sums of all parts: those of its own columns where each is a
-    channel, else those of all columns. tickets: `each` for every 32 columns, and one; x, part: the block's columns and its part; blocks: in a row.
+    channel, else those of all columns. tickets: `each` for every 32 columns, and one; x, part: the block's columns and its part;
+    blocks: how many are side by side.
     """
     thread = DEEP * lane + me
     column = x * 32 + lane
