@@ -113,3 +113,22 @@ def test_an_image_as_high_and_wide_as_it_has_channels_is_transposed():
     out = Executor(program, scope).run({"x": x}, ["p"]).values
     expected = x.reshape(2, 4, 2, 2, 2, 2).max((3, 5))
     assert np.array_equal(out[0]["p"], expected)
+
+
+def test_a_gradient_whose_op_is_elsewhere_has_an_image_to_be_like(rng):
+    """The image that names the gradient has no value here: the op is given another of the same type."""
+    found = {}
+    given = {"x": rng.standard_normal((2, 3, 8, 8)), "k": rng.standard_normal((4, 3, 3, 3)), "g": rng.standard_normal((2, 4, 8, 8))}
+    for kind in ("keep", "auto"):
+        program = Program("gradients")
+        block = program.global_block()
+        for name, value in given.items():
+            block.create_var(name, TensorType(value.shape))
+            block.create_var(f"{name}_given", TensorType(value.shape), is_data=True)
+        ins = {"Input": "x_given", "Filter": "k_given", "Output@GRAD": "g_given"}
+        block.append_op("conv2d_grad", ins, {"Input@GRAD": "x@GRAD", "Filter@GRAD": "k@GRAD"}, {"paddings": [1, 1]})
+        executor = Executor(program, Scope([Place("cpu", 0)]), build=BuildStrategy(data_layout=kind))
+        feed = {f"{name}_given": value.astype("float32") for name, value in given.items()}
+        found[kind] = executor.run(feed, ["x@GRAD", "k@GRAD"], 0).values[0]
+    for name, value in found["keep"].items():
+        np.testing.assert_allclose(found["auto"][name], value, rtol=1e-5, atol=1e-5)

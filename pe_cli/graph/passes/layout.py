@@ -160,6 +160,9 @@ class _Walk:
         v = self.block.var(name)
         if made not in self.block.vars:
             self.block.create_var(made, _moved(v.type, TO_LAST), stop_gradient=v.stop_gradient, at=v.at)
+        of = forward_name(name)
+        if of != name and twin(of) not in self.block.vars and self._is_image(of):  # which types the gradient, wherever its op is
+            self.block.create_var(twin(of), _moved(self.block.var(of).type, TO_LAST), stop_gradient=True, at=v.at)
         self.last.add(name)
         self.first.discard(name)
         return made
