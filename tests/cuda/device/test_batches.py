@@ -23,7 +23,7 @@ from pe_cli.ops.define.registry import find
 from pe_cli.ops.math.broadcast import call_binary
 from pe_cli.ops.math.elementwise import ADD
 from pe_cli.ops.math.reduction import sum_axes
-from pe_cli.ops.math.reduction_cuda import FOLDED, PART
+from pe_cli.ops.math.reduction_cuda import FOLDED, PART, sum_columns, sum_lines, sum_runs
 from pe_cli.ops.update.optimizer import momentum_step
 
 Array = np.ndarray[Any, Any]
@@ -186,6 +186,37 @@ def test_launches_that_are_merged_do_what_they_do_one_by_one(bench, rng) -> None
     bench.run(fewer)
     np.testing.assert_array_equal(bench.read(together), bench.read(one_by_one))
     assert len(fewer) < 20
+
+
+def test_launches_of_different_kernels_do_in_one_what_they_do_one_by_one(bench, rng) -> None:
+    """Loops that are dealt, warps on rows, blocks that share a sum, blocks of other sizes: whole numbers, so that no order of sums counts."""
+    room, rows, columns = 12, 300, 8
+    values = rng.integers(-3, 4, (room, rows * columns)).astype("float32")
+
+    def program(base: int) -> list[Launch]:
+        made: list[Launch] = []
+        draw = np.random.default_rng(5)
+        for k in range(12):
+            source, target = map(int, draw.choice(room, 2, replace=False))
+            x, out = (Extent(base + 4 * rows * columns * at, 4 * rows * columns) for at in (source, target))
+            few = bench.sent(np.zeros(4 * columns))
+            call = (
+                Call(ADD, (x, out, out, Numbers(()), 0, 1, 1, rows, 0, 0, 0), "float32", "float32"),
+                Call(sum_lines, (x, out, rows, columns, 1.0), "float32", "float32"),
+                Call(sum_columns, (x, out, few, rows * columns, columns, columns, 2, 150, 0.5, Tickets(1)), "float32", "float32"),
+                Call(sum_runs, (x, out, few, 1, 2, 0, rows, 0, 1.0, Tickets(1)), "float32", "float32"),
+            )[k % 4]
+            (launch,) = bench.launches(call, {})
+            made.append(Launch(k, launch.built, launch.grid, launch.block, launch.args, launch.writes, True))
+        return made
+
+    one_by_one, together = bench.sent(values), bench.sent(values)
+    bench.run(program(one_by_one.address))
+    fewer = merged(program(together.address), bench.sent)
+    bench.run(fewer)
+    np.testing.assert_array_equal(bench.read(together), bench.read(one_by_one))
+    assert any("|" in launch.built.kernel.name for launch in fewer)
+    assert len(fewer) < 8
 
 
 def test_what_is_apart_is_one_launch_and_what_reports_stays(bench) -> None:
