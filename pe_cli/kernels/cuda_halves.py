@@ -32,9 +32,7 @@ def half_room(nbytes: int) -> CudaIntrinsic:
         room.linkage, room.align, room.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
         return env.builder.ptrtoint(room, ir.IntType(64))
 
-    half_room.__qualname__ = f"half_room_{nbytes}"
-    made: CudaIntrinsic = cuda_intrinsic("int64")(half_room)
-    return made
+    return CudaIntrinsic(f"half_room_{nbytes}", "int64", (), half_room, -(-nbytes // 4))  # T is float32
 
 
 @cuda_intrinsic("bool", "T*", "int64", "int64")

@@ -189,7 +189,7 @@ def test_launches_that_are_merged_do_what_they_do_one_by_one(bench, rng) -> None
 
 
 def test_launches_of_different_kernels_do_in_one_what_they_do_one_by_one(bench, rng) -> None:
-    """Loops that are dealt, warps on rows, blocks that share a sum, blocks of other sizes: whole numbers, so that no order of sums counts."""
+    """Loops that are dealt, warps on rows, blocks that share a sum: of whole numbers, so that the order of sums does not count."""
     room, rows, columns = 12, 300, 8
     values = rng.integers(-3, 4, (room, rows * columns)).astype("float32")
 
