@@ -75,25 +75,25 @@ class Order:
                 if j != one:
                     back[j].add(one)
                     links[one].add(j)
-        for reach, back in ((self._earlier, self._later), (self._later, self._earlier)):
+        for reach, seen in ((self._earlier, self._later), (self._later, self._earlier)):
             found = (reach[one] | reach.pop(other)) & ~(1 << one | 1 << other)
             reach[one] = found
             for j in _bits(found):
-                back[j] = back[j] & ~(1 << other) | 1 << one
+                seen[j] = seen[j] & ~(1 << other) | 1 << one
         for j in _bits(self._earlier[one]):
             self._later[j] |= self._later[one]
         for j in _bits(self._later[one]):
             self._earlier[j] |= self._earlier[one]
-        for far, links, back in ((self._level, self._before, self._after), (self._height, self._after, self._before)):
+        for far, behind in ((self._level, self._after), (self._height, self._before)):
             far[one] = max(far[one], far.pop(other))
-            self._raise(one, far, links, back)
+            self._raise(one, far, behind)
 
-    def _raise(self, one: int, far: dict[int, int], links: dict[int, set[int]], back: dict[int, set[int]]) -> None:
-        """Let levels, or heights, follow from that of a launch."""
+    def _raise(self, one: int, far: dict[int, int], behind: dict[int, set[int]]) -> None:
+        """Let levels, or heights, of those behind a launch follow from its own."""
         waiting = [one]
         while waiting:
             i = waiting.pop()
-            for j in back[i]:
+            for j in behind[i]:
                 if far[j] <= far[i]:
                     far[j] = far[i] + 1
                     waiting.append(j)

@@ -35,7 +35,6 @@ import numpy as np
 from pe_cli.core.types import BFLOAT16, FLOATS, computed
 from pe_cli.kernels.calls import Call, buffers_of
 from pe_cli.kernels.cuda_deal import deal_loops
-from pe_cli.kernels.cuda_half import element_of, held_as, number_of
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
@@ -78,59 +77,6 @@ def claim(env: Any, args: list[Any]) -> Any:
     """Write a number to a place that holds 0, and return what it held: of several threads, one is given 0."""
     zero = args[1].type(0)
     return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
-
-
-def _fours(env: Any, place: Any, at: Any) -> tuple[Any, int, Any]:
-    """Return a pointer to a vector of four elements, its alignment in bytes, and the number of a lane as LLVM wants it."""
-    from llvmlite import ir
-
-    element, size = element_of(place, env.dtype)
-    pointer = env.builder.bitcast(env.builder.gep(place, [at]), ir.VectorType(element, 4).as_pointer())
-    return pointer, min(16, 4 * size), ir.IntType(32)
-
-
-@cuda_intrinsic("4T", "T*", "int64")
-def load_four(env: Any, args: list[Any]) -> Any:
-    """Return four neighbours that lie at a multiple of 16 bytes, of bfloat16 of 8, by one load, or two of float64."""
-    from llvmlite import ir
-
-    place, align, lane = _fours(env, *args)
-    found = env.builder.load(place, align=align)
-    four = [number_of(env.builder, env.builder.extract_element(found, ir.Constant(lane, i))) for i in range(4)]
-    out = ir.Constant(ir.ArrayType(four[0].type, 4), ir.Undefined)
-    for i, number in enumerate(four):
-        out = env.builder.insert_value(out, number, i)
-    return out
-
-
-@cuda_intrinsic("void", "T*", "int64", "T", "T", "T", "T")
-def store_four(env: Any, args: list[Any]) -> None:
-    """Write four neighbours that lie at a multiple of 16 bytes, of bfloat16 of 8, by one store, or two of float64."""
-    from llvmlite import ir
-
-    place, align, lane = _fours(env, *args[:2])
-    made = ir.Constant(place.type.pointee, ir.Undefined)
-    for i, value in enumerate(args[2:]):
-        made = env.builder.insert_element(made, held_as(env.builder, value, made.type.element), ir.Constant(lane, i))
-    env.builder.store(made, place, align=align)
-
-
-def shared_tile(name: str, size: int) -> Any:
-    """Return a function without arguments, for a kernel to call once, that gives a pointer to so many elements of shared memory.
-
-    They lie at a multiple of 16 bytes, so that `load_four` and `store_four` take four of them at a time.
-    """
-
-    def emit(env: Any, args: list[Any]) -> Any:
-        from llvmlite import ir
-
-        kind = ir.ArrayType({"float64": ir.DoubleType, "float32": ir.FloatType}[env.dtype](), size)
-        memory = ir.GlobalVariable(env.builder.module, kind, f"_cudapy_smem_{name}", addrspace=3)
-        memory.linkage, memory.align, memory.initializer = "internal", 16, ir.Constant(kind, ir.Undefined)
-        place = env.builder.addrspacecast(memory, kind.as_pointer())
-        return env.builder.bitcast(place, kind.element.as_pointer())
-
-    return CudaIntrinsic(name, "T*", (), emit, size)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from pe_cli.kernels.channel_norm_act import (
     relu_back_first,
     relu_gradient_last,
 )
-from pe_cli.kernels.cuda import load_four, on_cuda, store_four
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_fours import load_four, store_four
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Lowering

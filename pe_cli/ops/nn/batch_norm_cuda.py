@@ -1,4 +1,4 @@
-"""batch_norm on CUDA: sums in two stages (`channel_sums_cuda`), then values and gradients, four at a time where channels allow."""
+"""batch_norm on CUDA: sums in parts (`channel_sums_cuda`), then values and gradients, four at a time where channels allow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pe_cli.kernels.channel_norm import (
     normalise_last,
     statistics_given,
 )
-from pe_cli.kernels.cuda import deal, load_four, on_cuda, store_four
+from pe_cli.kernels.cuda import deal, on_cuda
+from pe_cli.kernels.cuda_fours import load_four, store_four
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Buffer, Lowering

@@ -20,7 +20,7 @@ from pe_cli.kernels.warp import block_sum
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.nn.batch_norm import output_or_scratch, sizes_of
 from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, by_columns, keep_columns, last_of_columns, parts_of
-from pe_cli.ops.nn.conv_tiles_cuda import share
+from pe_cli.ops.nn.conv_tile_cuda import share
 
 #: Threads of a block: a run of neighbours.
 RUN: Any = 256

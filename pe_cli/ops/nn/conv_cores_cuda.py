@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from pe_cli.kernels import cuda_halves, cuda_wide
 from pe_cli.kernels.cuda_halves import half_room, put_global_two
 from pe_cli.kernels.lang import helper
-from pe_cli.ops.nn.conv_tiles_cuda import Tile, finished
+from pe_cli.ops.nn.conv_tile_cuda import Tile, finished
 
 #: Rows, columns and terms of a product of a warp.
 ROWS, COLUMNS, TERMS = 16, 8, 16

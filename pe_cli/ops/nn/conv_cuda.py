@@ -24,7 +24,8 @@ from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
 from pe_cli.ops.nn.conv_cores_cuda import HalfTile
 from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_library import offer_convolution
-from pe_cli.ops.nn.conv_tiles_cuda import DEPTH, Tile, convolve, divisor, filters_back, finished
+from pe_cli.ops.nn.conv_tile_cuda import DEPTH, Tile, divisor, finished
+from pe_cli.ops.nn.conv_tiles_cuda import convolve, filters_back
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values
 
 #: Threads that fill a card; its sums are shared by more blocks until there are so many.
@@ -163,7 +164,7 @@ class Then:
 
     @property
     def bits(self) -> int:
-        """As `conv_tiles_cuda.finished` wants them."""
+        """As `conv_tile_cuda.finished` wants them."""
         return (self.base is not None) + 2 * (self.bias is not None) + 4 * self.relu
 
     def buffers(self, other: Any) -> tuple[Any, Any]:

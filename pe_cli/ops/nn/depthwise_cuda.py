@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.kernels.cuda import cuda, cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, helper
-from pe_cli.ops.nn.conv_tiles_cuda import share
+from pe_cli.ops.nn.conv_tile_cuda import share
 
 #: Rows of threads that share the pixels of 32 filters.
 DEEP: Any = 8

@@ -11,7 +11,7 @@ from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, keep_columns, last_of_columns, parts_of
-from pe_cli.ops.nn.conv_tiles_cuda import share
+from pe_cli.ops.nn.conv_tile_cuda import share
 from pe_cli.ops.nn.layer_norm import (
     given,
     layer_norm,
