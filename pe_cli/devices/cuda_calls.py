@@ -8,7 +8,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import computed
 from pe_cli.devices.cuda_libraries.choice import Chosen
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda, halves_of
+from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda
+from pe_cli.kernels.cuda_half import halves_of
 from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.

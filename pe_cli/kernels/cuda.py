@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.types import BFLOAT16, FLOATS, computed
-from pe_cli.kernels.calls import Call, buffers_of
+from pe_cli.core.types import BFLOAT16, FLOATS
+from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda_deal import deal_loops
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_vectors import meanings
@@ -70,13 +70,6 @@ class CudaIntrinsic(Intrinsic):
 def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
     """Mark a function `emit(env, args)` as an intrinsic of CUDA with these types; see `Intrinsic`."""
     return lambda emit: CudaIntrinsic(emit.__qualname__, returns, args, emit)
-
-
-@cuda_intrinsic("int64", "int64*", "int64")
-def claim(env: Any, args: list[Any]) -> Any:
-    """Write a number to a place that holds 0, and return what it held: of several threads, one is given 0."""
-    zero = args[1].type(0)
-    return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,15 +317,6 @@ def _prepared(
     for element in sorted(set(arrays.values())) if loops else ():
         space |= meanings(element, CudaIntrinsic)
     return tree, space, resolver, loops
-
-
-def halves_of(call: Call) -> frozenset[int] | None:
-    """Return the numbers of a call's arguments that are of bfloat16 where a parameter points to T or U; None where one is elsewhere."""
-    found = {i for i, arg in enumerate(call.args) if any(b.dtype == BFLOAT16 for b in buffers_of(arg))}
-    params, types = getattr(call.kernel, "params", ()), {"T": call.dtype, "U": call.second}
-    if any(i >= len(params) or computed(types.get(POINTERS.get(params[i], "T"), "")) != "float32" for i in found):
-        return None
-    return frozenset(found)
 
 
 def _loops(fn: types.FunctionType) -> bool:

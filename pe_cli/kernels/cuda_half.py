@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from pe_cli.core.types import BFLOAT16, computed
+from pe_cli.kernels.calls import Call, buffers_of
 from pe_cli.kernels.halves import round_half, widen
+from pe_cli.kernels.lang import POINTERS
 
 #: Bytes of a number of bfloat16.
 BYTES = 2
@@ -43,6 +46,15 @@ def held_as(builder: Any, number: Any, kind: Any) -> Any:
     from llvmlite import ir
 
     return round_half(builder, number) if kind == ir.IntType(16) else number
+
+
+def halves_of(call: Call) -> frozenset[int] | None:
+    """Return the numbers of a call's arguments that are of bfloat16 where a parameter points to T or U; None where one is elsewhere."""
+    found = {i for i, arg in enumerate(call.args) if any(b.dtype == BFLOAT16 for b in buffers_of(arg))}
+    params, types = getattr(call.kernel, "params", ()), {"T": call.dtype, "U": call.second}
+    if any(i >= len(params) or computed(types.get(POINTERS.get(params[i], "T"), "")) != "float32" for i in found):
+        return None
+    return frozenset(found)
 
 
 @functools.cache

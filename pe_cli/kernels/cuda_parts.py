@@ -24,6 +24,13 @@ FOUR = 4
 
 
 @cuda_intrinsic("int64", "int64*", "int64")
+def claim(env: Any, args: list[Any]) -> Any:
+    """Write a number to a place that holds 0, and return what it held: of several threads, one is given 0."""
+    zero = args[1].type(0)
+    return env.builder.extract_value(env.builder.cmpxchg(args[0], zero, args[1], "monotonic"), 0)
+
+
+@cuda_intrinsic("int64", "int64*", "int64")
 def take_ticket(env: Any, args: list[Any]) -> Any:
     """Add 1 to a word, and return what it was before."""
     from llvmlite import ir

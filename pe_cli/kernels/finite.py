@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pe_cli.kernels.codes import NOT_FINITE
-from pe_cli.kernels.cuda import claim, on_cuda
+from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_parts import claim
 from pe_cli.kernels.lang import Int, Ptr, Status, T, helper, kernel
 
 #: What word 2 of its report means; word 1 is the element, word 3 the number of the result.

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
-from pe_cli.kernels.cuda import CudaKernel, calls_on_cuda, halves_of
+from pe_cli.kernels.cuda import CudaKernel, calls_on_cuda
+from pe_cli.kernels.cuda_half import halves_of
 from pe_cli.kernels.lang import POINTERS, Kernel
 from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.lowering import Lowering

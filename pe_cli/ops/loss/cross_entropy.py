@@ -7,8 +7,9 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import claim, deal, on_cuda
+from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.cuda_parts import claim
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import log
