@@ -10,7 +10,7 @@ import torch
 
 from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
-from pe_cli.ops.nn import channel_sums_cuda, conv_cuda
+from pe_cli.ops.nn import column_sums_cuda, conv_cuda
 from tests.ops import support
 from tests.rotation import of_today, on_its_day
 
@@ -91,7 +91,7 @@ def test_the_same_bits_twice():
 
 @pytest.mark.parametrize("last", [True, False], ids=["channels last", "channels first"])
 def test_batch_norm_of_many_parts(monkeypatch, last: bool):
-    monkeypatch.setattr(channel_sums_cuda, "LEAST", 8)
+    monkeypatch.setattr(column_sums_cuda, "LEAST", 8)
     rng = np.random.default_rng(0)
     x = (5 + 2 * rng.standard_normal((7, 5, 9, 12))).astype("float32")
     up = rng.standard_normal(x.shape).astype("float32")

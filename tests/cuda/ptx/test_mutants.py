@@ -16,7 +16,7 @@ from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.cuda import Built
 from pe_cli.ops.define.registry import OPS, discover
 from pe_cli.ops.math import matrix_product_cuda
-from pe_cli.ops.nn import channel_sums_cuda, conv_cuda
+from pe_cli.ops.nn import column_sums_cuda, conv_cuda
 from tests.cuda.ptx.device import PtxDriver, Shape, needs_compiler
 from tests.cuda.ptx.machine import Failed, Order, Program
 from tests.ops import support
@@ -121,7 +121,7 @@ TILES = {"X": (66, 52), "Y": (52, 70)}
 
 def run_sample(monkeypatch: pytest.MonkeyPatch, driver: PtxDriver, name: str, *, gradient: bool) -> None:
     """Run the first sample of an op, or its gradient, on the test device, with sums shared by several blocks."""
-    for module, name_of_least, least in ((matrix_product_cuda, "TERMS", 26), (conv_cuda, "STEPS", 1), (channel_sums_cuda, "LEAST", 1)):
+    for module, name_of_least, least in ((matrix_product_cuda, "TERMS", 26), (conv_cuda, "STEPS", 1), (column_sums_cuda, "LEAST", 1)):
         monkeypatch.setattr(module, name_of_least, least)
     monkeypatch.setattr(cuda_driver, "only_driver", lambda: driver)
     definition = OPS[name]
