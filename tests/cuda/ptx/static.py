@@ -71,7 +71,7 @@ def _of_one(built: Built) -> tuple[int, frozenset[str]]:
     """
     names, *types = row_of(built).split(" ")
     if "|" in names:
-        several = [_of_any(name.removesuffix("[]").removesuffix("?")) for name in names.split("|")]
+        several = [_of_any(name.removesuffix("[]").removesuffix("?")) for part in names.split("|") for name in part.split("+")]
         return sum(count + 3 * SMALL for count, _ in several), frozenset().union(*(fine for _, fine in several))
     if row := types[2:] and allowed().get(" ".join([names, *types[:2]])):
         return 2 * row[0] + SMALL, row[1]  # as many again, to make float32 of what is read and to round what is written
