@@ -30,7 +30,8 @@ from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
 from pe_cli.session.agreement import machine_facts
 from pe_cli.session.devices import Resources, resolve_places
-from pe_cli.session.team import LINGER, PeerTeam, Team
+from pe_cli.session.peer_team import LINGER, PeerTeam
+from pe_cli.session.team import Team
 
 Array = np.ndarray[Any, Any]
 #: How to give processes more time.

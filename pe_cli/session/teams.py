@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from pe_cli.config.spec import RunSpec
-from pe_cli.session.team import PeerTeam, Team
+from pe_cli.session.peer_team import PeerTeam
+from pe_cli.session.team import Team
 
 
 def open_team(run: RunSpec) -> Team:

@@ -16,7 +16,7 @@ from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define.registry import discover
-from pe_cli.session.team import PeerTeam
+from pe_cli.session.peer_team import PeerTeam
 from tests.collectives.simulated import Network, Simulated
 from tests.cuda.libraries.collectives import NcclAcross
 from tests.cuda.ptx.device import needs_compiler

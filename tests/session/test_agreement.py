@@ -10,7 +10,7 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session import agreement
 from pe_cli.session.agreement import agree, data_facts, machine_facts
-from pe_cli.session.team import PeerTeam
+from pe_cli.session.peer_team import PeerTeam
 from tests.collectives.simulated import Network
 
 FACTS = {"config": "a: 1\nb: 2\n", "numpy": "2.0", "data": ["x (1)", "y (2)"]}

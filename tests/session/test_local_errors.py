@@ -28,7 +28,7 @@ ranks, what = sys.argv.pop(1), sys.argv.pop(1)
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.origin import Origin
 from pe_cli.session.step import Stepper
-from pe_cli.session.team import PeerTeam
+from pe_cli.session.peer_team import PeerTeam
 find, run, resources, steps = Origin.find, Stepper.run, PeerTeam.resources, itertools.count(1)
 def no_memory(*arguments, **options):
     if next(steps) == 5:

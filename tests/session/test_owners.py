@@ -17,9 +17,9 @@ from pe_cli.io import checkpoint
 from pe_cli.ops.define.registry import discover
 from pe_cli.session.job import Job
 from pe_cli.session.owners import Divided
+from pe_cli.session.peer_team import PeerTeam
 from pe_cli.session.resume import Resume, find_run
 from pe_cli.session.stop import Limits
-from pe_cli.session.team import PeerTeam
 from pe_cli.session.train import Trainer
 from tests.collectives.simulated import Network, Simulated
 from tests.session.conftest import Bench

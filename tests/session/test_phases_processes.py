@@ -9,7 +9,7 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.ops.define.registry import discover
 from pe_cli.session.job import Job
-from pe_cli.session.team import PeerTeam
+from pe_cli.session.peer_team import PeerTeam
 from pe_cli.session.train import Trainer
 from tests.collectives.simulated import Network, Simulated
 from tests.mpi_support import finished, mpiexec, needs_mpi

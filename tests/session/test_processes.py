@@ -32,7 +32,7 @@ ENDLESS = ("-o", "train.epochs=1000000", "-o", "output.checkpoint.every=100 step
 PROCESS = """
 import os, sys, time
 from pathlib import Path
-PE = "import runpy; from pe_cli.session import team; team.LINGER = 0.0; runpy.run_module('pe_cli.cli.main', None, '__main__', True)"
+PE = "import runpy; from pe_cli.session import peer_team as t; t.LINGER = 0.0; runpy.run_module('pe_cli.cli.main', None, '__main__', True)"
 rank, here = os.environ["PMI_RANK"], Path(__file__).parent
 child = os.fork()
 if child == 0:

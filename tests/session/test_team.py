@@ -13,7 +13,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.split import split_sizes
 from pe_cli.ops.define.registry import discover
-from pe_cli.session.team import PeerTeam
+from pe_cli.session.peer_team import PeerTeam
 from tests.collectives.simulated import Network
 from tests.execute.test_executor import batch, classifier, values
 
