@@ -25,6 +25,7 @@ import functools
 import inspect
 import math
 import textwrap
+import threading
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ MATH = "math on CUDA"
 MOST_ITERATIONS = 2**31 - 1
 #: Bytes of Python's code in the helpers of a loop that is done by fours; what is longer takes longer than its memory.
 MOST_CODE = 600
+#: Held while Python parses: 3.11 counts how deep its parser is for all threads together, and calls a difference an error.
+_PARSING = threading.RLock()
 
 
 class _Module:
@@ -288,18 +291,20 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str, halves: frozense
         second: element type U.
         halves: see `Built`.
     """
-    tree, space, resolver, loops = _prepared(kernel, dtype, second, halves)
-    own = kernel if isinstance(kernel, CudaKernel) else None
-    threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
-    exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
-    codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
+    with _PARSING:
+        tree, space, resolver, loops = _prepared(kernel, dtype, second, halves)
+        own = kernel if isinstance(kernel, CudaKernel) else None
+        threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
+        exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
+        codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
     made = space.pop(tree.name)
     return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops), halves)
 
 
 def prepared(built: Built) -> tuple[ast.FunctionDef, dict[str, Any]]:
     """Return the text of a kernel, its loops dealt, and its globals."""
-    return _prepared(built.kernel, built.dtype, built.second, built.halves)[:2]
+    with _PARSING:
+        return _prepared(built.kernel, built.dtype, built.second, built.halves)[:2]
 
 
 def _prepared(
