@@ -8,6 +8,8 @@ import importlib
 import itertools
 import os
 import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 # NumPy's and PyTorch's threads wait by spinning: on small arrays that takes more time than the tests, and processes run beside this one.
@@ -105,3 +107,14 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def rng() -> np.random.Generator:
     """Return a generator that is the same in every run."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Give a file system of 256 KiB, or skip where this process may not mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)

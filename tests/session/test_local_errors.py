@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,17 +67,6 @@ def start(bench: Bench, where: Path, *arguments: object, ranks: str = "", what: 
     program.write_text(PROGRAM)
     line = ["train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi", "-o", "executor.peer_timeout=5"]
     return mpiexec(processes, program, f"[{ranks}]", what, *line, "-o", f"output.dir={where}", *arguments)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """Give a file system of 256 KiB, or skip where this process may not mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_full_disk_ends_all_with_6_and_the_run_goes_on_bit_for_bit(bench: Bench, disk: Path) -> None:
