@@ -79,42 +79,33 @@ class Training(Protocol):
     @property
     def path(self) -> Path:
         """What the user has named."""
-        raise NotImplementedError
 
     @property
     def folder(self) -> RunFolder | None:
         """Of the run; None where there is none."""
-        raise NotImplementedError
 
     @property
     def only(self) -> int | None:
         """Number of the only step that there is; None for any."""
-        raise NotImplementedError
 
     @property
     def environment(self) -> Mapping[str, object]:
         """What decides about its bits beside the config."""
-        raise NotImplementedError
 
     def texts(self) -> tuple[str, str]:
         """Return config and model."""
-        raise NotImplementedError
 
     def names(self) -> list[str]:
         """Return the variables that a step computes once all passes are done, in order."""
-        raise NotImplementedError
 
     def op(self, name: str) -> tuple[int, str]:
         """Return number and type of the op that computes a variable, in the order of the program."""
-        raise NotImplementedError
 
     def fed(self, name: str) -> bool:
         """Return whether a variable that a step begins with is fed; the others are parameters and state."""
-        raise NotImplementedError
 
     def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return what a step begins with, and what it computes: name -> value, over all devices."""
-        raise NotImplementedError
 
 
 class Side:

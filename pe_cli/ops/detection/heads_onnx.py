@@ -37,7 +37,7 @@ def padded_matrix_nms_onnx(o: Writer) -> None:
     boxes = at_places(o, o.x("BBoxes"), places)
     one_of, other = (o.node("Unsqueeze", [boxes, o.const([axis])]) for axis in (3, 2))
     found = overlaps(o, one_of, other, o.const(0.0 if a["normalized"] else 1.0, like), o.const(0, like))
-    better = o.const(np.triu(np.ones((most, most)), 1), dtype="bool")  # the one of a row goes before that of a column
+    better = o.const(np.triu(np.ones((most, most)), 1), dtype="bool")  # the box of the row goes before the box of the column
     largest = o.node("ReduceMax", [o.node("Where", [better, found, o.const(0, like)]), o.const([2])], keepdims=0)
     own, one = o.node("Unsqueeze", [largest, o.const([3])]), o.const(1, like)
     if a["use_gaussian"]:
