@@ -7,6 +7,7 @@ import gc
 import importlib
 import itertools
 import os
+import random
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -101,6 +102,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture(autouse=True)
+def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs that name no seed have other ones in every test, but the same ones in every run."""
+    monkeypatch.setattr("pe_cli.execute.seeds.unforeseen", random.Random(request.node.nodeid).randbytes)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ that step. What parts hand on is copied out and in again.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
 from pe_cli.ops.define.registry import forward_name
 from pe_cli.ops.define.traits import FedSizes, HasRegions, OnHost, Runs
@@ -106,7 +106,7 @@ class CutProgram:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.steps = 0
-        self.seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
+        self.seed = seed_of(program)
         self._parts: list[_Part] = []
         written: set[str] = set()
         for i, op in enumerate(program.global_block().ops):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor as CoreExecutor
+from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import feeding
@@ -291,7 +291,7 @@ def _made(
     for v in block.vars.values():
         v.is_data = v.is_data or v.name in fed
         v.persistable = v.name in types and v.name not in fed
-    seed = program.random_seed or int.from_bytes(os.urandom(7), "little")
+    seed = seed_of(program)
     executor = CoreExecutor(
         copy,
         store.scope,

@@ -1,0 +1,15 @@
+"""The seed of a program that names none."""
+
+from __future__ import annotations
+
+import os
+
+from pe_cli.program.ir import Program
+
+#: Returns so many bytes that nobody can foresee.
+unforeseen = os.urandom
+
+
+def seed_of(program: Program) -> int:
+    """Return a program's seed, or where it names none a new one of 56 bits."""
+    return program.random_seed or int.from_bytes(unforeseen(7), "little")
