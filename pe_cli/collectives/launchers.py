@@ -9,12 +9,14 @@ from dataclasses import dataclass
 RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
+#: What Slurm says it in, in a script of one process, too.
+SLURM = "SLURM_NTASKS"
 #: Launchers with the variables of size and rank, their names, and the variables that are the same in all processes of one start alone.
 _KNOWN = (
     (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec", ("PMIX_NAMESPACE",)),
     ("PMI_SIZE", "PMI_RANK", "MPICH's mpiexec", ()),
     ("PMIX_SIZE", "PMIX_RANK", "a launcher with PMIx", ("PMIX_NAMESPACE",)),
-    ("SLURM_NTASKS", "SLURM_PROCID", "srun", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    (SLURM, "SLURM_PROCID", "srun", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
 )
 
 
