@@ -15,6 +15,8 @@ from collections.abc import Mapping
 #: Seconds that the launcher may take to answer, and to end all; and those that it is left to pass on what was said: told to end all, it
 #: does not look for more, and a launcher that a busy machine kept from running for less has lost the only message.
 ANSWER, END, DRAIN = 1.0, 1.0, 1.0
+#: Seconds that it may take to say its word for a job: a process that goes on without it is taken for one of another job.
+NAME = 30.0
 #: Bytes of an answer, at most.
 _MOST = 1 << 12
 
@@ -35,6 +37,19 @@ def take_leave() -> bool:
         os.write(descriptor, b"cmd=finalize\n")
         return bool(select.select([descriptor], [], [], ANSWER)[0]) and b"finalize_ack" in os.read(descriptor, _MOST)
     return False
+
+
+def job() -> str:
+    """Return the word by which hydra calls the processes that it has started together; empty where another launcher has."""
+    descriptor = way()
+    if descriptor is None:
+        return ""
+    answer = b""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, b"cmd=get_my_kvsname\n")
+        if select.select([descriptor], [], [], NAME)[0]:
+            answer = os.read(descriptor, _MOST)
+    return answer.decode("ascii", "replace").strip().partition("kvsname=")[2].partition(" ")[0]
 
 
 def abort(code: int) -> None:

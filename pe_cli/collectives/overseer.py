@@ -85,6 +85,12 @@ def tell(what: str, fact: object = "") -> None:
         os.write(line, os.fsencode(f"{what} {fact}\n"))
 
 
+def leave_launcher() -> bool:
+    """Take leave of the others where MPI is not used, of the overseer and of hydra; whether the others may go on when this process ends."""
+    tell(LEFT)
+    return hydra.take_leave()
+
+
 def _line() -> int | None:
     """Return the descriptor that leads to the overseer of this very process."""
     number, _, descriptor = os.environ.get(OVERSEER, "").partition(":")

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import GROUP, RANK, SERVERS, SIZE, started_by
-from pe_cli.collectives.overseer import BEGUN, tell
+from pe_cli.collectives.overseer import BEGUN, leave_launcher, tell
 from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.hub import HubPeers
@@ -104,6 +105,8 @@ class ServerTeam(Team):
             raise error from None
         if launcher is not None:
             launcher.close()
+        else:
+            leave_launcher()
 
     def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
         """Return one device of the CPU."""
@@ -249,7 +252,7 @@ def _launched(run: RunSpec, servers: int) -> Seat | None:
         return None
     _check(launcher.size, servers, run)
     tell(BEGUN, f"{run.executor.peer_timeout:g}")
-    return Seat(launcher.rank, launcher.size, list(run.distributed.endpoints))
+    return Seat(launcher.rank, launcher.size, list(run.distributed.endpoints), group=launcher.group or hydra.job())
 
 
 def _met(run: RunSpec, servers: int) -> Seat:

@@ -19,7 +19,7 @@ def open_team(run: RunSpec) -> Team:
         PeError: there is no MPI.
     """
     if run.executor.processes != "mpi":
-        return Team()
+        return Team(_apart())
     from pe_cli.collectives.mpi import MpiPeers
 
     peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
@@ -56,3 +56,13 @@ def are_several(run: RunSpec) -> bool:
 
     started = started_by(os.environ)
     return started is not None and started.size > 1
+
+
+def _apart() -> str:
+    """Return what is said where mpiexec has started several processes that train apart; srun starts one for the commands of a script, too."""
+    from pe_cli.collectives.launchers import SLURM, started_by
+
+    started = started_by(os.environ)
+    if started is None or started.size == 1 or started.variable == SLURM:
+        return ""
+    return f", alone like each of the {started.size} processes of {started.launcher}: executor.processes=mpi lets them train together"

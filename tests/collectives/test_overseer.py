@@ -45,9 +45,19 @@ def test_who_takes_leave_waits_until_the_launcher_has_heard_it(launcher: socket.
     answer.join()
 
 
+def test_the_launcher_says_its_word_for_the_processes_that_it_has_started(launcher: socket.socket) -> None:
+    """The question and the answer are those of MPICH 5.0's hydra."""
+    answer = b"cmd=my_kvsname rc=0 kvsname=kvs_28634_0_947786114_vm\n"
+    asked = threading.Thread(target=lambda: launcher.sendall(answer * (launcher.recv(4096) == b"cmd=get_my_kvsname\n")))
+    asked.start()
+    assert hydra.job() == "kvs_28634_0_947786114_vm"
+    asked.join()
+
+
 def test_other_launchers_are_told_nothing(launcher: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPI_LOCALNRANKS")  # Slurm has the descriptor, and speaks PMI 2
     assert not hydra.take_leave()
+    assert not hydra.job()
     hydra.abort(6)
     overseer.oversee(lambda folder, why: True)
     assert heard(launcher) == ""

@@ -37,6 +37,20 @@ def test_the_launcher_says_which_process_this_is():
     assert (started.size, started.rank) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("said", "group"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "prterun-a-7@1"}, "prterun-a-7@1"),
+        ({"SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_JOB_ID": "11", "SLURM_STEP_ID": "3"}, "11.3"),
+        ({"PMI_SIZE": "2", "PMI_RANK": "0", "SLURM_JOB_ID": "11", "SLURM_STEP_ID": "3"}, ""),
+    ],
+)
+def test_the_launcher_says_which_processes_it_has_started_together(said, group):
+    started = started_by(said)
+    assert started is not None
+    assert started.group == group
+
+
 #: The second process never comes to MPI.
 LATE = """
 import os, time

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pe_cli.config.load import load_run
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
@@ -14,6 +15,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.split import split_sizes
 from pe_cli.ops.define.registry import discover
 from pe_cli.session.peer_team import PeerTeam
+from pe_cli.session.teams import open_team
 from tests.collectives.simulated import Network
 from tests.execute.test_executor import batch, classifier, values
 
@@ -66,3 +68,22 @@ def test_samples_of_all_are_one_array() -> None:
     found = Network(3).run(lambda peers: PeerTeam(peers, peers).whole({"y": np.full((peers.rank, 2), peers.rank)}))
     for arrays in found:
         assert arrays["y"].tolist() == [[1, 1], [2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, ["each of the 4 processes of MPICH's mpiexec", "executor.processes=mpi"]),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, []),  # a script of one process in a job of four
+        ({"PMI_SIZE": "1", "PMI_RANK": "0"}, []),
+    ],
+)
+def test_processes_that_train_apart_say_so(environment, said, monkeypatch):
+    for name in ("PMI_SIZE", "PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run = load_run("configs/digits.yaml")
+    text = open_team(run).resources(run).text
+    assert all(part in text for part in said)
+    assert ("alone" in text) is bool(said)

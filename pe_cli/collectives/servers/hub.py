@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import RANK
-from pe_cli.collectives.overseer import LEFT, tell
+from pe_cli.collectives.overseer import leave_launcher
 from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import FrameError, Message
@@ -151,8 +150,7 @@ class HubPeers:
         """Let the others go on when this process ends, as `pe launch` does anyway; see `Communicator`."""
         if self._launcher is not None:
             return self._launcher.take_leave()
-        tell(LEFT)
-        return RANK in os.environ or hydra.way() is not None
+        return leave_launcher() or RANK in os.environ
 
     def abort(self, code: int) -> None:
         """End all that MPI has started; else servers tell the others, and `pe launch` ends what is left."""
@@ -169,4 +167,4 @@ class HubPeers:
         if self._launcher is not None:
             self._launcher.close()
         else:
-            tell(LEFT)
+            leave_launcher()
