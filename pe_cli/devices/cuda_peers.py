@@ -1,7 +1,8 @@
 """What a step on CUDA does with other processes: calls of NCCL, and functions of the host on copies of what lies on a device.
 
 A function of the host is a launch like others, and may be captured: copies to pinned memory, the function, on a thread of the driver's, and
-copies back. Kernels that need nothing of it go on meanwhile.
+copies back. Kernels that need nothing of it go on meanwhile. A driver may call such functions one after the other, while one waits for
+another process: as all exchanges come in one order, the same in all processes, what it waits for has begun here, and is begun there.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ def gather(g: GraphLowering, node: Gather) -> list[Task]:
     """Return the task that merges the rows of all devices: what merges those of one, given those of all in the order of devices."""
     op = node.op
     ids, values = ([g.buffer(*at) for at in node.ins[s] if at[0] != EMPTY] for s in ("Ids", "X"))
-    touched, calls, scratch = [*ids, *values], [], []
+    touched = [*ids, *values]
+    calls: list[Call] = []
+    scratch: list[Buffer] = []
     if g.whole.peers is not None:
         ids, values, calls, scratch = tell_rows(g, node)
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))

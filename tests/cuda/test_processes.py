@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from pe_cli.collectives.protocol import PeerError
+from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
@@ -21,11 +23,13 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
 from pe_cli.execute.usage import usage
 from pe_cli.graph.owners import own_rows, own_startup
+from pe_cli.graph.ssa import StartSum
+from pe_cli.kernels.host import MirroredKernel
 from pe_cli.ops.define.registry import discover
 from pe_cli.optim.clip import GradientClipByGlobalNorm
 from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.initializer import NumpyArray
-from pe_cli.program.ir import Program
+from pe_cli.program.ir import Program, Role
 from pe_cli.session.peer_team import PeerTeam
 from tests.collectives.simulated import Network, Simulated
 from tests.cuda.libraries.collectives import NcclAcross
@@ -118,6 +122,26 @@ def sparse(rule: str) -> Callable[[], Made]:
     return make
 
 
+def normalized() -> Made:
+    """Return what has statistics of all processes between two products, and its batches."""
+    main, startup = Program("main"), Program("startup")
+    block = main.global_block()
+    block.create_var("x", TensorType((-1, 4)), is_data=True, stop_gradient=True)
+    first = {"w": np.arange(12).reshape(4, 3) / 8 - 0.5, "scale": np.ones(3), "shift": np.arange(3)}
+    for name, value in first.items():
+        NumpyArray(value.astype("float32"))(block.create_parameter(name, TensorType(value.shape)), startup.global_block())
+    for name in ("mean", "variance"):
+        kept = block.create_var(name, TensorType((3,)), persistable=True, stop_gradient=True)
+        NumpyArray(np.zeros(3, "float32"))(kept, startup.global_block())
+    block.append_op("mul", {"X": "x", "Y": "w"}, {"Out": "h"})
+    ins = {"X": "h", "Scale": "scale", "Bias": "shift", "Mean": "mean", "Variance": "variance"}
+    block.append_op("batch_norm", ins, {"Y": "n", "MeanOut": "mean", "VarianceOut": "variance", "SavedMean": "m", "SavedVariance": "v"})
+    block.append_op("tanh", {"X": "n"}, {"Out": "t"})
+    block.append_op("mean", {"X": "t"}, {"Out": "loss"})
+    OPTIMIZERS["SGD"](learning_rate=0.5).minimize(block.var("loss"), startup)
+    return main, startup, lambda samples, step: {"x": np.random.default_rng(step).standard_normal((samples, 4)).astype("float32")}
+
+
 def assert_same(found: Trained, expected: Kept) -> None:
     """Check that all processes have the bits that are expected, rows of their own together."""
     for name, (_, value) in expected.items():
@@ -162,6 +186,7 @@ def test_processes_with_cards_give_what_cpu_devices_give(cards: Cards):
 
 PIECES = {"fuse_all_reduce_bytes": 100}
 REDUCE = {"reduce_strategy": "Reduce"}
+SYNC = {"sync_batch_norm": True}
 
 
 @pytest.mark.parametrize(
@@ -173,11 +198,12 @@ REDUCE = {"reduce_strategy": "Reduce"}
         pytest.param(2, 1, sparse("Adam"), {}, id="rows of a table, Adam"),
         pytest.param(2, 2, sparse("SGD"), {}, id="rows of a table, SGD on two cards each"),
         pytest.param(3, 1, sparse("Adagrad"), REDUCE, id="rows of a table, Adagrad with owners"),
+        pytest.param(2, 2, normalized, SYNC, id="statistics of all, on two cards each"),
     ],
 )
 def test_by_the_host_processes_have_the_bits_of_one_process_with_as_many_cards(cards: Cards, processes, devices, make, build):
     """Also a batch that leaves processes without samples."""
-    ((expected, _),) = cards.train(1, processes * devices, make)
+    ((expected, _),) = cards.train(1, processes * devices, make, build if build == SYNC else {})
     found = cards.train(processes, devices, make, build)
     assert_same(found, expected)
     assert cards.calls["cuGraphLaunch"] == 1, "of two batches of a shape the second is one graph, with what the host does in it"
@@ -189,12 +215,13 @@ def test_by_the_host_processes_have_the_bits_of_one_process_with_as_many_cards(c
     [
         pytest.param(dense("Adam"), REDUCE, {"reduce", "broadcast"}, id="rows of each"),
         pytest.param(sparse("Adam"), {}, {"broadcast"}, id="rows of a table"),
+        pytest.param(normalized, SYNC, {"all_gather", "all_reduce"}, id="statistics of all"),
     ],
 )
 def test_by_nccl_two_processes_have_them_too(cards: Cards, make, build, what):
     """Of two numbers there is one sum."""
-    ((expected, _),) = cards.train(1, 2, make)
-    assert_same(cards.train(2, 1, make, build, libraries=NCCL), expected)
+    ((expected, _),) = cards.train(1, 2, make, build if build == SYNC else {}, sizes=SIZES[:2])
+    assert_same(cards.train(2, 1, make, build, libraries=NCCL, sizes=SIZES[:2]), expected)
     assert {each for _, each, _ in cards.nccl.exchanged} == what
     assert "cuLaunchHostFunc" not in cards.calls
 
@@ -242,6 +269,35 @@ def line() -> Made:
     return main, startup, feed
 
 
+def test_what_the_backward_pass_still_computes_does_not_wait_for_a_sum_that_the_host_has_begun(cards: Cards):
+    def process(peers: Simulated) -> set[str]:
+        with MAKING:
+            main, startup = owned_network.network("SGD")
+        scope = Scope([Place("cuda", 0)])
+        run_startup(startup, scope, 1)
+        executor = Executor(main, scope, build=BuildStrategy(**PIECES), peers=peers)
+        plan = executor.run(owned_network.batch(8, 0), [], 0).plan
+        nodes = [plan.graph.nodes[plan.tasks[work].node] for work, _ in plan.step._works]
+        begun = next(i for i, node in enumerate(nodes) if isinstance(node, StartSum))
+        behind = {begun}
+        for i, waits in enumerate(plan.step._waits):
+            if not behind.isdisjoint(waits):
+                behind.add(i)
+        return {node.title for i, node in enumerate(nodes) if i > begun and i not in behind and node.role is Role.BACKWARD}
+
+    for free in cards.run(2, 1, process):
+        assert "mul_grad" in free
+
+
+def test_nothing_is_collected_on_a_thread_of_the_driver():
+    """What is would ask the driver for something, which may wait for that thread."""
+    seen = []
+    kernel = MirroredKernel(lambda *_: seen.append(gc.isenabled()), "host:look", (), ())
+    record = np.array([np.zeros(8, np.int64).ctypes.data])
+    kernel.entry([])(record.ctypes.data)
+    assert (seen, gc.isenabled()) == ([False], True)
+
+
 def test_an_error_of_what_the_host_does_is_raised_and_nothing_that_lasts_is_written(cards: Cards):
     """Values stay what they were before the step in which another process is lost."""
 
@@ -254,11 +310,13 @@ def test_an_error_of_what_the_host_does_is_raised_and_nothing_that_lasts_is_writ
         def lost(*_: Any) -> Any:
             raise PeerError("process 1 is lost")
 
-        peers.begin = lost
+        begin, peers.begin = peers.begin, lost
         with pytest.raises(PeerError, match="process 1 is lost") as caught:
             executor.run(batch(8, 0), ["loss"], 0)
         assert caught.value.code == ExitCode.PEER_LOST
-        return {name: scope.get(name) for name in values()}
+        kept, peers.begin = {name: scope.get(name) for name in values()}, begin
+        executor.run(batch(8, 0), ["loss"], 0)  # it has been told once
+        return kept
 
     for found in cards.run(2, 1, process):
         for name, value in values().items():
@@ -285,3 +343,19 @@ def test_the_cards_of_a_machine_are_divided_among_its_processes(monkeypatch, car
             Network(3).run(process)
     else:
         assert Network(3).run(process) == found
+
+
+def test_processes_that_would_sum_by_other_libraries_are_told_apart(monkeypatch, tmp_path):
+    """One that sums by NCCL would wait for the others for ever."""
+    (tmp_path / "model.yaml").write_text("name: m\nfeeds: {x: {shape: [2], dtype: float32}}\nlayers: {loss: {type: mean, x: x}}\n")
+    (tmp_path / "run.yaml").write_text("model: model.yaml\nexecutor: {place: cuda, processes: mpi}\n")
+    run, local = load_run(str(tmp_path / "run.yaml")), threading.local()
+    monkeypatch.setattr(opened, "told", lambda _: local.libraries)
+
+    def process(peers: Simulated) -> None:
+        local.libraries = f"nccl 2.2{peers.rank}"
+        PeerTeam(peers, peers).resources(run)
+
+    with pytest.raises(PeError, match=r"process 1 has another set of CUDA libraries than process 0: nccl 2\.21, not nccl 2\.20") as caught:
+        Network(2).run(process)
+    assert caught.value.code == ExitCode.USAGE

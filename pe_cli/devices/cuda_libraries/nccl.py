@@ -59,7 +59,7 @@ def version_of(library: Any) -> tuple[int, str]:
 class _Calls:
     """The functions of NCCL, with errors for results."""
 
-    _hint = "NCCL_DEBUG=INFO in the environment of all processes says more"
+    _hint = "NCCL_DEBUG=INFO in the environment of all processes says more; executor.libraries: none sums by MPI"
 
     def __init__(self, library: Any) -> None:
         for name, kinds in (FUNCTIONS | TEXTS).items():
