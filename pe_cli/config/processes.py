@@ -40,23 +40,8 @@ def process_mistakes(
         hint = "leave type out; with distributed.sync: async trainers wait for nobody" if servers else f"leave type out, and {_SERVERS}"
         what = "type: async is for the threads of one process, which share the memory of the parameters; processes have none in common"
         yield what, executor.at_of("type"), hint
-    if executor.place != "cpu":
-        yield from _on_cards(executor, build, servers)
-
-
-def _on_cards(executor: ExecutorSection, build: BuildSection, servers: bool) -> Iterator[Mistake]:
-    """Yield what several processes do not do where their devices are not the CPU's."""
-    if servers:
+    if executor.place != "cpu" and servers:
         yield f"place: {executor.place}: not with parameter servers", executor.at_of("place"), "place: cpu, or distributed.mode: collective"
-        return
-    for wrong, what, key, hint in (
-        (build.reduce_strategy == "Reduce", "reduce_strategy: Reduce", "reduce_strategy", "AllReduce"),
-        (build.fp16_allreduce, "fp16_allreduce", "fp16_allreduce", "leave it out"),
-        (executor.libraries == "none", "libraries: none", "libraries", "libraries: auto: NCCL sums over processes"),
-    ):
-        if wrong:
-            at = (executor if key == "libraries" else build).at_of(key)
-            yield f"{what}: not with several processes on place: {executor.place}", at, f"{hint}, or place: cpu"
 
 
 def distributed_mistakes(

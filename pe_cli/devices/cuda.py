@@ -14,14 +14,13 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import merged
-from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of
+from pe_cli.devices.cuda_calls import NO_KERNELS, built_of, calls_of, shape_of
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_launches import Launch
-from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
-from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_memory import CudaMemory
+from pe_cli.devices.cuda_peers import Exchanges
 from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
 from pe_cli.devices.cuda_words import Words
@@ -32,12 +31,16 @@ from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_guard import guarded
 from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
-from pe_cli.kernels.library_calls import NCCL, AcrossKernel, SumKernel
+from pe_cli.kernels.host import MirroredKernel
+from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
+from pe_cli.kernels.nothing import nothing
 
 #: int64 words of an error report, and bytes of a word.
 REPORT, WORD = 8, 8
 #: What `run` returns, and copies of values.
 Late = tuple[tuple[int, list[int]] | None, list[np.ndarray[Any, Any]]]
+#: Stands for what others enqueue where a kernel is asked for.
+NOTHING = built_of(Call(nothing, (), "float32", "float32"))
 #: Seconds between two looks at a step that is watched.
 WATCH_EVERY = 2e-5
 
@@ -100,6 +103,7 @@ class CudaStep:
         self._words: dict[int, Words] = {}
         self._empty: dict[int, Extent] = {}
         self._turn: Extent | None = None
+        self._exchanges = Exchanges(driver)
         works = self._settled(works)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
@@ -186,36 +190,30 @@ class CudaStep:
                 run = self._driver.at(home).turned(call.kernel.run)
                 yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
                 continue
-            if isinstance(call.kernel, SumKernel):
-                run = self._driver.summing(call.kernel, [a for a in args if isinstance(a, Extent)], call.dtype)
+            if isinstance(call.kernel, (SumKernel, AcrossKernel, MirroredKernel)):
+                run, writes = self._joining(call, args, home)
                 self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
-                args.append(self._turn)  # as all write it, they come in one order on all devices
-                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset(range(len(args))), movable, home, run)
-                continue
-            if isinstance(call.kernel, AcrossKernel):
-                run = self._across(call, places[0], home)
-                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
-                args.append(self._turn)
-                yield Launch(work, built_of(call.kernel.own), (), (), args, frozenset({0, 1}), movable, home, run)
+                args.append(self._turn)  # as all write it, they come in one order on all devices and in all processes
+                yield Launch(work, NOTHING, (), (), args, writes | {len(args) - 1}, movable, home, run)
                 continue
             own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
             given = call.args
             writes = frozenset(i for i in written(call.kernel) if given[i] is STATUS or not own.isdisjoint(buffers_of(given[i])))
             yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
 
-    def _across(self, call: Call, place: int, home: int) -> Callable[[], None]:
-        """Return what does a call of NCCL with other processes, on a device whose elements lie at a place."""
-        kernel: AcrossKernel = call.kernel
-        device = self._driver.at(home)
-        alone: Any = device.alone()
-        (elements,) = call.args
-        count = elements.count // (kernel.peers.size if kernel.what == "all_gather" else 1)
-        made = across(opened.installed()[NCCL].library, alone, kernel.peers)
-        return device.turned(made.ready(kernel.what, place, count, call.dtype))
+    def _joining(self, call: Call, args: Sequence[Any], home: int) -> tuple[Callable[[], None], frozenset[int]]:
+        """Return what does a call that joins devices or processes, and the numbers of the arguments that it writes."""
+        kernel = call.kernel
+        if isinstance(kernel, SumKernel):
+            return self._driver.summing(kernel, args, call.dtype), frozenset(range(len(args)))
+        if isinstance(kernel, AcrossKernel):
+            return self._exchanges.across(call, args, home), frozenset(range(len(args)))
+        run = self._exchanges.mirrored(call, args[0], args[1:], home)
+        return run, frozenset({0, *(1 + number for number, *_ in kernel.gives)})
 
     def _lasts(self, call: Call, work: Work) -> bool:
         """Return whether a call writes what is there after the step."""
-        if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)):
+        if isinstance(call.kernel, NO_KERNELS):
             return False
         own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
         return any(self._spot(b).space < 0 for b in own)
@@ -341,6 +339,7 @@ class CudaStep:
         failure = work, [int(v) for v in reports[found]]
         for home, (place, _) in self._reports.items():
             self._driver.at(home).zero(place.address, place.nbytes)
+        self._exchanges.forget()
         return failure
 
     def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:  # noqa: PLR0911 - one per kind

@@ -10,10 +10,13 @@ from pe_cli.devices.cuda_libraries.choice import Chosen
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, build, calls_on_cuda
 from pe_cli.kernels.cuda_half import halves_of
+from pe_cli.kernels.host import MirroredKernel
 from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
+#: What calls may have that is no kernel of ours: others enqueue it.
+NO_KERNELS = (Chosen, SumKernel, AcrossKernel, MirroredKernel)
 #: Most blocks along x, y and z.
 AXIS_BLOCKS = (2**31 - 1, 65535, 65535)
 
@@ -27,8 +30,8 @@ def built_of(call: Call) -> Built:
 
 def calls_of(calls: Sequence[Call]) -> list[Call]:
     """Return the launches that calls become: those that have something to do."""
-    found = [made for call in calls for made in calls_on_cuda(call)]
-    return [call for call in found if isinstance(call.kernel, (Chosen, SumKernel, AcrossKernel)) or 0 not in shape_of(call)[0]]
+    found = [made for call in calls for made in ([call] if isinstance(call.kernel, NO_KERNELS) else calls_on_cuda(call))]
+    return [call for call in found if isinstance(call.kernel, NO_KERNELS) or 0 not in shape_of(call)[0]]
 
 
 def shape_of(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -80,6 +80,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphDestroy": (_POINTER,),
     "cuGraphExecDestroy": (_POINTER,),
     "cuGraphLaunch": (_POINTER, _POINTER),
+    "cuLaunchHostFunc": (_POINTER, _POINTER, _POINTER),
     "cuLaunchKernel": (_POINTER, *[_NUMBER] * 7, _POINTER, _POINTER, _POINTER),
 }
 
@@ -206,6 +207,11 @@ class CudaDriver(OneDevice):
         self._arrived.note()
         self._do("cuStreamWaitEvent", self._stream, self._arrived.event, 0)
         self._do("cuMemcpyDtoDAsync_v2", address, room, value.nbytes, self._stream)
+
+    def ask(self, entry: Any, record: Array) -> None:
+        """Let the host call a C function in the order of launches, on a thread of the driver's; see `Driver`."""
+        self._enter()
+        self._do("cuLaunchHostFunc", self._stream, entry, record.ctypes.data)
 
     def mark(self) -> CudaMark:
         """Return what notes how far launches have come."""

@@ -72,6 +72,10 @@ class Member:
         """Copy from the device in the order of launches."""
         self._group.do(self._home, functools.partial(self._driver.fetch, address, value))
 
+    def ask(self, entry: Any, record: Array) -> None:
+        """Let the host call a C function in the order of launches."""
+        self._group.do(self._home, functools.partial(self._driver.ask, entry, record))
+
     def captured(self, launches: Sequence[Callable[[], None]], waits: Sequence[Collection[int]]) -> Callable[[], None]:
         """Return what does all of these; see `Group.captured`."""
         return self._group.captured(launches, waits)

@@ -82,6 +82,9 @@ class PaperDriver(OneDevice):
     def ahead(self, address: int, room: int, value: Array) -> None:
         """Do nothing."""
 
+    def ask(self, entry: Any, record: Array) -> None:
+        """Do nothing."""
+
     def mark(self) -> NoMark:
         """Return what notes nothing."""
         return NoMark()

@@ -101,6 +101,9 @@ class Driver(Protocol):
             value: the array.
         """
 
+    def ask(self, entry: Any, record: Array) -> None:
+        """Let the host call a C function `void f(int64 *record)` in the order of launches; function and record last as long as steps."""
+
     def mark(self) -> Mark:
         """Return what notes how far launches have come."""
 
@@ -116,7 +119,7 @@ class Driver(Protocol):
         """Return the driver of one of several devices, by its number among them; one alone is its own."""
 
     def alone(self) -> Driver:
-        """Return the driver of a device without regard to others beside it."""
+        """Return the driver of a device, as `turned` needs it, without regard to others beside it."""
 
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what does something that enqueues on the device's stream, when its turn comes among several devices."""

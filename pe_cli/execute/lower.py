@@ -12,7 +12,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.devices.protocol import Takers, device
 from pe_cli.execute.lowering import GraphLowering, op_seed
 from pe_cli.execute.regions import lower_regions, refused
-from pe_cli.execute.sum_processes import gather_rows, start_gather, start_scatter, start_sum, tell_rows, wait_sum
+from pe_cli.execute.sum_processes import Told, gather_rows, start_gather, start_scatter, start_sum, wait_sum
 from pe_cli.execute.tasks import Task, by_output
 from pe_cli.graph.ssa import (
     ADDENDS,
@@ -250,7 +250,7 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
     op, slots = node.op, g.slots(node.ins)
     ids, values = ([b for b in slots[s] if b is not None] for s in ("Ids", "X"))
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
-    told = None if g.whole.peers is None else tell_rows(g, node)
+    told = None if g.whole.peers is None else Told(g, node)
     touched = [*ids, *values]
     if told is not None:
         ids, values = told.ids, told.values
@@ -325,8 +325,8 @@ def on_cards() -> dict[type[Node], Callable[[GraphLowering, Any], list[Task]]]:
         GatherProcesses: lambda g, node: [sum_hosts.gather_rows(g, node)],
         StartSum: lambda g, node: [sum_hosts.start_sum(g, node)],
         WaitSum: lambda g, node: [sum_hosts.wait_sum(g, node)],
-        StartScatter: sum_hosts.refused,
-        WaitScatter: sum_hosts.refused,
-        StartGather: sum_hosts.refused,
-        WaitGather: sum_hosts.refused,
+        StartScatter: lambda g, node: [sum_hosts.start_scatter(g, node)],
+        WaitScatter: lambda g, node: [sum_hosts.wait_scatter(g, node)],
+        StartGather: lambda g, node: [sum_hosts.start_gather(g, node)],
+        WaitGather: lambda g, node: [sum_hosts.wait_gather(g, node)],
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pe_cli.collectives.cards import parts_of, sum_call
 from pe_cli.devices.memory import aligned
 from pe_cli.execute.lowering import GraphLowering
-from pe_cli.execute.sum_hosts import refused
+from pe_cli.execute.sum_hosts import tell_rows
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import AllReduce, Gather, Reduce
 from pe_cli.kernels.calls import Buffer, Call, Stretch
@@ -60,22 +60,21 @@ def reduce(g: GraphLowering, node: Reduce) -> list[Task]:
 
 
 def gather(g: GraphLowering, node: Gather) -> list[Task]:
-    """Return the task that merges the rows of all devices: what merges those of one, given those of all in the order of devices.
-
-    Raises:
-        PeError: other processes have rows, too.
-    """
-    if g.whole.peers is not None:
-        refused(g, node)
+    """Return the task that merges the rows of all devices: what merges those of one, given those of all in the order of devices."""
     op = node.op
     ids, values = ([g.buffer(*at) for at in node.ins[s] if at[0] != EMPTY] for s in ("Ids", "X"))
+    touched = [*ids, *values]
+    calls: list[Call] = []
+    scratch: list[Buffer] = []
+    if g.whole.peers is not None:
+        ids, values, calls, scratch = tell_rows(g, node)
     rows, out = (g.buffer(*node.outs[s][0]) for s in ("Rows", "Out"))
     attrs = dict(op.attrs)
     attrs["padding_idx"] = [p for p in attrs["padding_idx"] for _ in range(len(ids) // len(attrs["padding_idx"]))]
     low = Lowering(op.definition, attrs, {"Ids": [*ids], "X": [*values]}, {"Rows": [rows], "Out": [out]})
     low.place = g.graph.places[node.device].kind
     op.definition.lowerings[low.place](low)
-    return [Task(node.index, node.device, low.calls, [*ids, *values], [rows, out], low.scratch_buffers)]
+    return [Task(node.index, node.device, [*calls, *low.calls], touched, [rows, out], [*scratch, *low.scratch_buffers])]
 
 
 def _by_nccl(

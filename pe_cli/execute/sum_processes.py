@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,8 @@ from pe_cli.kernels.host import HostKernel
 from pe_cli.ops.define.traits import OwnRows
 
 Array = np.ndarray[Any, Any]
+#: A function of copies of inputs, and of outputs; see `HostKernel`.
+Run = Callable[[Sequence[Array], Sequence[Array]], None]
 
 
 def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
@@ -30,98 +30,104 @@ def start_sum(lowering: GraphLowering, node: StartSum) -> Task:
         lowering: of the graph; keeps what is under way.
         node: gradients of one element type, which lie one after the other.
     """
-    buffers = [lowering.buffer(n, 0) for n in node.names]
-    for name in node.names:  # all devices lay a bucket out alike
+    buffers = bucket(lowering, node)
+    return Task(node.index, 0, [_call(begin_sum(lowering, node), node.kind, buffers)], buffers if node.inputs else [], buffers)
+
+
+def start_scatter(lowering: GraphLowering, node: StartScatter) -> Task:
+    """Return the task that begins a sum of which each process gets its own rows; arguments as for `start_sum`."""
+    buffers = bucket(lowering, node)
+    run = Shared(lowering, node).begin_scatter(node)
+    return Task(node.index, 0, [_call(run, node.kind, buffers)], buffers if node.inputs else [], buffers)
+
+
+def start_gather(lowering: GraphLowering, node: StartGather) -> Task:
+    """Return the task that begins to give all processes the rows of each; arguments as for `start_sum`."""
+    shared = Shared(lowering, node)
+    return Task(node.index, 0, [_call(shared.begin_gather(), node.kind, shared.buffers)], shared.buffers, shared.buffers)
+
+
+def bucket(lowering: GraphLowering, node: StartSum | StartScatter) -> list[Buffer]:
+    """Return the gradients of the first device; all devices lay a bucket out alike."""
+    for name in node.names:
         for d in range(len(lowering.graph.places)):
             lowering.buffer(name, d)
-    size = buffers[0].type.numpy.itemsize
-    stretch = sum(aligned(b.type.nbytes) for b in buffers[:-1]) + buffers[-1].type.nbytes
+    return [lowering.buffer(n, 0) for n in node.names]
+
+
+def bucket_bytes(buffers: Sequence[Buffer]) -> int:
+    """Return the bytes from the first of a bucket to the end of the last."""
+    return sum(aligned(b.type.nbytes) for b in buffers[:-1]) + buffers[-1].type.nbytes
+
+
+def begin_sum(lowering: GraphLowering, node: StartSum) -> Run:
+    """Return what begins a sum, given the arrays of a bucket, or all of it as one."""
+    buffers = [lowering.buffer(n, 0) for n in node.names]
+    size, stretch = buffers[0].type.numpy.itemsize, bucket_bytes(buffers)
     most = -(-stretch // size // node.pieces) or 1
     peers = lowering.whole.peers
     if peers is not None:
         peers.reserve((most + 1) * size)
     pending = lowering.pending
-    empty = not node.inputs
 
     def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
         assert peers is not None, "a graph that is only looked at does not run"
         values = _stretch(arrays, stretch)
-        if empty:
+        if not node.inputs:
             values.fill(-0.0)  # what it is added to stays as it is, to the last bit
         pending[node.names[0]] = peers.begin(values, most, node.halved)
 
-    return Task(node.index, 0, [_call(run, node.kind, buffers)], [] if empty else buffers, buffers)
+    return run
 
 
-def start_scatter(lowering: GraphLowering, node: StartScatter) -> Task:
-    """Return the task that begins a sum of which each process gets its own rows; arguments as for `start_sum`."""
-    buffers = [lowering.buffer(n, 0) for n in node.names]
-    for name in node.names:  # all devices lay a bucket out alike
-        for d in range(len(lowering.graph.places)):
-            lowering.buffer(name, d)
-    shared = _Shared(lowering, node, buffers)
-    empty = not node.inputs
-
-    def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
-        for array in arrays if empty else ():
-            array.fill(-0.0)
-        return shared.peers.begin_scatter(mine, shared.most, node.halved)
-
-    return Task(node.index, 0, [_call(shared.run(begin), node.kind, buffers)], [] if empty else buffers, buffers)
-
-
-def start_gather(lowering: GraphLowering, node: StartGather) -> Task:
-    """Return the task that begins to give all processes the rows of each; arguments as for `start_sum`."""
-    buffers = [lowering.buffer(n, 0) for n in node.names]
-    shared = _Shared(lowering, node, buffers)
-
-    def begin(mine: Parts, arrays: Sequence[Array]) -> Pending:
-        del arrays
-        return shared.peers.begin_gather(mine, shared.most)
-
-    return Task(node.index, 0, [_call(shared.run(begin), node.kind, buffers)], buffers, buffers)
-
-
-class _Shared:
+class Shared:
     """Variables of which each process has its own rows, and the room for what crosses.
 
     Args:
         lowering: of the graph; keeps what is under way.
-        node: that begins an exchange.
-        buffers: of its variables.
+        node: that exchanges them.
+
+    Attributes:
+        buffers: of the first device.
+        cuts: of each variable the elements of every process, from and to.
     """
 
-    def __init__(self, lowering: GraphLowering, node: StartScatter | StartGather, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, lowering: GraphLowering, node: StartScatter | StartGather | Wait) -> None:
         self._pending, self._first = lowering.pending, node.names[0]
         self._peers = lowering.whole.peers
-        known = _rows_of(lowering.graph)
-        self._rows = [known[n] for n in node.names]
-        self._sizes = [b.size // max(1, b.shape[0]) for b in buffers]  # elements of a row
-        if self._peers is not None:
-            sizes = [sum(self._length(i, rank) for i in range(len(buffers))) for rank in range(self._peers.size)]
+        self.buffers = [lowering.buffer(n, 0) for n in node.names]
+        known, sizes = _rows_of(lowering.graph), [b.size // max(1, b.shape[0]) for b in self.buffers]  # elements of a row
+        self.cuts = [[(low * size, high * size) for low, high in known[n]] for n, size in zip(node.names, sizes, strict=True)]
+        if self._peers is not None and not isinstance(node, Wait):
+            lengths = [sum(high - low for low, high in of) for of in zip(*self.cuts, strict=True)]
             from pe_cli.collectives.parts import room_for
 
-            self.most = room_for(sizes, node.pieces)
-            self._peers.reserve_parts(self.most * buffers[0].type.numpy.itemsize)
+            self._most = room_for(lengths, node.pieces)
+            self._peers.reserve_parts(self._most * self.buffers[0].type.numpy.itemsize)
 
-    @property
-    def peers(self) -> Summing:
-        """The processes."""
-        assert self._peers is not None, "a graph that is only looked at does not run"
-        return self._peers
+    def begin_scatter(self, node: StartScatter) -> Run:
+        """Return what begins a sum of which each process gets its own elements, given the arrays of gradients."""
 
-    def _length(self, i: int, rank: int) -> int:
-        begin, end = self._rows[i][rank]
-        return (end - begin) * self._sizes[i]
+        def begin(peers: Summing, mine: Parts) -> Pending:
+            for array in () if node.inputs else (a for part in mine for a in part):
+                array.fill(-0.0)
+            return peers.begin_scatter(mine, self._most, node.halved)
 
-    def run(self, begin: Callable[[Parts, Sequence[Array]], Pending]) -> Callable[[Sequence[Array], Sequence[Array]], None]:
-        """Return the function of a call that begins an exchange of the rows of each process."""
+        return self._run(begin)
+
+    def begin_gather(self) -> Run:
+        """Return what begins to give all processes the elements of each, given the arrays of parameters."""
+        return self._run(lambda peers, mine: peers.begin_gather(mine, self._most))
+
+    def _run(self, begin: Callable[[Summing, Parts], Pending]) -> Run:
+        """Return the function of a call that begins an exchange of the elements of each process."""
 
         def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+            peers = self._peers
+            assert peers is not None, "a graph that is only looked at does not run"
             flat = [array.reshape(-1) for array in arrays]
-            cuts = [[(low * size, high * size) for low, high in rows] for rows, size in zip(self._rows, self._sizes, strict=True)]
-            mine = [[a[slice(*cut[rank])] for a, cut in zip(flat, cuts, strict=True)] for rank in range(self.peers.size)]
-            self._pending[self._first] = begin(mine, arrays)
+            mine = [[a[slice(*cut[rank])] for a, cut in zip(flat, self.cuts, strict=True)] for rank in range(peers.size)]
+            self._pending[self._first] = begin(peers, mine)
 
         return run
 
@@ -142,15 +148,21 @@ def wait_sum(lowering: GraphLowering, node: Wait) -> Task:
     rows = [[lowering.buffer(n, d) for n in node.names] for d in devices]
     first = [lowering.buffer(n, 0) for n in node.names]
     others = [b for row in rows for b in row if b not in first]
-    pending = lowering.pending
+    wait = end(lowering, node)
 
-    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
-        pending[node.names[0]].wait()
+    def run(ins: Sequence[Array], arrays: Sequence[Array]) -> None:
+        wait(ins, arrays)
         sums, targets = arrays[: len(first)], arrays[len(first) :]
         for i, array in enumerate(targets):
             array[...] = sums[i % len(first)]
 
     return Task(node.index, 0, [_call(run, node.kind, [*first, *others])], first, [*first, *others])
+
+
+def end(lowering: GraphLowering, node: Wait) -> Run:
+    """Return what waits for an exchange."""
+    pending = lowering.pending
+    return lambda _, arrays: pending[node.names[0]].wait()
 
 
 def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
@@ -170,42 +182,41 @@ def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
     return Task(node.index, 0, [_call(run, node.kind, [*ins, out])], ins, [out])
 
 
-@dataclass(frozen=True)
 class Told:
-    """Rows of a row-sparse gradient that all processes have told each other.
+    """Rows of a row-sparse gradient that all processes tell each other.
 
     Args:
-        call: fills the rows of other processes.
+        lowering: of the graph.
+        node: that merges them.
+
+    Attributes:
         ids, values: of every device of all processes, in order; for several lookups, those of the first on all devices come first.
-        scratch: those of them that are of other processes.
+        order: all of these, those of a process one after the other, in the order in which it tells them.
+        ranks: of each the process.
+        scratch: those of other processes.
     """
 
-    call: Call
-    ids: list[Buffer]
-    values: list[Buffer]
-    scratch: list[Buffer]
-
-
-def tell_rows(lowering: GraphLowering, node: Gather) -> Told:
-    """Return the rows of all devices of all processes, and the call by which processes tell each other theirs."""
-    whole, places = lowering.whole, len(lowering.graph.places)
-    peers, mine = whole.peers, range(whole.first, whole.first + places)
-    active = [d for d, samples in enumerate(whole.sizes) if samples]
-    rows = {s: [[_row(lowering, n, d, d in mine) for d in active] for n in node.op.inputs[s]] for s in ("Ids", "X")}
-    flat = {s: [b for row in found for b in row] for s, found in rows.items()}
-    of_rank: list[list[Buffer]] = [[] for _ in range(len(whole.sizes) // places)]
-    for found in rows.values():
-        for row in found:
+    def __init__(self, lowering: GraphLowering, node: Gather) -> None:
+        whole, places = lowering.whole, len(lowering.graph.places)
+        self._peers, mine = whole.peers, range(whole.first, whole.first + places)
+        active = [d for d, samples in enumerate(whole.sizes) if samples]
+        rows = {s: [[_row(lowering, n, d, d in mine) for d in active] for n in node.op.inputs[s]] for s in ("Ids", "X")}
+        self.ids, self.values = ([b for row in rows[s] for b in row] for s in ("Ids", "X"))
+        of_rank: list[list[Buffer]] = [[] for _ in range(len(whole.sizes) // places)]
+        for row in (row for found in rows.values() for row in found):
             for d, b in zip(active, row, strict=True):
                 of_rank[d // places].append(b)
-    order = [b for of in of_rank for b in of]
-    scratch = [b for rank, of in enumerate(of_rank) if rank != whole.first // places for b in of]
-    counts = [len(of) for of in of_rank]
+        self.order = [b for of in of_rank for b in of]
+        self.ranks = [rank for rank, of in enumerate(of_rank) for _ in of]
+        self.scratch = [b for b, rank in zip(self.order, self.ranks, strict=True) if rank != whole.first // places]
 
-    def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
+    def run(self, _: Sequence[Array], arrays: Sequence[Array]) -> None:
+        """Fill the rows of other processes, given the arrays of all in order."""
+        peers = self._peers
         assert peers is not None, "a graph that is only looked at does not run"
-        ends = [0, *itertools.accumulate(counts)]
-        parts = [arrays[begin:end] for begin, end in itertools.pairwise(ends)]
+        parts: list[list[Array]] = [[] for _ in range(peers.size)]
+        for array, rank in zip(arrays, self.ranks, strict=True):
+            parts[rank].append(array)
         message = b"".join(array.tobytes() for array in parts[peers.rank])
         for rank, told in enumerate(peers.gather(message)):
             at = 0
@@ -213,7 +224,10 @@ def tell_rows(lowering: GraphLowering, node: Gather) -> Told:
                 array[...] = np.frombuffer(told, array.dtype, array.size, at).reshape(array.shape)
                 at += array.nbytes
 
-    return Told(_call(run, "all_gather_rows", order), flat["Ids"], flat["X"], scratch)
+    @property
+    def call(self) -> Call:
+        """The call that does it."""
+        return _call(self.run, "all_gather_rows", self.order)
 
 
 def _row(lowering: GraphLowering, name: str, device: int, mine: bool) -> Buffer:
@@ -233,7 +247,6 @@ def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
     assert arrays[-1].ctypes.data + arrays[-1].nbytes == begin + nbytes, "a bucket is one stretch of memory"
     whole: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(begin))
     return whole.view(arrays[0].dtype)
-
 
 
 def under_way(graph: Graph, tasks: Sequence[Task], pending: Mapping[str, Pending]) -> tuple[tuple[int, int, int], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class HostKernel:
         def run(record: int) -> None:
             _RUNNING.inside = True
             try:
-                self.fn([a.copy() for a in ins], outs)  # what it keeps must not point into the arena
+                self.call([a.copy() for a in ins], outs)  # what it keeps must not point into the arena
             except BaseException as error:  # noqa: BLE001 (no exception may cross native code: the executor raises it)
                 self.error = error
                 ctypes.c_int64.from_address(ctypes.c_int64.from_address(record).value).value = RAISED
@@ -57,6 +58,40 @@ class HostKernel:
                 _RUNNING.inside = False
 
         return _ENTRY(run)
+
+    def call(self, ins: Sequence[Array], outs: Sequence[Array]) -> None:
+        """Call the function."""
+        self.fn(ins, outs)
+
+
+@dataclass(eq=False)
+class MirroredKernel(HostKernel):
+    """A function of what lies on a device whose memory is not the host's: its outputs are copies on the host.
+
+    The copy of a place is the same array whenever the step runs, also for other such functions of the step. Arguments of a call: STATUS,
+    then one for each output.
+
+    Args:
+        takes, gives: (output, elements from, to) that are copied to the host before, and back after.
+    """
+
+    takes: Sequence[tuple[int, int, int]] = ()
+    gives: Sequence[tuple[int, int, int]] = ()
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Annotation names of the arguments."""
+        return ("Ptr",) * (1 + len(self.outputs))
+
+    def call(self, ins: Sequence[Array], outs: Sequence[Array]) -> None:
+        """Call the function while nothing is collected: a thread of the driver's may not ask it for anything, nor give memory back."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self.fn(ins, outs)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def inside_host() -> bool:

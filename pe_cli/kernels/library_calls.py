@@ -156,18 +156,21 @@ class SumKernel(_Kernel):
 
 
 class AcrossKernel(_Kernel):
-    """What processes do together by NCCL, on a device of each, in place. Argument: the elements, of all processes for `all_gather`.
+    """What processes do together by NCCL, on a device of each, in place. Arguments: stretches of elements.
 
     Args:
-        what: all_reduce, or all_gather, before which the elements of this process are at their place.
+        what: all_reduce; all_gather, of elements of all processes, before which those of this one are at their place; reduce, after which
+            the others hold something else; or broadcast.
         peers: the processes.
-        own: a call of ours with as many arguments.
+        parts: (argument, elements from, to, process that gets the sum or gives to all), together one exchange; of no process for the
+            first two.
+        params: annotation names of the arguments.
     """
 
     what: str
     peers: Any
-    own: Call
-    params: tuple[str, ...] = ("Ptr",)
+    parts: tuple[tuple[int, int, int, int | None], ...]
+    params: tuple[str, ...]
 
     @property
     def name(self) -> str:

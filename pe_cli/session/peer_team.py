@@ -71,7 +71,10 @@ class PeerTeam(Team):
 
         executor = run.executor
         if executor.place == "cuda":
-            agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
+            from pe_cli.devices.cuda_libraries.opened import told
+
+            libraries = {"set of CUDA libraries": told(executor.libraries)}  # all sum by NCCL, or none
+            agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts() | libraries)
             return self._cards(executor)
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
         places, text = own.places, own.text

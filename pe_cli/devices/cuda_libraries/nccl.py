@@ -35,6 +35,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ncclGetUniqueId": (_POINTER,),
     "ncclCommInitRank": (_POINTER, _INT, Id, _INT),
     "ncclAllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
+    "ncclBroadcast": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
     "ncclGroupStart": (),
     "ncclGroupEnd": (),
     "ncclAllReduce": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
@@ -42,9 +43,11 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 #: Those that return text.
 TEXTS: dict[str, tuple[Any, ...]] = {"ncclGetErrorString": (_INT,), "ncclGetLastError": (_POINTER,)}
-#: ncclDataType_t and ncclRedOp_t.
-TYPES = {"float32": 7, "float64": 8}
+#: ncclDataType_t, of bytes for what is only moved, and ncclRedOp_t.
+TYPES, BYTES = {"float32": 7, "float64": 8}, 1
 SUM = 0
+#: (address, bytes, element type, process that gets the sum or gives to all)
+Part = tuple[int, int, str, int | None]
 
 
 def version_of(library: Any) -> tuple[int, str]:
@@ -56,7 +59,7 @@ def version_of(library: Any) -> tuple[int, str]:
 class _Calls:
     """The functions of NCCL, with errors for results."""
 
-    _hint = "NCCL_DEBUG=INFO in the environment of all processes says more"
+    _hint = "NCCL_DEBUG=INFO in the environment of all processes says more; executor.libraries: none sums by MPI"
 
     def __init__(self, library: Any) -> None:
         for name, kinds in (FUNCTIONS | TEXTS).items():
@@ -131,7 +134,7 @@ class Across(_Calls):
 
     def __init__(self, library: Any, handles: Handles, peers: Any) -> None:
         super().__init__(library)
-        self._handles, self._rank = handles, peers.rank
+        self._handles, self._rank, self._size = handles, peers.rank, peers.size
         own = Id()
         if peers.rank == 0:
             self._do("ncclGetUniqueId", ctypes.byref(own))
@@ -140,26 +143,37 @@ class Across(_Calls):
         handles.enter()
         self._do("ncclCommInitRank", ctypes.byref(self._communicator), peers.size, Id.from_buffer_copy(first), peers.rank)
 
-    def ready(self, what: str, place: int, count: int, dtype: str) -> Callable[[], None]:
+    def ready(self, what: str, parts: Sequence[Part]) -> Callable[[], None]:
         """Return what enqueues an exchange on the stream of the device, in place.
 
         Args:
-            what: all_reduce or all_gather.
-            place: address of the elements; for all_gather of those of the first process.
-            count: elements of a process.
-            dtype: float32 or float64.
+            what: see `AcrossKernel`.
+            parts: that are exchanged together.
         """
-        enter, ends = self._handles.enter, (self._communicator, self._handles.stream)
-        mine = place + self._rank * count * DTYPES[dtype]
+        enter = self._handles.enter
+        calls = [self._call(what, *part) for part in parts]
 
         def run() -> None:
             enter()
-            if what == "all_reduce":
-                self._do("ncclAllReduce", place, place, count, TYPES[dtype], SUM, *ends)
-            else:
-                self._do("ncclAllGather", mine, place, count, TYPES[dtype], *ends)
+            self._do("ncclGroupStart")
+            for name, *args in calls:
+                self._do(name, *args)
+            self._do("ncclGroupEnd")
 
         return run
+
+    def _call(self, what: str, place: int, nbytes: int, dtype: str, root: int | None) -> tuple[Any, ...]:
+        """Return a function of NCCL and its arguments."""
+        ends = self._communicator, self._handles.stream
+        if what == "broadcast":
+            return "ncclBroadcast", place, place, nbytes, BYTES, root, *ends
+        if what == "all_gather":
+            mine = nbytes // self._size
+            return "ncclAllGather", place + self._rank * mine, place, mine, BYTES, *ends
+        count = nbytes // DTYPES[dtype]
+        if what == "reduce":
+            return "ncclReduce", place, place, count, TYPES[dtype], SUM, root, *ends
+        return "ncclAllReduce", place, place, count, TYPES[dtype], SUM, *ends
 
 
 @functools.lru_cache(maxsize=8)

@@ -113,6 +113,7 @@ class NcclAcross(Nccl):
 
     Attributes:
         local: `library`, the driver's library of the thread.
+        exchanged: (process, what, bytes or elements of it) of every call, in order.
     """
 
     def __init__(self, processes: int) -> None:
@@ -130,31 +131,54 @@ class NcclAcross(Nccl):
         communicator._obj.value = COMMUNICATOR + rank
         return 0
 
-    def _ncclAllReduce(self, source: int, target: int, count: int, kind: int, how: int, communicator: Any, stream: Any) -> int:
-        def total(arrays: list[Any]) -> Any:
-            return sum(arrays[::-1][1:], arrays[-1])
+    def _ncclGroupStart(self) -> int:
+        self.local.calls = []
+        return 0
 
-        assert source == target
-        return self._exchange("all_reduce", source, target, count, count, kind, communicator, stream, total)
+    def _ncclGroupEnd(self) -> int:
+        calls = self.local.calls
+        ((library, stream),) = {(library, stream.value) for library, stream, _ in calls}
+
+        def run() -> None:
+            for _, _, call in calls:
+                call()
+
+        return library._do(ctypes.c_void_p(stream), run)
+
+    def _ncclAllReduce(self, source: int, target: int, count: int, kind: int, how: int, communicator: Any, stream: Any) -> int:
+        assert (source, how) == (target, 0)
+        return self._exchange("all_reduce", source, target, count, kind, communicator, stream, _added)
+
+    def _ncclReduce(self, source: int, target: int, count: int, kind: int, how: int, root: int, communicator: Any, stream: Any) -> int:
+        assert (source, how) == (target, 0)
+        return self._exchange("reduce", source, target, count, kind, communicator, stream, _added, root)
 
     def _ncclAllGather(self, source: int, target: int, count: int, kind: int, communicator: Any, stream: Any) -> int:
-        whole = count * self._barrier.parties
-        return self._exchange("all_gather", source, target, count, whole, kind, communicator, stream, np.concatenate)
+        return self._exchange("all_gather", source, target, count, kind, communicator, stream, np.concatenate)
+
+    def _ncclBroadcast(self, source: int, target: int, count: int, kind: int, root: int, communicator: Any, stream: Any) -> int:
+        assert source == target
+        return self._exchange("broadcast", source, target, count, kind, communicator, stream, lambda arrays: arrays[root])
 
     def _exchange(
-        self, what: str, source: int, target: int, count: int, given: int, kind: int, communicator: Any, stream: Any, join: Any
+        self, what: str, source: int, target: int, count: int, kind: int, communicator: Any, stream: Any, join: Any, root: int | None = None
     ) -> int:
-        dtype, rank, library = {7: np.float32, 8: np.float64}[kind], communicator.value - COMMUNICATOR, self.local.library
+        dtype, rank = {1: np.uint8, 7: np.float32, 8: np.float64}[kind], communicator.value - COMMUNICATOR
 
         def view(place: int, elements: int) -> Any:
             return np.frombuffer((ctypes.c_char * (elements * dtype().nbytes)).from_address(place), dtype)
 
-        def run() -> None:
+        def call() -> None:
             self._shared[rank] = view(source, count).copy()
             self._barrier.wait()
             made = join([self._shared[r] for r in sorted(self._shared)])
             self._barrier.wait()
-            view(target, given)[:] = made
+            view(target, len(made))[:] = made if root in (None, rank) else np.nan
             self.exchanged.append((rank, what, count))
 
-        return library._do(stream, run)
+        self.local.calls.append((self.local.library, stream, call))
+        return 0
+
+
+def _added(arrays: list[Any]) -> Any:
+    return sum(arrays[::-1][1:], arrays[-1])

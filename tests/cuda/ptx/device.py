@@ -91,6 +91,10 @@ class PtxDriver(OneDevice):
         self.write(room, value)
         self.write(address, value)
 
+    def ask(self, entry: Any, record: Array) -> None:
+        """Call a function of the host at once."""
+        entry(record.ctypes.data)
+
     def mark(self) -> NoMark:
         """Return what notes nothing: a launch returns when it is done."""
         return NoMark()

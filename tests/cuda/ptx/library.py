@@ -431,6 +431,9 @@ class Library:
 
         return self._do(stream, run)
 
+    def cuLaunchHostFunc(self, stream: Any, entry: Any, data: int) -> int:
+        return self._do(stream, lambda: entry(data))
+
     def cuStreamQuery(self, stream: Any) -> int:
         self.busy -= 1
         return 600 if self.busy >= 0 else 0
