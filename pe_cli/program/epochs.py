@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pe_cli.core.errors import PeError, Span
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import Block, Operator, Program
 
 #: Steps that an epoch is taken for until its length is known. Any number would do that schedules do not refuse as too small.
 PROVISIONAL = 1000
@@ -41,7 +41,7 @@ class Epochs(int):
 
 def epochs_of(program: Program) -> list[Epochs]:
     """Return all numbers of steps in a program that are written in epochs, in the order of the ops."""
-    return [value for _, _, values in _places(program) for value in values if isinstance(value, Epochs)]
+    return [value for *_, values in _places(program) for value in values if isinstance(value, Epochs)]
 
 
 def count_epochs(program: Program, steps: int) -> None:
@@ -55,23 +55,24 @@ def count_epochs(program: Program, steps: int) -> None:
         PeError: the numbers of an op do not fit any more, such as boundaries that do not increase; with its place.
     """
     places = [*_places(program)]
-    for op, name, values in places:
+    for _, op, name, values in places:
         found = [value.count * steps if isinstance(value, Epochs) else value for value in values]
         op.attrs[name] = found if isinstance(op.attrs[name], list) else found[0]
-    for op, _, values in places:
+    for block, op, _, values in places:
         place = next(value.at for value in values if isinstance(value, Epochs))
         try:
-            program.global_block().infer(op, lambda variable: program.global_block().var(variable).type)
+            block.infer(op, lambda variable, block=block: block.var(variable).type)
         except PeError as error:
             error.at = place or op.at
             error.hint = error.hint or f"an epoch has {steps:,} steps"
             raise
 
 
-def _places(program: Program) -> Iterator[tuple[Operator, str, list[Any]]]:
-    """Return ops with an attribute in epochs, its name, and its values."""
-    for op in program.global_block().ops:
-        for name, value in op.attrs.items():
-            values = value if isinstance(value, list) else [value]
-            if any(isinstance(each, Epochs) for each in values):
-                yield op, name, values
+def _places(program: Program) -> Iterator[tuple[Block, Operator, str, list[Any]]]:
+    """Return ops with an attribute in epochs, with their block, its name, and its values."""
+    for block in program.blocks:
+        for op in block.ops:
+            for name, value in op.attrs.items():
+                values = value if isinstance(value, list) else [value]
+                if any(isinstance(each, Epochs) for each in values):
+                    yield block, op, name, values

@@ -322,6 +322,8 @@ class Job:
             steps = steps_of_epoch(self, found[0].at)
             for phase in self.built.phases:
                 count_epochs(phase.program, steps * phase.repeat)
+            if self.served is not None:  # without phases
+                self.served.count_epochs(steps)
         return bool(found)
 
     def kernels(self) -> dict[str, str]:

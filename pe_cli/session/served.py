@@ -31,6 +31,7 @@ from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
 from pe_cli.io.pieces import Pieces, Table, Value, room
+from pe_cli.program.epochs import count_epochs
 from pe_cli.program.ir import Program
 from pe_cli.session.pieces import Reader, Writer, chunks, fill, read_by_servers, save_pieces
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
@@ -126,6 +127,21 @@ class Served:
         mine = self.division.trainer if trains else self.division.evaluation(program)
         learned, ids = (partial(self.learned, host), self.division.lookups()) if trains and terms_of(self.run).is_geo else (None, {})
         return ServedExecutor(program, mine, host, self.team.servers, self.team.rank, self.team.size, constants, learned, ids)
+
+    def count_epochs(self, steps: int) -> None:
+        """Turn epochs into steps, here and on servers, before the first step.
+
+        Args:
+            steps: of an epoch.
+
+        Raises:
+            PeError: see `count_epochs` of programs.
+        """
+        count_epochs(self.division.trainer, steps)
+        if self.team.leads:
+            message = Message("epoch", {"steps": steps})
+            self.team.servers.ask(dict.fromkeys(self.team.seat.endpoints, message), "says how long an epoch is")
+        self.team.texts({})  # nobody gives gradients before the servers know it
 
     def learned(self, host: ScopeHost) -> Learned:
         """Return what is told of what this trainer has learned, with geo; since this was first called."""

@@ -59,7 +59,7 @@ def are_several(run: RunSpec) -> bool:
 
 
 def _apart() -> str:
-    """Return what is said where mpiexec has started several processes that train apart; srun starts one for the commands of a script, too."""
+    """Return what is said where mpiexec has started several processes that train apart; srun counts those of a whole job."""
     from pe_cli.collectives.launchers import SLURM, started_by
 
     started = started_by(os.environ)

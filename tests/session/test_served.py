@@ -181,6 +181,22 @@ def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> Non
     assert lines[-1]["step"] == 12, "a step of each trainer is a step"
 
 
+@pytest.mark.parametrize("sync", ["true", "async", "half_async", "{geo: 2}"])
+def test_a_schedule_in_epochs_is_as_long_as_without_servers(bench: Bench, sync: str) -> None:
+    """Servers open no data: trainers tell them how many steps an epoch has."""
+    schedule = "train.optimizer.learning_rate={type: polynomial_decay, learning_rate: 0.01, decay_steps: 3 epochs}"
+    one = bench.train("one", "-o", schedule)
+    apart = served(bench, "served", 1, 2, schedule, more=f", sync: {sync}")
+    if sync == "true":
+        assert bench.seen(apart) == bench.seen(one)
+    rates = [
+        [line["learning_rate"] for line in map(json.loads, (f / "metrics.jsonl").read_text().splitlines()) if line["split"] == "train"]
+        for f in (one, apart)
+    ]
+    assert rates[0][-1] < rates[0][0] / 5
+    np.testing.assert_allclose(rates[1], rates[0], rtol=1e-6)
+
+
 def test_a_trainer_with_another_version_is_named(bench: Bench) -> None:
     """The server says so, and ends; who has come is told why."""
     with pytest.raises(PeError, match=r"trainer 1 has another numpy than server 127\.0\.0\.1:\d+: older, not alike") as found:
