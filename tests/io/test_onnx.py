@@ -17,7 +17,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.io.onnx.export import export
 from pe_cli.layers.control.loops import scan
 from pe_cli.layers.define.registry import find as find_layer
-from pe_cli.ops.define.onnx import FORMS
+from pe_cli.ops.define.onnx import FORMS, NoOnnxForm, OnnxForm, onnx_trait
 from pe_cli.ops.define.registry import discover, find
 from pe_cli.ops.define.traits import Random
 from pe_cli.program.defaults import program_guard
@@ -120,7 +120,14 @@ def test_an_op_without_a_form_is_named_with_its_line():
     with pytest.raises(PeError) as caught:
         export(program, {}, ["y"], "p")
     assert caught.value.at.line == 7
-    assert "global_norm_scale" in str(caught.value)
+    assert "op 'global_norm_scale' has no form in ONNX: it trains" in str(caught.value)
+
+
+def test_every_op_has_a_form_or_a_reason_why_it_has_none():
+    for name, found in discover().items():
+        assert found.has(OnnxForm) != found.has(NoOnnxForm), name
+    with pytest.raises(AssertionError, match="neither an ONNX form nor a reason"):
+        onnx_trait("new", "pe_cli.ops.math.new", gradient=False)
 
 
 def test_the_command_writes_a_file_with_an_open_batch(tmp_path, monkeypatch):

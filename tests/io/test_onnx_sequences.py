@@ -104,7 +104,8 @@ def same(tmp_path, text, feed, inputs):
 
 def test_sequences_that_are_joined_repeated_and_cut_ask_for_offsets_alone(tmp_path):
     rng = np.random.default_rng(3)
-    offsets = {offsets_name(name, 0): np.array(found) for name, found in (("words", [0, 3, 4, 8]), ("more", [0, 2, 3, 5]), ("ids", [0, 2, 2, 5]))}
+    lods = {"words": [0, 3, 4, 8], "more": [0, 2, 3, 5], "ids": [0, 2, 2, 5]}
+    offsets = {offsets_name(name, 0): np.array(found) for name, found in lods.items()}
     feed = {
         "words": rng.standard_normal((8, 6)).astype("float32"), "more": rng.standard_normal((5, 6)).astype("float32"),
         "ids": np.array([[1], [4], [0], [2], [2]]), "begin": np.array([[1], [0], [1]]), "count": np.array([[2], [1], [3]]),

@@ -66,7 +66,8 @@ def log_loss_onnx(o: Writer) -> None:
 def teacher_student_sigmoid_loss_onnx(o: Writer) -> None:
     """Four kinds of labels, by their size."""
     x, label, zero, one = o.x(), o.x("Label"), o.const(0, "X"), o.const(1, "X")
-    soft = o.node("Add", [o.node("Max", [x, zero]), o.node("Log", [o.node("Add", [one, o.node("Exp", [o.node("Neg", [o.node("Abs", [x])])])])])])
+    small = o.node("Exp", [o.node("Neg", [o.node("Abs", [x])])])
+    soft = o.node("Add", [o.node("Max", [x, zero]), o.node("Log", [o.node("Add", [one, small])])])
     less = o.node("Sub", [soft, x])
     taught = o.node("GreaterOrEqual", [label, zero])
     over = o.node("GreaterOrEqual", [label, one])
@@ -137,3 +138,23 @@ def ctc_align_onnx(o: Writer) -> None:
     o.node("Slice", [made, o.const([0]), o.const([-1]), o.const([1])], to="Output")
     if o.wanted("OutputLength"):
         o.node("ReduceSum", [o.node("Cast", [kept], to_=7), o.const([1])], to="OutputLength", keepdims=1)
+
+
+@in_onnx("smooth_l1_loss")
+def smooth_l1_loss_onnx(o: Writer) -> None:
+    """Both halves, and a choice; then sums over samples."""
+    square, half = o.attrs["sigma"] ** 2, o.const(0.5, "X")
+    away = o.node("Sub", [o.x(), o.x("Y")])
+    if o.has("InsideWeight"):
+        away = o.node("Mul", [away, o.x("InsideWeight")])
+    if o.wanted("Diff"):
+        o.node("Identity", [away], to="Diff")
+    if not o.wanted("Out"):
+        return
+    size = o.node("Abs", [away])
+    near = o.node("Mul", [o.node("Mul", [half, o.const(square, "X")]), o.node("Mul", [away, away])])
+    far = o.node("Sub", [size, o.const(0.5 / square, "X")])
+    each = o.node("Where", [o.node("Less", [size, o.const(1 / square, "X")]), near, far])
+    if o.has("OutsideWeight"):
+        each = o.node("Mul", [each, o.x("OutsideWeight")])
+    o.node("ReduceSum", [o.node("Flatten", [each], axis=1), o.const([1])], to="Out", keepdims=1)
