@@ -13,7 +13,6 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
 
@@ -165,7 +164,7 @@ def _moves(*shape):
 
 @op(
     "deformable_psroi_pooling",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs="Input ROIs Trans? BatchRoINums? RoisLod?",
     outputs="Output TopCount",
     attrs={

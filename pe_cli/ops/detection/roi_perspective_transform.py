@@ -12,7 +12,6 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
 
@@ -156,7 +155,7 @@ def _quadrangles(rng):
 
 @op(
     "roi_perspective_transform",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     outputs="Out Mask TransformMatrix",
     attrs={
