@@ -92,6 +92,16 @@ def test_nms_beyond_the_node_of_onnx_keeps_the_same_boxes(seed, attrs):
     assert 5 < count.max() <= 25
 
 
+@pytest.mark.parametrize(
+    "attrs",
+    [{}, {"nms_top_k": 9, "background_label": 1, "score_threshold": 0.4}, {"nms_eta": 0.7, "nms_threshold": 0.6, "normalized": False}],
+)
+def test_neighbours_that_are_merged_are_the_same_boxes(attrs):
+    rng = np.random.default_rng(8)
+    inputs = {"BBoxes": boxes(rng, 3, 40, side=12.0), "Scores": rng.uniform(0.1, 1, (3, 4, 40)).astype("float32")}
+    same(both("padded_locality_nms", inputs, {"keep_top_k": 30, **attrs}))
+
+
 def test_a_point_is_kept_once():
     points = np.full((1, 3, 4), 7, "float32")
     points[0, 2] = 8

@@ -97,7 +97,7 @@ def padded_nms_onnx(o: Writer) -> None:
     classes, boxes, never = kind.shape[1], o.x("BBoxes"), o.const(-np.inf, "Scores")
     if classes < 0 or kind.shape[2] < 0:
         raise PeError(f"padded_nms in ONNX needs Scores with known classes and boxes, got {kind}")
-    n, rows = kind.shape[2], a["keep_top_k"]
+    n = kind.shape[2]
     looked = scores = o.x("Scores")
     if 0 <= a["background_label"] < classes:
         none = np.arange(classes).reshape(1, -1, 1) == a["background_label"]
@@ -105,6 +105,20 @@ def padded_nms_onnx(o: Writer) -> None:
     lowest = o.node("Expand", [never, o.node("Shape", [scores])])
     most = min(a["nms_top_k"], n) if a["nms_top_k"] >= 0 else n
     seen = _kept_by_rounds(o, looked, lowest, most) if a["nms_eta"] < 1 or not a["normalized"] else _kept_by_node(o, looked, lowest, most)
+    detections_of_map(o, seen, boxes)
+
+
+def detections_of_map(o: Writer, seen: str, boxes: str) -> None:
+    """Write the best of a map of all scores [images, classes, boxes] as the op's rows.
+
+    Args:
+        o: writer of the operator, whose Scores have known classes and boxes.
+        seen: scores, minus infinity for what is not kept.
+        boxes: [images, boxes, 4].
+    """
+    rows, kind = o.attrs["keep_top_k"], o.type("Scores")
+    _, classes, n = kind.shape
+    never = o.const(-np.inf, "Scores")
     spare = np.full((1, rows), -np.inf)  # rows of an image at least
     flat = o.node("Reshape", [seen, o.const([-1, classes * n])])
     counted = o.node("Slice", [o.node("Shape", [flat]), o.const([0]), o.const([1])])

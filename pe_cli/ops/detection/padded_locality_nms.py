@@ -7,7 +7,6 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
 from pe_cli.ops.detection.padded_nms import box_overlap, keep_apart, kept_rows, write_rows
@@ -133,4 +132,3 @@ def padded_locality_nms_cpu(o: Lowering) -> None:
 
 deal(merge_and_find)
 also_on_cuda(padded_locality_nms)
-not_in_onnx("boxes are merged one after the other; padded_nms and padded_matrix_nms are exported", "padded_locality_nms")
