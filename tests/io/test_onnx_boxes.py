@@ -175,6 +175,7 @@ def test_the_best_of_all_levels_are_those_of_the_whole_batch(most):
         pytest.param("roi_align", 3, {"sampling_ratio": 2}, id="roi_align"),
         pytest.param("roi_align", 3, {"sampling_ratio": -1}, id="roi_align, as many points as pixels"),
         pytest.param("roi_pool", 3, {}, id="roi_pool"),
+        pytest.param("prroi_pool", 3, {}, id="prroi_pool"),
         pytest.param("psroi_pool", 2 * 7 * 7, {"output_channels": 2}, id="psroi_pool"),
     ],
 )

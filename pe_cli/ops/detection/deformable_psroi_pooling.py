@@ -11,7 +11,6 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import fill
-from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
@@ -308,4 +307,3 @@ def deformable_psroi_pooling_grad_cpu(o: Lowering) -> None:
 
 deal(mean_of_moved, mean_of_moved_back, moves_back)
 also_on_cuda(deformable_psroi_pooling)
-not_in_onnx("its points move with their parts; roi_align, prroi_pool and psroi_pool are exported", "deformable_psroi_pooling")

@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.detection.apart_onnx import columns
-from pe_cli.ops.detection.regions_onnx import _owners, _sizes
+from pe_cli.ops.detection.regions_onnx import owners_of, sizes_of
 
 
 def _area(o: Writer, t: str) -> str:
@@ -26,7 +26,7 @@ def prroi_pool_onnx(o: Writer) -> None:
     Raises:
         PeError: images whose size is not known.
     """
-    a, sizes = o.attrs, _sizes(o)
+    a, sizes = o.attrs, sizes_of(o)
 
     def number(v: object) -> str:
         return o.const(v, dtype="float64")
@@ -44,7 +44,7 @@ def prroi_pool_onnx(o: Writer) -> None:
     area = o.node("Mul", lengths)
     there = o.node("Greater", [area, number(0)])
     share = o.node("Where", [there, o.node("Div", [number(1), o.node("Where", [there, area, number(1)])]), number(0)])
-    images = o.node("Gather", [o.node("Cast", [o.x()], to_=11), _owners(o)])
+    images = o.node("Gather", [o.node("Cast", [o.x()], to_=11), owners_of(o)])
     rows, along = (o.node("Unsqueeze", [w, o.const([1])]) for w in weights)
     total = o.node("MatMul", [o.node("MatMul", [rows, images]), o.node("Transpose", [along], perm=[0, 1, 3, 2])])
     mean = o.node("Mul", [total, o.node("Unsqueeze", [share, o.const([2, 3])])])

@@ -1,10 +1,11 @@
-"""correlation and rank_attention in ONNX."""
+"""correlation, rank_attention and similarity_focus in ONNX."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
 from pe_cli.ops.define.onnx import Writer, in_onnx
 
 
@@ -55,3 +56,36 @@ def rank_attention_onnx(o: Writer) -> None:
     each = o.node("Squeeze", [o.node("MatMul", [seen, weights]), o.const([2])])
     each = o.node("Where", [o.node("Unsqueeze", [there, o.const([2])]), each, o.const(0, "X")])
     o.node("ReduceSum", [each, o.const([1])], to="Out", keepdims=0)
+
+
+@in_onnx("similarity_focus")
+def similarity_focus_onnx(o: Writer) -> None:
+    """A Loop for each slice takes the largest element that is left, as long as there are rows and columns."""
+    kind, axis = o.type(), o.attrs["axis"]
+    rows, columns = (size for k, size in enumerate(kind.shape) if k not in (0, axis))
+    slots = [o.const(np.arange(n).reshape(shape)) for n, shape in ((rows, (1, -1, 1)), (columns, (1, 1, -1)))]
+    marks = []
+    for index in o.attrs["indexes"]:
+        values = o.node("Gather", [o.x(), o.const(index)], axis=axis)
+        inside, flag = o.inside(), TensorType((-1, rows, columns), "bool")
+        number, goes = (inside.fresh(), TensorType((), "int64")), (inside.fresh(), TensorType((), "bool"))
+        free, marked = inside.fresh(), inside.fresh()
+        left = inside.node("Where", [free, values, o.const(-np.inf, "X")])
+        best = inside.node("ArgMax", [inside.node("Reshape", [left, o.const([-1, rows * columns])])], axis=1, keepdims=1)
+        best = inside.node("Unsqueeze", [best, o.const([2])])
+        here = [inside.node("Equal", [s, inside.node(k, [best, o.const(columns)])]) for s, k in zip(slots, ("Div", "Mod"), strict=True)]
+        after = [
+            inside.node("And", [free, inside.node("Not", [inside.node("Or", here)])]),
+            inside.node("Or", [marked, inside.node("And", here)]),
+        ]
+        body = inside.body([number, goes, (free, flag), (marked, flag)], [goes, *((n, flag) for n in after)])
+        none = o.node("Expand", [o.const(False, dtype="bool"), o.node("Shape", [values])])
+        made = [o.fresh(), o.fresh()]
+        start = [o.const(min(rows, columns)), o.const(True, dtype="bool"), o.node("Not", [none]), none]
+        o.nodes("Loop", start, made, body=body)
+        marks.append(made[1])
+    found = marks[0]
+    for more in marks[1:]:
+        found = o.node("Or", [found, more])
+    wide = o.node("Unsqueeze", [found, o.const([axis])])
+    o.node("Where", [o.node("Expand", [wide, o.node("Shape", [o.x()])]), o.const(1, "X"), o.const(0, "X")], to="Out")

@@ -8,7 +8,6 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
-from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -95,4 +94,3 @@ def similarity_focus_cpu(o: Lowering) -> None:
 
 deal(focus)
 also_on_cuda(similarity_focus)
-not_in_onnx("it takes one element after the other, each without the rows and columns of those before", "similarity_focus")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 
 
+def _seed(o: Writer) -> dict[str, Any]:
+    return {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
+
+
 def _drawn(o: Writer, kind: str, **limits: float) -> None:
-    seed = {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
+    seed = _seed(o)
     if o.has("ShapeTensor"):
         sizes = o.node("Cast", [o.x("ShapeTensor")], to_=7)
         o.node(f"{kind}Like", [o.node("Expand", [o.const(0, dtype=o.attrs["dtype"]), sizes])], to="Out", **limits, **seed)
@@ -25,10 +31,6 @@ def uniform_random_onnx(o: Writer) -> None:
 def gaussian_random_onnx(o: Writer) -> None:
     """ONNX's own."""
     _drawn(o, "RandomNormal", mean=o.attrs["mean"], scale=o.attrs["std"])
-
-
-def _seed(o: Writer) -> dict[str, float]:
-    return {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
 
 
 @in_onnx("randperm")
