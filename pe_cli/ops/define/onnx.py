@@ -107,6 +107,7 @@ FAMILIES = {
     "fused": "a pass makes it of ops that have forms, after the program that is exported",
 }
 GRADIENT = "it is a gradient"
+PLUGIN = "its plugin does not write any"
 LOSS = "it is a loss or a metric of training; its inputs can be exported"
 TARGETS = "it makes targets for training"
 SAMPLES = "it draws what training compares with"
@@ -144,7 +145,7 @@ def onnx_trait(name: str, module: str, gradient: bool) -> Trait:
     if name in FORMS:
         assert name not in WITHOUT, f"{name} has an ONNX form and a reason why it has none"
         return OnnxForm(FORMS[name])
-    family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else "its plugin does not write any"
+    family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else PLUGIN
     why = WITHOUT.get(name) or (GRADIENT if gradient else family)
     assert why, f"{name} has neither an ONNX form nor a reason why it has none"
     return NoOnnxForm(why)
