@@ -107,6 +107,7 @@ FAMILIES = {
     "fused": "a pass makes it of ops that have forms, after the program that is exported",
 }
 GRADIENT = "it is a gradient"
+UNWRITTEN = "nobody has written one"
 PLUGIN = "its plugin does not write any"
 LOSS = "it is a loss or a metric of training; its inputs can be exported"
 TARGETS = "it makes targets for training"
@@ -146,9 +147,7 @@ def onnx_trait(name: str, module: str, gradient: bool) -> Trait:
         assert name not in WITHOUT, f"{name} has an ONNX form and a reason why it has none"
         return OnnxForm(FORMS[name])
     family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else PLUGIN
-    why = WITHOUT.get(name) or (GRADIENT if gradient else family)
-    assert why, f"{name} has neither an ONNX form nor a reason why it has none"
-    return NoOnnxForm(why)
+    return NoOnnxForm(WITHOUT.get(name) or (GRADIENT if gradient else family) or UNWRITTEN)
 
 
 #: How arrays that are made of offsets before a step are made by nodes: X are their sources, Out is the array.
