@@ -102,13 +102,20 @@ def test_neighbours_that_are_merged_are_the_same_boxes(attrs):
     same(both("padded_locality_nms", inputs, {"keep_top_k": 30, **attrs}))
 
 
-def test_a_point_is_kept_once():
+@pytest.mark.parametrize("eta", [0.9, 1.0])
+def test_a_point_is_kept_once(eta):
     points = np.full((1, 3, 4), 7, "float32")
     points[0, 2] = 8
     inputs = {"BBoxes": points, "Scores": np.array([[[0.9, 0.8, 0.7]]], "float32")}
-    found = both("padded_nms", inputs, {"keep_top_k": 3, "nms_eta": 0.9, "background_label": -1})
+    found = both("padded_nms", inputs, {"keep_top_k": 3, "nms_eta": eta, "background_label": -1})
     same(found)
     assert found[2][2].tolist() == [[2]]
+
+
+def test_boxes_whose_ends_are_turned_have_no_area():
+    corners = np.array([[[0, 0, 4, 4], [4, 4, 0, 0], [4, 0, 0, 4], [1, 0, 5, 4]]], "float32")
+    inputs = {"BBoxes": corners, "Scores": np.array([[[0.9, 0.8, 0.7, 0.6]]], "float32")}
+    same(both("padded_nms", inputs, {"keep_top_k": 4, "background_label": -1, "nms_threshold": 0.3}))
 
 
 def test_images_with_few_boxes_have_them_in_their_first_rows():
