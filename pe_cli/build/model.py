@@ -116,7 +116,7 @@ class Layers:
         count, first = len(self.block.vars), len(self.block.ops)
         with self.program.place(layer.at), self.program.name_scope(layer.key):
             result = definition.fn(**values, **named)
-        self._name(layer, list(result) if isinstance(result, (list, tuple)) else [result], count, first)
+        self._name(layer, _flat(result), count, first)
 
     def _name(self, layer: LayerSpec, outputs: Sequence[Variable], count: int, first: int) -> None:
         """Give what a layer made the names of the file; there were `count` variables and `first` ops before it."""
@@ -230,3 +230,8 @@ class Layers:
         name = layer.key.rpartition("/")[0]
         error.notes += [(at, f"in '{name}', used here") for at in layer.calls[-1:]]
         self.mistakes.add(error)
+
+
+def _flat(result: Any) -> list[Variable]:
+    """Return what a layer gives, one after the other; auc gives a list among others."""
+    return [v for each in result for v in _flat(each)] if isinstance(result, (list, tuple)) else [result]

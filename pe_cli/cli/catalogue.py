@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pe_cli.cli.columns import columns
 from pe_cli.core.flow import flow
+from pe_cli.ops.define.onnx import NoOnnxForm
 from pe_cli.ops.define.traits import View
 
 if TYPE_CHECKING:
@@ -190,5 +191,16 @@ def _index_page() -> str:
     return (
         "# Layers and ops\n\n"
         "Written by `pe ops --write` from the registries; change the docstrings, not these pages.\n\n"
-        f"## Layers\n\n{listed(layers())}\n\n## Ops\n\n{listed(ops())}\n"
+        f"## Layers\n\n{listed(layers())}\n\n## Ops\n\n{listed(ops())}\n\n"
+        f"## What `pe export` does not write\n\n{_not_exported()}\n"
     )
+
+
+def _not_exported() -> str:
+    """Return a table of why ops have no form in ONNX; all others have one."""
+    whys: dict[str, list[str]] = {}
+    for name, found in ops().items():
+        if (missing := found.get(NoOnnxForm)) and not found.is_grad_of:
+            whys.setdefault(missing.why, []).append(f"[{name}]({name}.md)")
+    rows = [(", ".join(names), why) for why, names in sorted(whys.items(), key=lambda each: each[1])]
+    return "Nor are gradients exported, which have the names of their ops and `_grad`.\n\n" + _table(("ops", "why"), rows)

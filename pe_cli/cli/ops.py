@@ -21,7 +21,7 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     augmentations, metrics and observers are found by their names, too, and all of them by what PyTorch, Keras and ONNX call them.
     """
     from pe_cli.cli.catalogue import index, names, page, write_pages
-    from pe_cli.cli.elsewhere import here
+    from pe_cli.cli.elsewhere import here, instead_of
     from pe_cli.cli.things import things
     from pe_cli.config.plugins import offering
     from pe_cli.core.errors import PeError, did_you_mean
@@ -41,6 +41,9 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
         return
     known = [*names(), *(thing.name for thing in others)]
     found = [name] if name in known else here(name, known)
+    if not found and (said := instead_of(name)):
+        echo(f"'{name}' is no layer here: {said}")
+        return
     if not found:
         package = offering(name)
         hint = f"the installed package '{package}' has it: --config FILE with plugins: [{package}] in it" if package else None

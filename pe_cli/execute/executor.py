@@ -183,8 +183,8 @@ class Executor:
         devices = len(self.places)
         return of_all[self.peers.rank * devices : (self.peers.rank + 1) * devices]
 
-    def _ends(self, plan: Plan, device: int, fed: Mapping[str, TensorType]) -> dict[str, int]:
-        """Return the rows of what each feed of offsets groups on a device.
+    def _ends(self, plan: Plan, device: int, fed: Mapping[str, TensorType]) -> dict[str, tuple[int, str]]:
+        """Return for each feed of offsets the rows that it groups on a device, and a variable that has them.
 
         Raises:
             PeError: variables of one LoD have other numbers of rows (exit code 3).
@@ -198,7 +198,7 @@ class Executor:
             if first != rows:
                 what = f"'{name}' has {rows} rows, but belongs to the sequences of '{other}', which has {first}"
                 raise PeError(what, at=self.program.global_block().var(name).at, code=ExitCode.DATA)
-        return {name: rows for name, (rows, _) in ends.items()}
+        return ends
 
     def drop_unused(self) -> None:
         """Forget the plans, with their temporaries, that have not run since this was last called."""

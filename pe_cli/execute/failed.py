@@ -11,6 +11,7 @@ from pe_cli.kernels.codes import NOT_FINITE
 from pe_cli.kernels.host import HostKernel
 from pe_cli.kernels.rounds import LABEL, ROUND
 from pe_cli.ops.define.status import failure, layer_of, not_finite
+from pe_cli.ops.define.traits import ReportsData
 
 
 def failed_task(task: Task, report: list[int], step: int, graph: Graph, lowering: GraphLowering) -> BaseException:
@@ -36,10 +37,12 @@ def failed_task(task: Task, report: list[int], step: int, graph: Graph, lowering
     if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
         return raised
     name, at = node.op.type if isinstance(node, Compute) else node.title, node.at
+    definition = node.op.definition if isinstance(node, Compute) else None
     if report[LABEL]:  # of an op inside
         op = next(op for op, label in lowering.labels.items() if label == report[LABEL])
+        definition = op.definition
         name, at = f"{op.type} in round {report[ROUND]}" if report[ROUND] else op.type, op.at or at
-    error = failure(report, name, at, step, raised)
+    error = failure(report, name, at, step, raised, definition.get(ReportsData) if definition else None)
     error.__cause__ = raised
     return error
 

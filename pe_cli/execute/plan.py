@@ -75,7 +75,7 @@ class Plan:
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
         counts: the same for every device of all processes.
         samples: of every device of all processes.
-        ends: per device: feed of offsets -> the number that it must end with, as kernels trust it.
+        ends: per device: feed of offsets -> the number that it must end with, as kernels trust it, and a variable that has so many rows.
     """
 
     def __init__(  # noqa: PLR0913 - each a wish of its own
@@ -97,7 +97,7 @@ class Plan:
     ) -> None:
         self.graph = graph
         self.request = request
-        self.ends: list[dict[str, int]] = []
+        self.ends: list[dict[str, tuple[int, str]]] = []
         self._scope = scope
         self._peers = peers
         self._arenas = arenas or Arenas()
@@ -326,10 +326,11 @@ class Plan:
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
         for given, ends in zip(feeds, self.ends, strict=False):
-            for name, rows in ends.items():
+            for name, (rows, grouped) in ends.items():
                 if given[name][-1] != rows:
-                    what = f"sequences with the offsets '{name}' end at {given[name][-1]}, but there are {rows} rows"
-                    raise PeError(what, hint="the lengths of all sequences add up to the rows", code=ExitCode.DATA)
+                    what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
+                    made, hint = self.graph.program.global_block().find_var(grouped), "the lengths of all sequences add up to the rows"
+                    raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
                 self._inlets[name, d].feed(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pe_cli.cli.catalogue import names
-from pe_cli.cli.elsewhere import ELSEWHERE, here, plain
+from pe_cli.cli.elsewhere import ELSEWHERE, MADE_OF, WRITTEN, here, instead_of, plain
 from pe_cli.cli.things import things
 from pe_cli.config.expand import REGIONS
 
@@ -43,6 +43,35 @@ def test_layers_that_run_blocks_are_told_with_all_keys():
     assert found == {name: {*keys, *(["input"] if name == "scan" else [])} for name, keys in REGIONS.items()}
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("l1_loss", "'l1_loss' is no layer here: it is made of elementwise_sub, abs, mean, in this order"),
+        ("ReduceLROnPlateau", "'ReduceLROnPlateau' is no layer here: train.plateau"),
+    ],
+)
+def test_what_is_no_layer_but_can_be_written(pe, asked: str, said: str):
+    assert pe("ops", asked).out.startswith(said)
+
+
+#: Names of torch and ONNX that nothing here stands for, by a part: other kernels, trees, texts, signals, bits, lists of tensors.
+WITHOUT = (
+    "adaptivelog", "alpha", "binarizer", "bit", "cast", "causal", "circular", "classifier", "col2im", "container", "cumprod", "det", "dft",
+    "dict", "extractor", "flex", "fold", "fractional", "gradient", "hinge", "imagedecoder", "integer", "linearattention",
+    "linearcrossentropy", "lppool", "margin", "map", "mel", "optional", "pad3d", "parameter", "qlinear", "quantize", "regex", "regressor",
+    "rotary", "sequence", "stft", "string", "tree", "unpool", "vectorizer", "window",
+)  # fmt: skip
+
+
+def test_names_of_torch_and_onnx_find_something():
+    torch, onnx = pytest.importorskip("torch"), pytest.importorskip("onnx")
+    known = [*names(), *(thing.name for thing in things())]
+    modules = [n for n in dir(torch.nn) if isinstance(getattr(torch.nn, n), type) and issubclass(getattr(torch.nn, n), torch.nn.Module)]
+    asked = {*modules, *(schema.name for schema in onnx.defs.get_all_schemas())}
+    lost = [n for n in sorted(asked) if not here(n, known) and not instead_of(n)]
+    assert [n for n in lost if not any(part in plain(n) for part in WITHOUT)] == []
+
+
 def test_a_name_that_is_nowhere(pe):
     done = pe("ops", "Conv9D")
     assert done.code == 2
@@ -53,6 +82,8 @@ def test_a_name_that_is_nowhere(pe):
 def test_what_is_told_of_other_libraries_is_here():
     known = {*names(), *(thing.name for thing in things())}
     assert set(ELSEWHERE) <= known
+    assert {part for parts in MADE_OF.values() for part in parts} <= known
+    assert not [n for n in (*MADE_OF, *WRITTEN) if here(n, known)], "told twice"
     torch = pytest.importorskip("torch")
     modules = {plain(name) for name in dir(torch.nn)} | {plain(n) for n in dir(torch.optim)} | {plain(n) for n in dir(torch.nn.functional)}
     told = [name for name in ("Linear", "BatchNorm2d", "SiLU", "GELU", "BCEWithLogitsLoss", "MultiheadAttention") if here(name, known)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
@@ -137,14 +137,15 @@ def test_offsets_that_do_not_fit(offsets, message):
 @pytest.mark.parametrize("layer", ["sequence_pool", "sequence_reverse", "dynamic_gru"])
 def test_offsets_that_a_program_makes_up_are_checked_too(layer):
     program = Program("reset")
-    with program_guard(program, Program()):
+    with program_guard(program, Program()), program.place(Span("m.yaml", 4, 3)):
         x = call("lod_reset", call("data", "x", [3]), target_lod=[0, 2, 9])
         out = call(layer, x, *({"sequence_pool": ["sum"], "dynamic_gru": [1]}.get(layer, [])))
     executor = Executor(program, Scope([Place("cpu", 0)]))
     for name in executor.scope:
         executor.scope.set(name, np.zeros(executor.scope.type(name).shape, "float32"))
-    with pytest.raises(PeError, match="end at 9, but there are 5 rows"):
+    with pytest.raises(PeError, match="end at 9, but there are 5 rows") as caught:
         executor.run({"x": np.zeros((5, 3), "float32")}, [out.name])
+    assert caught.value.at == Span("m.yaml", 4, 3)
 
 
 def test_feeds_of_one_batch_have_as_many_samples():

@@ -92,13 +92,30 @@ def test_nms_beyond_the_node_of_onnx_keeps_the_same_boxes(seed, attrs):
     assert 5 < count.max() <= 25
 
 
-def test_a_point_is_kept_once():
+@pytest.mark.parametrize(
+    "attrs",
+    [{}, {"nms_top_k": 9, "background_label": 1, "score_threshold": 0.4}, {"nms_eta": 0.7, "nms_threshold": 0.6, "normalized": False}],
+)
+def test_neighbours_that_are_merged_are_the_same_boxes(attrs):
+    rng = np.random.default_rng(8)
+    inputs = {"BBoxes": boxes(rng, 3, 40, side=12.0), "Scores": rng.uniform(0.1, 1, (3, 4, 40)).astype("float32")}
+    same(both("padded_locality_nms", inputs, {"keep_top_k": 30, **attrs}))
+
+
+@pytest.mark.parametrize("eta", [0.9, 1.0])
+def test_a_point_is_kept_once(eta):
     points = np.full((1, 3, 4), 7, "float32")
     points[0, 2] = 8
     inputs = {"BBoxes": points, "Scores": np.array([[[0.9, 0.8, 0.7]]], "float32")}
-    found = both("padded_nms", inputs, {"keep_top_k": 3, "nms_eta": 0.9, "background_label": -1})
+    found = both("padded_nms", inputs, {"keep_top_k": 3, "nms_eta": eta, "background_label": -1})
     same(found)
     assert found[2][2].tolist() == [[2]]
+
+
+def test_boxes_whose_ends_are_turned_have_no_area():
+    corners = np.array([[[0, 0, 4, 4], [4, 4, 0, 0], [4, 0, 0, 4], [1, 0, 5, 4]]], "float32")
+    inputs = {"BBoxes": corners, "Scores": np.array([[[0.9, 0.8, 0.7, 0.6]]], "float32")}
+    same(both("padded_nms", inputs, {"keep_top_k": 4, "background_label": -1, "nms_threshold": 0.3}))
 
 
 def test_images_with_few_boxes_have_them_in_their_first_rows():
@@ -165,6 +182,7 @@ def test_the_best_of_all_levels_are_those_of_the_whole_batch(most):
         pytest.param("roi_align", 3, {"sampling_ratio": 2}, id="roi_align"),
         pytest.param("roi_align", 3, {"sampling_ratio": -1}, id="roi_align, as many points as pixels"),
         pytest.param("roi_pool", 3, {}, id="roi_pool"),
+        pytest.param("prroi_pool", 3, {}, id="prroi_pool"),
         pytest.param("psroi_pool", 2 * 7 * 7, {"output_channels": 2}, id="psroi_pool"),
     ],
 )

@@ -55,8 +55,9 @@ def test_a_while_goes_as_long_as_its_condition_holds(doubling, rounds):
 
 
 def test_a_while_whose_condition_never_holds_gives_what_it_began_with(doubling):
-    final, _, count = doubling(x=X, n=[0])
+    final, rows, count = doubling(x=X, n=[0])
     np.testing.assert_array_equal(final, X)
+    np.testing.assert_array_equal(rows, np.zeros((5, 2)))
     assert count.tolist() == [0]
 
 
@@ -78,7 +79,7 @@ def test_a_branch_is_taken_by_its_condition(n, factor):
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
 def test_a_scan_whose_rounds_only_a_step_knows_goes_through_the_first_ones(count, backwards):
     main = Program("p")
     block = main.global_block()

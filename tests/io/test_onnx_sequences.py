@@ -51,6 +51,29 @@ layers:
   sums:    {type: sequence_pool, input: parts, pool_type: sum}
 fetches: [pads.0, pads.1, mask, few.0, parts, sums]
 """
+PARTS = """\
+name: parts
+feeds:
+  words: {shape: [6], lod_level: 1}
+  more:  {shape: [6], lod_level: 1}
+  ids:   {shape: [1], dtype: int64, lod_level: 1}
+  begin: {shape: [1], dtype: int64}
+  count: {shape: [1], dtype: int64}
+  rows:  {shape: [5]}
+layers:
+  both:   {type: sequence_concat, input: [words, more]}
+  pooled: {type: sequence_pool, input: both, pool_type: sum}
+  again:  {type: sequence_expand, x: words, y: more}
+  sums:   {type: sequence_pool, input: again, pool_type: sum}
+  part:   {type: sequence_slice, input: words, offset: begin, length: count}
+  mean:   {type: sequence_pool, input: part, pool_type: average}
+  halves: {type: sequence_reshape, input: words, new_dim: 3}
+  most:   {type: sequence_pool, input: halves, pool_type: max}
+  grams:  {type: sequence_enumerate, input: ids, win_size: 2, pad_value: 9}
+  score:  {type: cast, x: ids, dtype: float32}
+  marked: {type: sequence_scatter, input: rows, index: ids, updates: score}
+fetches: [both, pooled, again, sums, part, mean, halves, most, grams, marked]
+"""
 REGIONS = """\
 name: regions
 feeds:
@@ -77,6 +100,18 @@ def same(tmp_path, text, feed, inputs):
     assert {i.name for i in session.get_inputs()} == inputs
     for name, theirs in zip(names, session.run(names, feed), strict=True):
         np.testing.assert_allclose(theirs, ours[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_sequences_that_are_joined_repeated_and_cut_ask_for_offsets_alone(tmp_path):
+    rng = np.random.default_rng(3)
+    lods = {"words": [0, 3, 4, 8], "more": [0, 2, 3, 5], "ids": [0, 2, 2, 5]}
+    offsets = {offsets_name(name, 0): np.array(found) for name, found in lods.items()}
+    feed = {
+        "words": rng.standard_normal((8, 6)).astype("float32"), "more": rng.standard_normal((5, 6)).astype("float32"),
+        "ids": np.array([[1], [4], [0], [2], [2]]), "begin": np.array([[1], [0], [1]]), "count": np.array([[2], [1], [3]]),
+        "rows": rng.standard_normal((3, 5)).astype("float32"), **offsets,
+    }  # fmt: skip
+    same(tmp_path, PARTS, feed, set(feed))
 
 
 def test_layers_over_sequences_ask_for_offsets_alone(tmp_path):

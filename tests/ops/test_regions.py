@@ -185,5 +185,6 @@ def test_offsets_say_the_same_as_counts(name):
 
 @pytest.mark.parametrize("offsets", [[0, 1, 2], [0, 4, 3], [1, 2, 3]])
 def test_offsets_that_do_not_fit(offsets):
-    with pytest.raises(PeError, match="roi_pool"):
+    with pytest.raises(PeError, match="roi_pool") as caught:
         run_op("roi_pool", {"X": np.zeros((2, 1, 3, 3)), "ROIs": ROIS, "RoisLod": np.array(offsets)})
+    assert "numbers of regions of all images" in caught.value.hint

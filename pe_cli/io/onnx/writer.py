@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.ops.define.onnx import OnnxForm
+from pe_cli.ops.define.onnx import PLUGIN, NoOnnxForm, OnnxForm
 from pe_cli.program.ir import Block, Operator
 from pe_cli.program.region import Region
 
@@ -79,7 +79,9 @@ def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> Non
     form = op.definition.get(OnnxForm)
     try:
         if form is None:
-            raise PeError(f"op '{op.type}' has no form in ONNX yet", hint="choose outputs that do not need it")
+            missing = op.definition.get(NoOnnxForm)  # ops that come after all others were looked at have none
+            why, hint = missing.why if missing else PLUGIN, "choose outputs that do not need it: --fetch NAME"
+            raise PeError(f"op '{op.type}' has no form in ONNX: {why}", hint=hint)
         form.write(Writer(op, types, graph))
     except PeError as error:
         error.at = error.at or op.at

@@ -54,10 +54,13 @@ def _counted(o: Writer) -> None:
     if back:  # the first row that was collected is the last one
         ends = [o.const([v]) for v in (-1, -(2**31), 0, -1)]
         made = [o.node("Slice", [name, *ends]) for name in made]
-    _filled(o, made, found[len(init) :], o.node("Sub", [most, rounds]))
+    args = [(o.node("Gather", [n, o.const(0)]), o.type_of(n).with_shape(*o.type_of(n).shape[1:])) for n in given]
+    _filled(o, made, found[len(init) :], o.node("Sub", [most, rounds]), [*args, *_typed(o, [*init, *o.ins("Captured")])])
 
 
-def _filled(o: Writer, made: Sequence[str], rows: Sequence[tuple[str, TensorType]], behind: str) -> None:
+def _filled(
+    o: Writer, made: Sequence[str], rows: Sequence[tuple[str, TensorType]], behind: str, first: Sequence[tuple[str, TensorType]]
+) -> None:
     """Write Out: the rows that were collected, and zeros.
 
     Args:
@@ -65,11 +68,29 @@ def _filled(o: Writer, made: Sequence[str], rows: Sequence[tuple[str, TensorType
         made: names of what was collected.
         rows: one of each, with its type.
         behind: how many zeros.
+        first: arguments of a first round.
     """
-    for name, (_, kind), out in zip(made, rows, _outputs(o, "Out"), strict=True):
-        sizes = o.node("Slice", [o.node("Shape", [name]), o.const([1]), o.const([2**31])])
-        zeros = o.node("Expand", [o.const(0, dtype=kind.dtype), o.node("Concat", [behind, sizes], axis=0)])
+    sizes = _sizes(o, made, [kind for _, kind in rows], first)
+    for name, (_, kind), size, out in zip(made, rows, sizes, _outputs(o, "Out"), strict=True):
+        zeros = o.node("Expand", [o.const(0, dtype=kind.dtype), o.node("Concat", [behind, size], axis=0)])
         o.nodes("Concat", [name, zeros], [out], axis=0)
+
+
+def _sizes(
+    o: Writer, made: Sequence[str], kinds: Sequence[TensorType], first: Sequence[tuple[str, TensorType]]
+) -> list[str]:
+    """Return the sizes of a row of everything that was collected; where there was no round, a first one tells those that vary."""
+    if all(-1 not in kind.shape for kind in kinds):
+        return [o.const(np.array(kind.shape, np.int64)) for kind in kinds]
+    after, before = o.inside(), o.inside()
+    told = TensorType((-1,), "int64")
+    shapes = [(after.node("Slice", [after.node("Shape", [name]), o.const([1]), o.const([2**31])]), told) for name in made]
+    round_ = before.region(o.attrs["body"], first)[-len(made) :]
+    again = [(before.node("Shape", [name]), told) for name, _ in round_]
+    there = o.node("Greater", [o.node("Squeeze", [o.node("Shape", [made[0]], start=0, end=1)]), o.const(0)])
+    found = [o.fresh() for _ in made]
+    o.nodes("If", [there], found, then_branch=after.body([], shapes), else_branch=before.body([], again))
+    return found
 
 
 def _flag(o: Writer, states: Sequence[tuple[str, TensorType]]) -> str:
@@ -98,7 +119,7 @@ def while_onnx(o: Writer) -> None:
     made = [o.fresh() for _ in rows]
     o.nodes("Loop", ["", begins, *init, o.const([0])], [*_outputs(o, "Final"), rounds, *made], body=body)
     if rows:
-        _filled(o, made, rows, o.node("Sub", [o.const([bound]), rounds]))
+        _filled(o, made, rows, o.node("Sub", [o.const([bound]), rounds]), [*_typed(o, init), *captured])
 
 
 @in_onnx("cond")

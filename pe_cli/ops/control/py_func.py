@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, grad_name, op
 from pe_cli.ops.define.schema import EMPTY
 from pe_cli.ops.define.traits import ReportsData
@@ -230,3 +231,4 @@ def py_func_free_host(inputs: Mapping[str, Sequence[Any]], attrs: Mapping[str, A
         if not np.can_cast(array.dtype, np.dtype(dtype), "same_kind"):
             raise PeError(f"py_func: {_name(function)} returned {array.dtype} for {dtype}", hint="declare or return that type")
     return {"Out": arrays}
+not_in_onnx("it calls a Python function", "py_func", "py_func_free")

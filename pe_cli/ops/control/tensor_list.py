@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
+from pe_cli.ops.define.onnx import LISTS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, op
 from pe_cli.ops.define.traits import Lists
 
@@ -173,3 +174,4 @@ def list_first(array: TensorType, count: TensorType) -> TensorType:
 def list_first_host(run: HostRun) -> dict[str, list[Any]]:
     """A shorter list."""
     return {"Out": [Many(_items(run)[: int(run.one("Count").ravel()[0])])]}
+not_in_onnx(LISTS, "list_first", "list_get", "list_of", "list_put")

@@ -83,8 +83,39 @@ class OnnxForm(Trait):
         return "ONNX", "exported"
 
 
+class NoOnnxForm(Trait):
+    """The op cannot be exported.
+
+    Args:
+        why: the end of "op X has no form in ONNX: ...".
+    """
+
+    why: str
+
+    def says(self) -> tuple[str, str]:
+        return "ONNX", f"not exported: {self.why}"
+
+
 #: Forms of ops, by name; `discover` makes traits of them.
 FORMS: dict[str, Form] = {}
+#: Why ops have none, by name; `discover` makes traits of them, and of what `FAMILIES` says.
+WITHOUT: dict[str, str] = {}
+#: Why the ops of whole families have no form, but for those that have one.
+FAMILIES = {
+    "update": "it trains",
+    "remote": "it talks to parameter servers",
+    "fused": "a pass makes it of ops that have forms, after the program that is exported",
+}
+GRADIENT = "it is a gradient"
+UNWRITTEN = "nobody has written one"
+PLUGIN = "its plugin does not write any"
+LOSS = "it is a loss or a metric of training; its inputs can be exported"
+TARGETS = "it makes targets for training"
+SAMPLES = "it draws what training compares with"
+LISTS = "ONNX has no lists of tensors with sequences, which loops on the host go through"
+ON_HOST = "it makes sequences of which only values tell the lengths, and ONNX's values have no sequences"
+PADDED = "model files have rows in blocks instead, which are exported"
+VARIED = "its images have a size each, in one tensor"
 
 
 def in_onnx(*names: str) -> Callable[[Form], Form]:
@@ -96,6 +127,27 @@ def in_onnx(*names: str) -> Callable[[Form], Form]:
         return fn
 
     return keep
+
+
+def not_in_onnx(why: str, *names: str) -> None:
+    """Register why ops of these names have no form."""
+    for name in names:
+        assert WITHOUT.setdefault(name, why) == why, f"two reasons why {name} has no ONNX form"
+
+
+def onnx_trait(name: str, module: str, gradient: bool) -> Trait:
+    """Return what an op has to say about ONNX.
+
+    Args:
+        name: of the op.
+        module: where it is declared.
+        gradient: whether it is one.
+    """
+    if name in FORMS:
+        assert name not in WITHOUT, f"{name} has an ONNX form and a reason why it has none"
+        return OnnxForm(FORMS[name])
+    family = FAMILIES.get(module.split(".")[2]) if module.startswith("pe_cli.ops.") else PLUGIN
+    return NoOnnxForm(WITHOUT.get(name) or (GRADIENT if gradient else family) or UNWRITTEN)
 
 
 #: How arrays that are made of offsets before a step are made by nodes: X are their sources, Out is the array.

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.ops.define.onnx import FORMS, OnnxForm
+from pe_cli.ops.define.onnx import onnx_trait
 from pe_cli.ops.define.schema import Attr, OpDesc, Sample, Slot, converted, slots
 from pe_cli.ops.define.traits import (
     AddsUp,
@@ -323,9 +323,8 @@ def discover() -> dict[str, OpDef]:
     package = importlib.import_module("pe_cli.ops")
     for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
         importlib.import_module(info.name)
-    for name, write in FORMS.items():
-        OPS[name].give(OnnxForm(write))
     for found in OPS.values():
+        found.give(onnx_trait(found.name, found.module, gradient=found.is_grad_of is not None))
         for trait in found.traits.values():
             trait.verify(found)
     return OPS

@@ -10,9 +10,12 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.kernels.codes import EMPTY_SEQUENCE, NOT_A_TREE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
 from pe_cli.kernels.finite import KINDS
+from pe_cli.ops.define.traits import ReportsData
 
 
-def failure(report: list[int], op: str, at: Span | None, step: int, raised: BaseException | None = None) -> PeError:
+def failure(
+    report: list[int], op: str, at: Span | None, step: int, raised: BaseException | None = None, reports: ReportsData | None = None
+) -> PeError:
     """Return the error of a report.
 
     Args:
@@ -21,6 +24,7 @@ def failure(report: list[int], op: str, at: Span | None, step: int, raised: Base
         at: the op's place.
         step: number of the step.
         raised: what a Python function of the op raised.
+        reports: what the op says about its reports.
     """
     if report[0] == RAISED:
         hint = raised.hint if isinstance(raised, PeError) else "see its traceback, which is the cause of this error"
@@ -54,7 +58,7 @@ def failure(report: list[int], op: str, at: Span | None, step: int, raised: Base
             hint="an edge leads from a parent to its child, and every node but the root has one parent",
             code=ExitCode.DATA,
         )
-    return OutOfRangeError(op, at, row, value, limit, step)
+    return OutOfRangeError(op, at, row, value, limit, step, (reports or ReportsData()).hint)
 
 
 class OutOfRangeError(PeError):
@@ -67,10 +71,10 @@ class OutOfRangeError(PeError):
         value: what is out of range.
         limit: the first whole number that is.
         step: number of the step.
+        hint: what to do.
     """
 
-    def __init__(self, op: str, at: Span | None, row: int, value: int, limit: int, step: int) -> None:
-        hint = "the data has more classes (or ids) than the model, or starts counting at 1"
+    def __init__(self, op: str, at: Span | None, row: int, value: int, limit: int, step: int, hint: str) -> None:
         text = f"{op}: value {value} at row {row} is out of range [0, {limit}), at step {step}"
         super().__init__(text, at=at, hint=hint, code=ExitCode.DATA)
         self.value, self.limit, self._said = value, limit, (op, step)

@@ -12,7 +12,6 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
 
@@ -164,7 +163,7 @@ def _moves(*shape):
 
 @op(
     "deformable_psroi_pooling",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs="Input ROIs Trans? BatchRoINums? RoisLod?",
     outputs="Output TopCount",
     attrs={

@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.suppress import Array, overlap
 
@@ -155,3 +156,4 @@ def detection_map_host(run: HostRun) -> dict[str, list[Any]]:
         every.append(average_precision(hits, int(count[c]), a["ap_type"]))
     mean = np.array([np.mean(every) if every else 0], "float32")
     return {"MAP": [mean], "AccumPosCount": [count.reshape(-1, 1)], "AccumTruePos": [right], "AccumFalsePos": [wrong]}
+not_in_onnx(LOSS, "detection_map")

@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
-from pe_cli.ops.detection.apart_onnx import at_places, detections, kept_apart, places_of_batch
+from pe_cli.ops.detection.apart_onnx import at_places, columns, detections, every, kept_apart, places_of_batch
 
 #: Boxes of a class at most: as many as there are.
 _ALL = 2**31 - 1
@@ -74,6 +74,19 @@ def _kept_by_node(o: Writer, looked: str, lowest: str, most: int) -> str:
     return o.node("ScatterND", [lowest, kept, o.node("GatherND", [o.x("Scores"), kept])])
 
 
+def _kept_by_either(o: Writer, looked: str, lowest: str, most: int) -> str:
+    """Return the map of all scores by the node where every box has an area: it turns boxes over, and keeps a point as often as it comes."""
+    boxes, kind = o.x("BBoxes"), o.type("Scores")
+    sides = o.node("Sub", [columns(o, boxes, 2, 4), columns(o, boxes, 0, 2)])
+    flat = o.node("Reshape", [o.node("Greater", [sides, o.const(0, "BBoxes")]), o.const([-1])])
+    flat = o.node("Concat", [flat, o.const([True], dtype="bool")], axis=0)  # there may be no box
+    node, rounds, found = o.inside(), o.inside(), o.fresh()
+    yes = node.body([], [(_kept_by_node(node, looked, lowest, most), kind)])
+    no = rounds.body([], [(_kept_by_rounds(rounds, looked, lowest, most), kind)])
+    o.nodes("If", [every(o, flat, 0)], [found], then_branch=yes, else_branch=no)
+    return found
+
+
 def _kept_by_rounds(o: Writer, looked: str, lowest: str, most: int) -> str:
     """Return the map of all scores where NonMaxSuppression has no such threshold, or no such boxes."""
     a, kind = o.attrs, o.type("Scores")
@@ -97,14 +110,29 @@ def padded_nms_onnx(o: Writer) -> None:
     classes, boxes, never = kind.shape[1], o.x("BBoxes"), o.const(-np.inf, "Scores")
     if classes < 0 or kind.shape[2] < 0:
         raise PeError(f"padded_nms in ONNX needs Scores with known classes and boxes, got {kind}")
-    n, rows = kind.shape[2], a["keep_top_k"]
+    n = kind.shape[2]
     looked = scores = o.x("Scores")
     if 0 <= a["background_label"] < classes:
         none = np.arange(classes).reshape(1, -1, 1) == a["background_label"]
         looked = o.node("Where", [o.const(none, dtype="bool"), never, looked])
     lowest = o.node("Expand", [never, o.node("Shape", [scores])])
     most = min(a["nms_top_k"], n) if a["nms_top_k"] >= 0 else n
-    seen = _kept_by_rounds(o, looked, lowest, most) if a["nms_eta"] < 1 or not a["normalized"] else _kept_by_node(o, looked, lowest, most)
+    rounds = a["nms_eta"] < 1 or not a["normalized"]
+    seen = _kept_by_rounds(o, looked, lowest, most) if rounds else _kept_by_either(o, looked, lowest, most)
+    detections_of_map(o, seen, boxes)
+
+
+def detections_of_map(o: Writer, seen: str, boxes: str) -> None:
+    """Write the best of a map of all scores [images, classes, boxes] as the op's rows.
+
+    Args:
+        o: writer of the operator, whose Scores have known classes and boxes.
+        seen: scores, minus infinity for what is not kept.
+        boxes: [images, boxes, 4].
+    """
+    rows, kind = o.attrs["keep_top_k"], o.type("Scores")
+    _, classes, n = kind.shape
+    never = o.const(-np.inf, "Scores")
     spare = np.full((1, rows), -np.inf)  # rows of an image at least
     flat = o.node("Reshape", [seen, o.const([-1, classes * n])])
     counted = o.node("Slice", [o.node("Shape", [flat]), o.const([0]), o.const([1])])

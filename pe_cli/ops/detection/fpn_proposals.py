@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, offsets_of
+from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.host import check_boxes, per_image
 
@@ -147,3 +148,4 @@ def collect_fpn_proposals_host(run: HostRun) -> dict[str, list[object]]:
     of, best = np.concatenate(owner), np.argsort(-np.concatenate(scores), kind="stable")[: run.attrs["post_nms_topN"]]
     boxes = np.concatenate(rois)
     return {"FpnRois": [per_image([boxes[best[of[best] == i]] for i in range(images)], boxes)]}
+not_in_onnx(PADDED, "collect_fpn_proposals", "distribute_fpn_proposals")

@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.host import (
     Array,
@@ -189,3 +190,4 @@ def _one_image(run: HostRun, rois: Array, labels: Array, objects: list[list[Arra
         for k, (box, of) in enumerate(zip(boxes, best, strict=True)):
             masks[k, labels[on[k]]] = region_mask(objects[of], box, size).ravel()
     return boxes * scale, places.astype(np.int32).reshape(-1, 1), masks.reshape(len(places), -1)
+not_in_onnx(TARGETS, "generate_mask_labels")

@@ -7,6 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.host import (
     Array,
@@ -201,3 +202,4 @@ def _one_image(
     weights[rows, at] = 1
     flat = [v.reshape(len(chosen), 4 * a["class_nums"]) for v in (targets, weights, weights)]
     return chosen * scale, labels, *flat, best[[*on, *off]]
+not_in_onnx(TARGETS, "generate_proposal_labels")

@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.lod import HostRun
+from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.host import Array, check_infos, images_of, per_image
 
@@ -171,3 +172,4 @@ def _one_image(run: HostRun, scores: Array, deltas: Array, info: Array, anchors:
         kept = best_apart(boxes, scores, threshold, run.attrs["eta"], after if after > 0 else len(boxes))
         boxes, scores = boxes[kept], scores[kept]
     return boxes, scores[:, None]
+not_in_onnx(PADDED, "generate_proposals")

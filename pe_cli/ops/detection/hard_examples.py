@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.sorted_places import sort_places
 
@@ -121,3 +122,4 @@ def mine_hard_examples_cpu(o: Lowering) -> None:
 
 deal(mine)
 also_on_cuda(mine_hard_examples)
+not_in_onnx(TARGETS, "mine_hard_examples")

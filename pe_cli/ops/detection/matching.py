@@ -12,6 +12,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI32, PtrI64, PtrU8, Real, S
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, offsets_of, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -282,3 +283,4 @@ def target_assign_cpu(o: Lowering) -> None:
 
 deal(match_boxes, assign_targets, assign_negatives, assign_masked)
 also_on_cuda(bipartite_match, target_assign)
+not_in_onnx(TARGETS, "bipartite_match", "target_assign")

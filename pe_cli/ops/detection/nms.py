@@ -11,6 +11,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
+from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.suppress import Array, best, drawn_boxes, overlap, strongest, suppress
 
@@ -295,3 +296,4 @@ def locality_aware_nms_host(run: HostRun) -> dict[str, list[Any]]:
         kept = strongest(kept, lambda c, p, score=score: score[c, p], a["keep_top_k"])
         made.append(([[c, score[c, p], *box[p]] for c in sorted(kept) for p in kept[c]], []))
     return {"Out": packed(made, boxes, boxes.shape[2] + 2, none=True)["Out"]}
+not_in_onnx(PADDED, "locality_aware_nms", "matrix_nms", "multiclass_nms")

@@ -14,6 +14,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Status, T, helper, ker
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection.generate_mask_labels import FINE, generate_mask_labels
@@ -259,3 +260,4 @@ def padded_mask_labels_cpu(o: Lowering) -> None:
 
 deal(draw_masks)
 also_on_cuda(padded_mask_labels)
+not_in_onnx(TARGETS, "padded_mask_labels")

@@ -12,6 +12,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, Status, T, kerne
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
 from pe_cli.ops.detection.generate_proposal_labels import FEW, NEAR, check_choice, generate_proposal_labels
@@ -244,3 +245,4 @@ def padded_proposal_labels_cpu(o: Lowering) -> None:
 
 deal(judge_boxes, choose_boxes)
 also_on_cuda(padded_proposal_labels)
+not_in_onnx(TARGETS, "padded_proposal_labels")

@@ -13,6 +13,7 @@ from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STEP, Buffer, Lowering
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import OpDef, Sample, op
 from pe_cli.ops.define.traits import Random
 from pe_cli.ops.detection.host import check_boxes, check_column, check_infos
@@ -388,3 +389,4 @@ def padded_retinanet_targets_cpu(o: Lowering) -> None:
 
 deal(judge_anchors, choose_anchors, tell_anchors)
 also_on_cuda(padded_rpn_targets, padded_retinanet_targets)
+not_in_onnx(TARGETS, "padded_retinanet_targets", "padded_rpn_targets")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import InPlace
 
@@ -60,3 +63,21 @@ def polygon_box_transform_cpu(o: Lowering) -> None:
 
 deal(to_places)
 also_on_cuda(polygon_box_transform)
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+@in_onnx("polygon_box_transform")
+def polygon_box_transform_onnx(o: Writer) -> None:
+    """Differences from columns, then from rows."""
+    channels, sizes = o.type("Input").shape[1], o.node("Shape", [o.x("Input")])
+
+    def places(axis: int, turned: list[int]) -> str:
+        size = o.node("Gather", [sizes, o.const(axis)])
+        numbers = o.node("Cast", [o.node("Range", [o.const(0), size, o.const(1)])], to_=element_type(o.type("Input").dtype))
+        return o.node("Reshape", [o.node("Mul", [numbers, o.const(4, "Input")]), o.const(turned)])
+
+    even = o.const((np.arange(channels) % 2 == 0).reshape(1, -1, 1, 1), dtype="bool")
+    at = o.node("Where", [even, places(3, [1, 1, 1, -1]), places(2, [1, 1, -1, 1])])
+    o.node("Sub", [at, o.x("Input")], to="Output")

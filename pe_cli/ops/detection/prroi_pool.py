@@ -6,7 +6,6 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 
 
@@ -121,7 +120,7 @@ def mean_exactly_back(  # noqa: C901 (loops over regions, parts and pixels)
 
 @op(
     "prroi_pool",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     attrs=roi.ATTRS,
     differentiable="X ROIs",

@@ -11,7 +11,6 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
 
@@ -67,7 +66,7 @@ def mean_of_parts_back(
 
 @op(
     "psroi_pool",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     attrs={**roi.ATTRS, "output_channels": Attr(1, "channels of a region's output")},
     differentiable="X",

@@ -11,7 +11,7 @@ from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.detection.apart_onnx import columns, every
 
 
-def _owners(o: Writer) -> str:
+def owners_of(o: Writer, slot: str = "X") -> str:
     """Return the image of each region, [regions] int64; a region behind those of the last image ends the run.
 
     Raises:
@@ -22,7 +22,7 @@ def _owners(o: Writer) -> str:
         ends = o.node("CumSum", [o.x("BatchRoINums"), o.const(0)])
     elif o.has("RoisLod"):
         ends = o.node("Slice", [o.x("RoisLod"), o.const([1]), o.const([2**31])])
-    elif o.type("X").shape[0] == 1:
+    elif o.type(slot).shape[0] == 1:
         return o.node("Expand", [o.const(0), regions])
     else:
         raise PeError(f"{o.op.type} in ONNX needs to be told whose the regions are", hint="give the number of regions of every image")
@@ -39,7 +39,7 @@ def roi_align_onnx(o: Writer) -> None:
     """One node."""
     a = o.attrs
     o.node(
-        "RoiAlign", [o.x(), o.x("ROIs"), _owners(o)], to="Out", mode="avg", coordinate_transformation_mode="output_half_pixel",
+        "RoiAlign", [o.x(), o.x("ROIs"), owners_of(o)], to="Out", mode="avg", coordinate_transformation_mode="output_half_pixel",
         output_height=a["pooled_height"], output_width=a["pooled_width"], sampling_ratio=max(a["sampling_ratio"], 0),
         spatial_scale=float(a["spatial_scale"]),
     )  # fmt: skip
@@ -58,7 +58,7 @@ def roi_pool_onnx(o: Writer) -> None:
         PeError: images whose size is not known.
     """
     kind, a = o.type(), o.attrs
-    parts, sizes = (a["pooled_width"], a["pooled_height"]), _sizes(o)[::-1]
+    parts, sizes = (a["pooled_width"], a["pooled_height"]), sizes_of(o)[::-1]
     scale, half = (o.const(v, dtype="float64") for v in (a["spatial_scale"], 0.5))
     low, end = (
         o.node("Cast", [o.node("Floor", [o.node("Add", [o.node("Mul", [_in_doubles(o, d), scale]), half])])], to_=element_type("int64"))
@@ -76,7 +76,7 @@ def roi_pool_onnx(o: Writer) -> None:
         after = o.node("Min", [o.node("Add", [start, o.node("Div", [more, o.const(parts[d])])]), o.const(sizes[d])])
         corners |= {axis: first, axis + 2: o.node("Sub", [after, o.const(1)])}
         there.append(o.node("Less", [first, after]))
-    corners[0] = o.node("Unsqueeze", [_owners(o), o.const([1, 2, 3])])
+    corners[0] = o.node("Unsqueeze", [owners_of(o), o.const([1, 2, 3])])
     each = o.const([1, *parts[::-1], 1])
     rois = o.node("Concat", [o.node("Expand", [corners[i], each]) for i in range(5)], axis=3)
     single = [o.node("Cast", [v], to_=element_type("float32")) for v in (o.x(), o.node("Reshape", [rois, o.const([-1, 5])]))]
@@ -86,24 +86,24 @@ def roi_pool_onnx(o: Writer) -> None:
     o.node("Transpose", [found], to="Out", perm=[0, 3, 1, 2])
 
 
-def _sizes(o: Writer) -> tuple[int, int]:
+def sizes_of(o: Writer, slot: str = "X") -> tuple[int, int]:
     """Return height and width of the images.
 
     Raises:
         PeError: they are not known.
     """
-    height, width = o.type().shape[2:]
-    if min(height, width, o.type().shape[1]) < 0:
-        raise PeError(f"{o.op.type} in ONNX needs images whose size is known, got {o.type()}", hint="give the image a size")
+    height, width = o.type(slot).shape[2:]
+    if min(height, width, o.type(slot).shape[1]) < 0:
+        raise PeError(f"{o.op.type} in ONNX needs images whose size is known, got {o.type(slot)}", hint="give the image a size")
     return height, width
 
 
-def _nearest(o: Writer, first: int) -> str:
+def nearest_numbers(o: Writer, first: int) -> str:
     """Return two numbers of all regions, to the nearest whole one, halves away from 0."""
     v, half = _in_doubles(o, first), o.const(0.5, dtype="float64")
     up, down = o.node("Floor", [o.node("Add", [v, half])]), o.node("Ceil", [o.node("Sub", [v, half])])
     found = o.node("Where", [o.node("GreaterOrEqual", [v, o.const(0, dtype="float64")]), up, down])
-    return o.node("Cast", [found], to_=element_type(o.type().dtype))
+    return o.node("Cast", [found], to_=element_type(o.type("ROIs").dtype))
 
 
 @in_onnx("psroi_pool")
@@ -113,9 +113,9 @@ def psroi_pool_onnx(o: Writer) -> None:
     Raises:
         PeError: images whose size is not known.
     """
-    a, sizes, like = o.attrs, _sizes(o), partial(o.const, like="X")
+    a, sizes, like = o.attrs, sizes_of(o), partial(o.const, like="X")
     parts, outs, dtype = (a["pooled_height"], a["pooled_width"]), a["output_channels"], element_type(o.type().dtype)
-    low, high, scale = _nearest(o, 0), _nearest(o, 2), like(a["spatial_scale"])
+    low, high, scale = nearest_numbers(o, 0), nearest_numbers(o, 2), like(a["spatial_scale"])
     start = o.node("Mul", [low, scale])
     length = o.node("Sub", [o.node("Mul", [o.node("Add", [high, like(1)]), scale]), start])
     length = o.node("Max", [length, like(0.1)])
@@ -131,7 +131,7 @@ def psroi_pool_onnx(o: Writer) -> None:
         pixel = like(np.arange(sizes[d]))
         masks.append(o.node("And", [o.node("GreaterOrEqual", [pixel, first]), o.node("Less", [pixel, after])]))
     images = o.node("Range", [o.const(0), o.node("Squeeze", [o.node("Shape", [o.x()], start=0, end=1)]), o.const(1)])
-    owner = _owners(o)
+    owner = owners_of(o)
     mine = o.node("Unsqueeze", [o.node("Equal", [o.node("Unsqueeze", [owner, o.const([1])]), images]), o.const([1, 3])])
     rows = o.node("And", [o.node("Unsqueeze", [masks[0], o.const([2])]), mine])
     weights = o.node("Transpose", [o.node("Cast", [rows], to_=dtype)], perm=[1, 0, 2, 3])

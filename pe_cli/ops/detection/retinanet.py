@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
+from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.nms import packed
 from pe_cli.ops.detection.suppress import Array, best, strongest, suppress
@@ -125,3 +126,4 @@ def retinanet_detection_output_host(run: HostRun) -> dict[str, list[Any]]:
         lines = [[c + 1, *every[p]] for c in sorted(kept) for p in kept[c]]
         made.append((sorted(lines, key=lambda line: -line[1]), []))
     return {"Out": packed(made, boxes[0], 6, none=False)["Out"]}
+not_in_onnx(PADDED, "retinanet_detection_output")

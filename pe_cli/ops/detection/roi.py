@@ -11,6 +11,7 @@ from pe_cli.kernels.lang import Int, PtrI64, Status, helper, kernel
 from pe_cli.ops.define.lod import LodRequest, lengths_of
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, OpDef
+from pe_cli.ops.define.traits import ReportsData
 
 INPUTS = "X ROIs BatchRoINums? RoisLod?"
 ATTRS = {
@@ -18,6 +19,10 @@ ATTRS = {
     "pooled_height": Attr(1, "rows of a region's output"),
     "pooled_width": Attr(1, "columns of a region's output"),
 }
+
+
+#: What the op says of numbers of regions that do not fit.
+REPORTS = ReportsData("the numbers of regions of all images add up to as many regions as there are, or their offsets end there")
 
 
 @kernel

@@ -8,7 +8,6 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 
 
@@ -118,7 +117,7 @@ _THREE = {"X": (2, 2, 6, 5), "ROIs": roi.regions, "BatchRoINums": lambda rng: [2
 
 @op(
     "roi_align",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     attrs={**roi.ATTRS, "sampling_ratio": Attr(-1, "points along each side of a part; -1: one per pixel, rounded up")},
     differentiable="X",
@@ -195,7 +194,7 @@ def roi_align_grad_cpu(o: Lowering) -> None:
 
 @op(
     "roi_pool",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     outputs="Out Argmax",
     attrs=roi.ATTRS,

@@ -10,8 +10,8 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.detection import roi
 from pe_cli.ops.detection.roi import nearest
 
@@ -155,7 +155,7 @@ def _quadrangles(rng):
 
 @op(
     "roi_perspective_transform",
-    traits=[ReportsData()],
+    traits=[roi.REPORTS],
     inputs=roi.INPUTS,
     outputs="Out Mask TransformMatrix",
     attrs={
@@ -251,3 +251,4 @@ def roi_perspective_transform_grad_cpu(o: Lowering) -> None:
 
 deal(projections, sources, front, front_back)
 also_on_cuda(roi_perspective_transform)
+not_in_onnx("it turns quadrangles; roi_align and grid_sampler are exported", "roi_perspective_transform")

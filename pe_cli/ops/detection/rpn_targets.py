@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
+from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.host import (
     Array,
@@ -269,3 +270,4 @@ def retinanet_target_assign_host(run: HostRun) -> dict[str, list[object]]:
         each.append(made)
         counts.append(np.array([[len(found[2]) + 1]], np.int32))
     return {**_joined(run, each), "ForegroundNumber": [per_image(counts, np.zeros((0, 1), np.int32))]}
+not_in_onnx(TARGETS, "retinanet_target_assign", "rpn_target_assign")

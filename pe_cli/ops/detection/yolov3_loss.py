@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI32, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -274,3 +275,4 @@ def yolov3_loss_grad_cpu(o: Lowering) -> None:
 
 deal(find_objects, measure)
 also_on_cuda(yolov3_loss)
+not_in_onnx(LOSS, "yolov3_loss")

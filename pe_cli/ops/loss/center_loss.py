@@ -11,6 +11,7 @@ from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -134,3 +135,4 @@ def center_loss_grad_cpu(o: Lowering) -> None:
 
 deal(away_from_centers, follow, away_back)
 also_on_cuda(center_loss)
+not_in_onnx(LOSS, "center_loss")

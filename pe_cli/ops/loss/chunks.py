@@ -11,6 +11,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import report
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.sequence.crf import begin_of, length_of
@@ -206,3 +207,4 @@ def one_of(x: Ptr, out: Ptr, place: Int):
 
 
 also_on_cuda(chunk_eval)
+not_in_onnx(LOSS, "chunk_eval")

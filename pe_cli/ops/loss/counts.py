@@ -13,6 +13,7 @@ from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import copy
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -226,3 +227,4 @@ def auc_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(mean_iou, auc)
+not_in_onnx(LOSS, "auc")

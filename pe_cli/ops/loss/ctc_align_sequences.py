@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, fixed
+from pe_cli.ops.define.onnx import ON_HOST, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -67,3 +68,4 @@ def ctc_align_sequences_host(run: HostRun) -> dict[str, list[Leveled]]:
     counts = [int(kept[a:b].sum()) for a, b in pairwise(ends)]
     labels = path[kept] if kept.any() else np.array([-1])
     return {"Output": [Leveled(labels.astype("int64").reshape(-1, 1), ([0, *np.cumsum(counts).tolist()],))]}
+not_in_onnx(ON_HOST, "ctc_align_sequences")

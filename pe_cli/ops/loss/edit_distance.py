@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.sequence.crf import begin_of, length_of
@@ -151,3 +152,4 @@ def edit_distance_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(edit_distance)
+not_in_onnx(LOSS, "edit_distance")

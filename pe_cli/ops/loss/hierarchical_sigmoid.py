@@ -10,6 +10,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, exp, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -249,3 +250,4 @@ def path_costs_to_nodes(
 
 deal(path_costs)
 also_on_cuda(hierarchical_sigmoid)
+not_in_onnx(LOSS, "hierarchical_sigmoid")

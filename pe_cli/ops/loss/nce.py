@@ -15,6 +15,7 @@ from pe_cli.kernels.vecmath import exp, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering, Numbers
+from pe_cli.ops.define.onnx import SAMPLES, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
 
@@ -250,3 +251,4 @@ def nce_cost_grad_cpu(o: Lowering) -> None:
 
 deal(add_up, draw_classes, nce_costs, nce_costs_back)
 also_on_cuda(sample_classes, nce_cost)
+not_in_onnx(SAMPLES, "nce_cost", "sample_classes")

@@ -13,6 +13,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering
+from pe_cli.ops.define.onnx import SAMPLES, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
 
@@ -172,3 +173,4 @@ def sample_logits_grad_cpu(o: Lowering) -> None:
 
 deal(draw_different, take_logits, take_logits_back)
 also_on_cuda(sample_logits)
+not_in_onnx(SAMPLES, "sample_logits")

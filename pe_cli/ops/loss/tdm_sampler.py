@@ -14,6 +14,7 @@ from pe_cli.kernels.random import uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, report
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering, Numbers
+from pe_cli.ops.define.onnx import SAMPLES, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
 
@@ -170,3 +171,4 @@ def tdm_sampler_cpu(o: Lowering) -> None:
 
 deal(sample_ways)
 also_on_cuda(tdm_sampler)
+not_in_onnx(SAMPLES, "tdm_sampler")

@@ -14,6 +14,7 @@ from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.sequence.crf import begin_of, length_of
@@ -292,3 +293,4 @@ def warpctc_grad_cpu(o: Lowering) -> None:
 
 deal(ctc, ctc_back)
 also_on_cuda(warpctc)
+not_in_onnx(LOSS, "warpctc")

@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -252,3 +253,4 @@ def bilateral_slice_grad_cpu(o: Lowering) -> None:
 
 deal(slice_grid, slice_grid_back_x, slice_grid_back_guide, slice_grid_back_grid)
 also_on_cuda(bilateral_slice)
+not_in_onnx("ONNX samples volumes from opset 20 on; opset 18 is written", "bilateral_slice")

@@ -11,6 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import GRADIENT, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import InPlace, Narrow, RowWise
 from pe_cli.ops.nn.dropout import UPSCALE, drop_back, dropout, kept_scale
@@ -73,3 +74,4 @@ def dropout_again_cpu(o: Lowering) -> None:
 
 
 also_on_cuda(dropout_again)
+not_in_onnx(GRADIENT, "dropout_again")

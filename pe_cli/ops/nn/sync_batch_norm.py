@@ -12,6 +12,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.channel_norm import gradient_first, gradient_last, normalise_first, normalise_last
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset, Table
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReadsAllDevices
 from pe_cli.ops.nn.batch_norm import batch_norm
@@ -296,3 +297,7 @@ def gradient_cpu(o: Lowering) -> None:
         )
     else:
         o.call(gradient_first, x, g, mean, inverse, scale, dscale, dbias, dx, samples, channels, size, 1)
+not_in_onnx(
+    "it joins several devices; evaluation has batch_norm, which is exported",
+    "sync_batch_norm", "sync_batch_norm_grad", "sync_batch_norm_grad_sums", "sync_batch_norm_sums",
+)  # fmt: skip

@@ -13,6 +13,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -242,3 +243,4 @@ def tree_patches_grad_cpu(o: Lowering) -> None:
 
 deal(link_nodes, find_rings, add_patches_back)
 also_on_cuda(tree_patches)
+not_in_onnx("it walks over trees that a list of edges tells", "tree_patches")

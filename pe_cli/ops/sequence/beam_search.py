@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, fixed, listed
+from pe_cli.ops.define.onnx import ON_HOST, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -201,4 +202,4 @@ def _traced(steps: Sequence[tuple[Any, ...]], sample: int, end_id: int) -> list[
                 marks.append(scores[at])
         places = [int(np.searchsorted(sequences, at, "right")) - 1 for at in places]
     return found
-
+not_in_onnx(ON_HOST, "beam_search", "beam_search_decode")

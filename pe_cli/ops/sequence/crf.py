@@ -13,6 +13,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.moves import fill
+from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReportsData
 
@@ -379,3 +380,4 @@ def linear_chain_crf_grad_cuda(o: Lowering) -> None:
 
 deal(crf_forward, crf_backward, crf_best)
 also_on_cuda(linear_chain_crf, crf_decoding)
+not_in_onnx(LOSS, "linear_chain_crf")

@@ -7,6 +7,7 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
+from pe_cli.ops.define.onnx import ON_HOST, not_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
 
 
@@ -54,3 +55,4 @@ def even_sequences_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient as it is."""
     (x,), (out,) = request.op.inputs["X"], request.op.outputs["Out"]
     return [OpDesc("assign", {"X": [request.grads[out]]}, {"Out": [request.wanted[x]]})]
+not_in_onnx(ON_HOST, "even_sequences")

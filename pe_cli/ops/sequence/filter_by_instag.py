@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, fixed, offsets_of
+from pe_cli.ops.define.onnx import ON_HOST, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -109,3 +110,4 @@ def filter_by_instag_grad_host(run: HostRun) -> dict[str, list[Leveled]]:
         for at, begin, count in run.one("IndexMap"):
             made[begin : begin + count] += gradient[at : at + count]
     return {"Ins@GRAD": [Leveled(made, run.values["Ins"][0].lod)]}
+not_in_onnx(ON_HOST, "filter_by_instag")

@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 
 
@@ -137,3 +138,4 @@ def mark_by_instag_grad_cpu(o: Lowering) -> None:
 
 deal(mark_samples, keep_samples)
 also_on_cuda(mark_by_instag)
+not_in_onnx("it chooses samples for training", "mark_by_instag")

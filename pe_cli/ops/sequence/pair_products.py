@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import VARIED, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 
 
@@ -186,3 +187,4 @@ def pair_products_grad_cpu(o: Lowering) -> None:
 
 deal(multiply_pairs, multiply_pairs_back_x, multiply_pairs_back_y)
 also_on_cuda(pair_products)
+not_in_onnx(VARIED, "pair_products")

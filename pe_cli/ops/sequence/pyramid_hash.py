@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, offsets_of
+from pe_cli.ops.define.onnx import ON_HOST, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.sequence.ngram_hashes import murmur3, rand_r, xxh32
 
@@ -194,3 +195,4 @@ def pyramid_hash_grad_host(run: HostRun) -> dict[str, list[Leveled]]:
             row, at = row + len(places), at + len(grams)
         row = max(row, before + 1)
     return {"W@GRAD": [Leveled(found.reshape(table.shape))]}
+not_in_onnx(ON_HOST, "pyramid_hash")

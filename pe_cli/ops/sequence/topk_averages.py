@@ -9,6 +9,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering, Numbers
+from pe_cli.ops.define.onnx import VARIED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.sorted_places import before
 from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
@@ -165,3 +166,4 @@ def sequence_topk_avg_pooling_grad_cpu(o: Lowering) -> None:
 
 deal(average_largest, average_largest_back)
 also_on_cuda(sequence_topk_avg_pooling)
+not_in_onnx(VARIED, "sequence_topk_avg_pooling")

@@ -11,6 +11,7 @@ from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.onnx import VARIED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
 
@@ -313,3 +314,4 @@ def varied_channels_grad_cpu(o: Lowering) -> None:
 
 deal(put_channels_first, put_channels_last)
 also_on_cuda(varied_windows, varied_channels)
+not_in_onnx(VARIED, "varied_channels", "varied_windows")

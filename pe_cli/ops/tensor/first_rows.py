@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import fixed
+from pe_cli.ops.define.onnx import GRADIENT, not_in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
 from pe_cli.ops.tensor.rows import Arrays, Made
 
@@ -117,3 +118,4 @@ def rows_like_host(inputs: Arrays, attrs: Mapping[str, Any]) -> Made:
     out = np.zeros_like(like)
     out[: len(x)] = x
     return {"Out": [out]}
+not_in_onnx(GRADIENT, "rows_like")

@@ -9,7 +9,7 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
 from pe_cli.kernels.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
-from pe_cli.ops.define.onnx import Writer, in_onnx
+from pe_cli.ops.define.onnx import Writer, in_onnx, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, Random
 from pe_cli.ops.tensor.fill import like_batch, sizes_like
@@ -364,3 +364,4 @@ def uniform_random_batch_size_like_onnx(o: Writer) -> None:
 def gaussian_random_batch_size_like_onnx(o: Writer) -> None:
     """Other draws of the same distribution."""
     _drawn_like(o, "RandomNormalLike", mean=o.attrs["mean"], scale=o.attrs["std"])
+not_in_onnx("ONNX draws no such numbers; uniform and gaussian ones are exported", "truncated_gaussian_random")

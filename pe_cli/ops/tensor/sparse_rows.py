@@ -9,6 +9,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.tensor.rows import Arrays, Made
 
@@ -49,3 +50,4 @@ def get_tensor_from_selected_rows_host(inputs: Arrays, attrs: Mapping[str, Any])
     del attrs
     rows = inputs["Rows"][0]
     return {"Out": [inputs["X"][0][np.sort(rows[rows >= 0])]]}
+not_in_onnx("it reads gradients by row", "get_tensor_from_selected_rows")

@@ -28,4 +28,10 @@ class Replayed(Trait):
 
 
 class ReportsData(Trait):
-    """Its kernels report errors in data, such as a label out of range, so that it counts even where its result does not."""
+    """Its kernels report errors in data, such as a label out of range, so that it counts even where its result does not.
+
+    Args:
+        hint: what to do about a number that is out of range.
+    """
+
+    hint: str = "the data has more classes (or ids) than the model, or starts counting at 1"
