@@ -40,6 +40,8 @@ _NO_TIMES, _ENABLED = 2, 704
 _NO_ORDER = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
+
+
 class CudaDriver(OneDevice):
     """A CUDA device through the driver's library.
 
