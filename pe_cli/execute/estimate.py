@@ -17,6 +17,7 @@ from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowered import lowering
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.tasks import Task
@@ -163,7 +164,7 @@ def _lowered(
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision, libraries=libraries)
+    low = lowering(graph, types, request.sizes, Numerics(0, precision, libraries), threads=threads)
     return _Lowered(stages, graph, request, low, lower(low))
 
 

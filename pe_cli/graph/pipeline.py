@@ -49,7 +49,7 @@ Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 @dataclass(frozen=True)
 class Target:
-    """What of the devices decides about passes; one that is not known has none of it.
+    """Hardware facts that passes may rely on. For unknown hardware, no hardware-specific pass runs.
 
     Args:
         caches: all devices keep what fused ops hand on in caches, block by block.
