@@ -37,10 +37,10 @@ LOOKED = 1 << 26
 def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) -> None:
     """Report all mistakes of CONFIG and its model.
 
-    Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
+    Where there are none, print shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
     may be there when the training starts. Of a packed file that unpacks to more than 64 MiB only the beginning is
-    looked at, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
-    compiled, which needs no GPU, and a table tells what each takes of one.
+    read, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
+    compiled, which needs no GPU, and a table says what each of them needs on a GPU.
     """
     from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns

@@ -78,7 +78,7 @@ override_option = click.option(
     shell_complete=completer("overrides"),
     help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
-phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one unless said.")
+phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one when absent.")
 plugins_option = path_option("--config", metavar="CONFIG", help="Together with what the plugins of a config have.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
