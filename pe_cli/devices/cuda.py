@@ -51,7 +51,6 @@ class CudaDevice:
     native_threads = False
     makes_calls = False
     caches_blocks = False
-    stores_bfloat16 = True
     line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
