@@ -308,7 +308,7 @@ class Trainer:
         if self.smoke:
             return
         output = self.run.output.checkpoint
-        saved = output is not None and (self.calendar.saves(step) or self.keeper.late())
+        saved = output is not None and (self.calendar.saves(step) or self.keeper.save_due())
         if saved:
             self._settle()
         evaluated: dict[str, float] | None = {}

@@ -147,7 +147,7 @@ class Witness(Keeper):
         """Return a clause: a loss that is no number was recorded, too."""
         return f"the run ended so as well where its log says so: {self.folder.log_path}"
 
-    def late(self) -> bool:
+    def save_due(self) -> bool:
         """What was saved by the clock is looked at by its step."""
         return False
 
