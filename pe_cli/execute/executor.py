@@ -257,7 +257,7 @@ class Executor:
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
-        """Return the feeds of a batch that the program knows; others may take more."""
+        """Return the feeds of a batch that the program reads; other programs may read more of them."""
         return self._feeds.known(feed)
 
     def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:

@@ -159,7 +159,7 @@ class Served:
         return self._learned
 
     def meet(self) -> None:
-        """Exchange what is left over, so that servers have all that trainers know."""
+        """Send to the servers what trainers have learned since they last did, so that the servers have all of it."""
         if self._learned is not None:
             self._learned.finish()
 
