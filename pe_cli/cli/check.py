@@ -222,7 +222,7 @@ def _is_settled(source: Source) -> bool:
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
-    from pe_cli.cli.common import libraries_of
+    from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
     from pe_cli.execute.estimate import beside, estimate_memory
@@ -239,13 +239,9 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
-        precision = source.run.executor.precision if source.run else "float32"
-        libraries = libraries_of(source, used.places[0].kind)
+        how = numerics_of(source, used.places[0].kind)
         each = [
-            estimate_memory(
-                p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision,
-                libraries=libraries,
-            )
+            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
             for p in programs
         ]
         found = [beside(*estimates) for estimates in zip(*each, strict=True)]

@@ -17,3 +17,7 @@ class Numerics(Value):
     seed: int = 0
     precision: str = "float32"
     libraries: frozenset[str] = frozenset()
+
+
+#: How kernels compute where nothing is said.
+USUAL = Numerics()
