@@ -23,7 +23,7 @@ What a command ends with: [exit-codes.md](exit-codes.md). Completion with Tab: [
 
 def render() -> str:
     """Return the page."""
-    ctx = click.Context(cli, info_name="pe")
+    ctx = cli.make_context("pe", [])  # with the settings of the group: commands keep the help option of their first context
     known = cli.list_commands(ctx)
     grouped = {name for names in GROUPS.values() for name in names}
     groups = {**GROUPS, "More": tuple(name for name in known if name not in grouped)}

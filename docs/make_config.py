@@ -60,7 +60,25 @@ def written(value: Any) -> str:
         return f"`{value}`"
     if isinstance(value, str):
         return f"`{value}`" if value else "empty"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def several(item: str) -> str:
+    """Return what a list takes, in words, from what one item of it is.
+
+    >>> several("whole number, at least 1")
+    'whole numbers, each at least 1'
+    >>> several("whole number, at least 0, or text")
+    'whole numbers, each at least 0, or texts'
+    """
+    if item.startswith("`"):
+        return f"any of {item}"
+    return " or ".join(
+        word + "s" + (", " + rest.replace("at ", "each at ", 1).replace("above", "each above", 1) if comma else "")
+        for word, comma, rest in (one.partition(", ") for one in item.split(" or "))
+    )
 
 
 def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # noqa: C901, PLR0911 - one case per type
@@ -69,8 +87,8 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
         name = str(schema["$ref"]).rpartition("/")[2]
         return "a mapping, see below" if definitions.get(name, {}).get("type") == "object" else "text"
     if "anyOf" in schema:
-        kinds = [s for s in schema["anyOf"] if s.get("type") != "null"]
-        return " or ".join(dict.fromkeys(takes(kind, definitions) for kind in kinds))
+        kinds = dict.fromkeys(takes(s, definitions) for s in schema["anyOf"] if s.get("type") != "null")
+        return (", or " if any("number, " in kind for kind in kinds) else " or ").join(kinds)
     if "const" in schema:
         return written(schema["const"])
     if "enum" in schema:
@@ -86,15 +104,14 @@ def takes(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:  # 
         return ", ".join([word, *limits])
     if "prefixItems" in schema:
         kinds = dict.fromkeys(takes(item, definitions) for item in schema["prefixItems"])
-        return f"list of {len(schema['prefixItems'])}: {', '.join(kinds)}"
+        return f"list of {len(schema['prefixItems'])} {several(*kinds)}"
     if kind == "array":
         item = takes(schema.get("items", {}), definitions)
         if item == "anything":
             return "list"
         if item == "a mapping, see below":
             return "list of mappings, see below"
-        word, _, limit = item.partition(", ")
-        return f"list of {word}s, each {limit}" if word.endswith("number") and limit and " or " not in item else f"list of {item}s"
+        return f"list of {several(item)}"
     if kind == "object":
         inner = schema.get("additionalProperties")
         return f"name -> {takes(inner, definitions)}" if isinstance(inner, Mapping) and inner else "mapping"

@@ -82,7 +82,7 @@ class Built:
 
     @property
     def norms(self) -> list[str]:
-        """What the lengths of gradients are called, of all phases."""
+        """The names under which the lengths of gradients are recorded, of all phases."""
         return [name for phase in self.phases for name in phase.norms]
 
     @property

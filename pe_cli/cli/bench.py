@@ -42,8 +42,8 @@ def command(
 
     Every step feeds the same first batch from memory and reads the loss; reading data is not timed. import_s is the
     time from the start of the process until the first step can begin, build_s its part without imports; first_step_s
-    includes planning and, where no cache holds them, compiling the kernels. A config that says nothing of training has
-    its evaluation step timed; of train.phases, all updates of a step are.
+    includes planning and, where no cache holds them, compiling the kernels. Where a config has no
+    training, its evaluation step is timed; with train.phases, all updates of a step are timed together.
 
     With --data, data_opened_s is the time until the files were read, split, learned from and encoded (what is decoded sample
     by sample, such as pictures, comes later); data_samples_per_s is what the reader gives when nobody computes, over two

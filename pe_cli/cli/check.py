@@ -37,10 +37,10 @@ LOOKED = 1 << 26
 def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) -> None:
     """Report all mistakes of CONFIG and its model.
 
-    Where there is none: shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
+    Where there are none, print shapes, parameters and memory. Nothing is run. A data file that is not there is a warning: it
     may be there when the training starts. Of a packed file that unpacks to more than 64 MiB only the beginning is
-    looked at, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
-    compiled, which needs no GPU, and a table tells what each takes of one.
+    read, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
+    compiled, which needs no GPU, and a table says what each of them needs on a GPU.
     """
     from pe_cli.build.doubts import doubts
     from pe_cli.cli.columns import columns
@@ -222,7 +222,7 @@ def _is_settled(source: Source) -> bool:
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
-    from pe_cli.cli.common import libraries_of
+    from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
     from pe_cli.execute.estimate import beside, estimate_memory
@@ -239,13 +239,9 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
-        precision = source.run.executor.precision if source.run else "float32"
-        libraries = libraries_of(source, used.places[0].kind)
+        how = numerics_of(source, used.places[0].kind)
         each = [
-            estimate_memory(
-                p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, precision=precision,
-                libraries=libraries,
-            )
+            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
             for p in programs
         ]
         found = [beside(*estimates) for estimates in zip(*each, strict=True)]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pe_cli.build.build import Built
     from pe_cli.config.mistakes import Mistakes
     from pe_cli.config.spec import ModelSpec, RunSpec
+    from pe_cli.execute.numerics import Numerics
     from pe_cli.program.ir import Program
     from pe_cli.session.devices import Resources
     from pe_cli.session.job import Job
@@ -78,7 +79,7 @@ override_option = click.option(
     shell_complete=completer("overrides"),
     help="Set a value of the config, like train.epochs=1, or add to a list with +=; checked like the file. May be given again.",
 )
-phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one unless said.")
+phase_option = click.option("--phase", metavar="NAME", help="Which of train.phases; the first one when absent.")
 plugins_option = path_option("--config", metavar="CONFIG", help="Together with what the plugins of a config have.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
@@ -201,13 +202,16 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
     return resolve_places(kind, executor.devices, place_of_devices(executor), best)
 
 
-def libraries_of(source: Source, kind: str) -> frozenset[str]:
-    """Return the libraries of CUDA that a run on devices of a kind may use."""
-    if source.run is None:
-        return frozenset()
-    from pe_cli.session import devices
+def numerics_of(source: Source, kind: str) -> Numerics:
+    """Return how a step computes on devices of a kind."""
+    from pe_cli.execute.numerics import Numerics
 
-    return devices.libraries_of(kind, source.run.executor.libraries)
+    if source.run is None:
+        return Numerics()
+    from pe_cli.session.devices import libraries_of
+
+    executor = source.run.executor
+    return Numerics(executor.seed, executor.precision, libraries_of(kind, executor.libraries))
 
 
 def open_trained(

@@ -92,7 +92,7 @@ def _each(values: Sequence[int]) -> str:
 
 def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], set[Built]]:
     """Return the kernels that a step launches, in order, how many calls are offered to each library, and kernels that go with these."""
-    from pe_cli.cli.common import libraries_of
+    from pe_cli.cli.common import numerics_of
     from pe_cli.core.types import Place
     from pe_cli.devices.cuda_calls import built_of
     from pe_cli.devices.cuda_paper import launches_of
@@ -103,13 +103,10 @@ def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], 
     build = source.run.build_strategy if source.run else None
     program = source.program(evaluation)
     read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
-    precision = source.run.executor.precision if source.run else "float32"
     kept = [f for f in fetches if f in read]
     cuda = [Place("cuda", 0)]
-    libraries = libraries_of(source, "cuda")
-    works, places = step_on_paper(
-        program, cuda, source.batch_size, build=build, fetches=kept, precision=precision, libraries=libraries
-    )  # fmt: skip
+    how = numerics_of(source, "cuda")
+    works, places = step_on_paper(program, cuda, source.batch_size, build=build, fetches=kept, numerics=how)
     offered = [call.kernel for work in works for call in work.calls if isinstance(call.kernel, LibraryKernel)]
     needed = {built_of(call) for kernel in offered for call in (*kernel.before, *kernel.after)}
     return launches_of(works, places), Counter(kernel.what.library for kernel in offered), needed

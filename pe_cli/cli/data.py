@@ -36,8 +36,8 @@ def command(config: Path, rows: int, html: Path | None, overrides: tuple[str, ..
 
     Columns with their types, ranges, missing cells, classes and longest texts, over the training rows; the parts of the data with the
     classes of the target; rows as the file has them and as the model will see them; and warnings: rows that are in two parts, classes
-    that a part lacks, sorted rows that are cut, a constant target, a category that is an id. Data that cannot be trained on is told as
-    far as it can be read, and ends the command with exit code 3.
+    that a part lacks, sorted rows that are cut, a constant target, a category that is an id. Where data cannot be trained on,
+    what can be read is shown, and the exit code is 3.
     """
     from pe_cli.cli.common import print_json
     from pe_cli.session.job import Job

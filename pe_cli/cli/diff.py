@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @path_argument("compared", nargs=-1, required=True, metavar="RUN_OR_CONFIG...")
 @json_option
 def command(compared: tuple[Path, ...], as_json: bool) -> None:
-    """Show what tells two or more runs or configs apart.
+    """Show what differs between two or more runs or configs.
 
-    Resolved configs, and of runs results at the best and at the end, and environments. Of configs and environments only what
-    differs is shown.
+    Compared are resolved configs and, of runs, environments and the results at the best and at the last step. Of configs and
+    environments only what differs is shown.
     """
     from pe_cli.cli.columns import columns
     from pe_cli.cli.common import print_json

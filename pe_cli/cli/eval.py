@@ -34,7 +34,8 @@ def command(
     """Measure a checkpoint.
 
     TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Numbers are means over all samples of
-    the split, and metrics of the config are computed of all of them; or of FILES, which are read as the training data was.
+    the split, and metrics of the config are computed of all its samples. With FILES, the samples are those of these files, which are read
+    as the training data was.
     """
     from pe_cli.cli.common import open_trained, print_json, with_files
     from pe_cli.cli.progress import Quiet

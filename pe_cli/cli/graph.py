@@ -298,23 +298,23 @@ def _draw(
 
 def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> tuple[Executor, Plan]:
     """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
-    from pe_cli.cli.common import libraries_of
+    from pe_cli.cli.common import numerics_of
     from pe_cli.devices.scope import Scope
     from pe_cli.execute.estimate import batch_types
     from pe_cli.execute.executor import Executor
     from pe_cli.execute.split import split_sizes
 
     program = source.program(evaluation)
-    run = source.run
+    run, how = source.run, numerics_of(source, resources.places[0].kind)
     executor = Executor(
         program,
         Scope(resources.places),
         build=run.build_strategy if run else None,
         execution=resources.execution(run.exec_strategy) if run else None,
-        seed=run.executor.seed if run else 0,
+        seed=how.seed,
         check_nan_inf=run is not None and run.executor.check_nan_inf,
-        precision=run.executor.precision if run else "float32",
-        libraries=libraries_of(source, resources.places[0].kind),
+        precision=how.precision,
+        libraries=how.libraries,
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 def command(file: Path, source: Path | None, target: str | None, task: str, force: bool) -> None:
     """Write a first config and its model.
 
-    FILE is the config (config.yaml; in a folder that is there, that name), the model is written beside it. They train as they are.
-    With --from the data is looked at: types of columns, loss, metrics, sizes and a model of the right kind are chosen for it, and what
-    was chosen stands in comments.
+    FILE is the config (default: config.yaml, also where FILE is a folder); its model is written beside it. Both can be trained as they
+    are. With --from, the command looks at the data, chooses types of columns, loss, metrics, sizes and a model of the right kind, and
+    says in comments what it chose.
     """
     import json
 

@@ -46,7 +46,7 @@ WELCOME = """pe trains neural networks that are declared in YAML.
 To start:
   pe init                 write config.yaml and its model, with comments
                           --from FILE --target COLUMN: for data of yours
-  pe check config.yaml    tell every mistake, and shapes and memory
+  pe check config.yaml    report all mistakes, shapes and memory
   pe train config.yaml    train; the last line names the run's folder, runs/...
   pe report runs/...      make a page with its curves, graph and memory
 

@@ -47,11 +47,24 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     """
     import tempfile
 
+    from pe_cli.cli.common import open_trained, with_files
+    from pe_cli.cli.progress import Quiet
+
     if files and split:
         raise click.UsageError("--split names data of the config, and FILES are other data")
     with tempfile.TemporaryDirectory(prefix="pe-input-") as folder:
         paths = [_standard_input(target, overrides, Path(folder)) if str(file) == "-" else file for file in files]
-        _predict(target, paths, fetches, out, id_column, raw, split, checkpoint, overrides)
+        if paths:
+            overrides = with_files(target, overrides, paths, "predict", unlabelled=True)
+        job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
+        with job.team.together():
+            for name in fetches:
+                job.variable(name)
+            use = split or ("predict" if "predict" in job.run.data else "eval")
+            if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
+                _arrays(job, use, fetches or tuple(job.outputs()), out, values)
+            else:
+                _answers(job, use, fetches, out, id_column, values)
 
 
 def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> Path:
@@ -68,33 +81,6 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
     if are_several(run):
         raise PeError("standard input is there for one process, and the launcher has started several", hint="name a file that all can read")
     return spooled(sys.stdin.buffer, folder, text_column(run))
-
-
-def _predict(  # noqa: PLR0913, PLR0917 - one argument per option
-    target: Path,
-    files: list[Path],
-    fetches: tuple[str, ...],
-    out: Path | None,
-    id_column: str | None,
-    raw: bool,
-    split: str | None,
-    checkpoint: Path | None,
-    overrides: tuple[str, ...],
-) -> None:
-    from pe_cli.cli.common import open_trained, with_files
-    from pe_cli.cli.progress import Quiet
-
-    if files:
-        overrides = with_files(target, overrides, files, "predict", unlabelled=True)
-    job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
-    with job.team.together():
-        for name in fetches:
-            job.variable(name)
-        use = split or ("predict" if "predict" in job.run.data else "eval")
-        if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
-            _arrays(job, use, fetches or tuple(job.outputs()), out, values)
-        else:
-            _answers(job, use, fetches, out, id_column, values)
 
 
 def _help(job: Job, use: str, names: Sequence[str]) -> None:

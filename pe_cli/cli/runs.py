@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def command(folder: Path, where: tuple[str, ...], sort: str | None, reverse: bool, as_json: bool) -> None:
     """List the runs in FOLDER (default: runs), the oldest first.
 
-    A run is running, done, stopped (by a signal, with a checkpoint) or failed; lost says that its process is no more,
-    though nobody wrote so. The best value is that of `output.checkpoint.best`, else the smallest loss.
+    A run is running, done, stopped (by a signal, with a checkpoint) or failed. It is lost where its process is gone
+    although its status file still says "running". The best value is that of `output.checkpoint.best`, else the smallest loss.
 
     Further columns show tags, the key of --sort, and up to four keys of the resolved configs that are not the same in all
     runs. KEY may be the end of a key: learning_rate, where only one ends so. Of the list `output.tags`, = means one of

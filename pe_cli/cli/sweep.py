@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.Choice(["mpi", "slurm"]),
     help="Share the trials with the other processes of mpiexec, or with the other tasks of a job of Slurm's.",
 )
-@path_option("--report", metavar="FOLDER", help="Only tell what a sweep's folder holds; without CONFIG.")
+@path_option("--report", metavar="FOLDER", help="Only print what a sweep's folder holds; goes without CONFIG.")
 @path_option("--html", metavar="FILE", help="With --report: also write a page with parallel coordinates and importance.")
 @click.option("--quiet", is_flag=True, help="Print nothing but the table and what failed.")
 def command(

@@ -29,9 +29,9 @@ def _steps(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
 def command(run: Path, steps: tuple[int, int | None] | None, quiet: bool, as_json: bool) -> int:
     """Train RUN again and say whether the same bits come out.
 
-    Metrics, checkpoints and fetched values are compared as they are computed, and nothing is written. Where a bit differs, the first
-    step, variable and element are told, the op that computes it, and what is otherwise here than where the run was trained; the exit
-    code is 8 then.
+    Metrics, checkpoints and fetched values are compared as they are computed, and nothing is written. Where a bit differs, the command
+    names the first step, variable and element, the op that computes it, and what differs between this machine and the one where the
+    run was trained; the exit code is 8 then.
     """
     from dataclasses import asdict
 

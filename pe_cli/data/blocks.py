@@ -54,7 +54,7 @@ class BlockTable:
         ids: int32 [total], the stream.
         starts: int64 [blocks].
         length: ids of a block.
-        tokens: made the ids.
+        tokens: the tokenizer that made the ids.
         origin: gives errors their place.
     """
 

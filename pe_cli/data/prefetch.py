@@ -48,7 +48,12 @@ class _Buffer(Generic[Item]):
             return True
 
     def get(self) -> Item:
-        """Wait for an item; after the last one raise the source's failure once, then StopIteration."""
+        """Wait for an item.
+
+        Raises:
+            Exception: the failure of the source, once, after its last item.
+            StopIteration: there are no more items.
+        """
         with self.changed:
             self.changed.wait_for(lambda: self.items or self.finished or self.stopped)
             if self.items and not self.stopped:

@@ -377,7 +377,7 @@ class _Moments:
             self.classes = None
 
     def told(self, facts: ColumnFacts, classes: bool = True) -> ColumnFacts:
-        """Return facts with what was found."""
+        """Return facts of a column with the figures, missing cells and classes that were counted."""
         if not self.count:
             return facts
         mean = self.total / self.count

@@ -46,7 +46,6 @@ class CpuDevice:
     native_threads = True
     makes_calls = True
     caches_blocks = True
-    stores_bfloat16 = True
     line = ALIGN
 
     def allocate(self, index: int, nbytes: int) -> Arena:

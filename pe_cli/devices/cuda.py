@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import merged
-from pe_cli.devices.cuda_calls import NO_KERNELS, built_of, calls_of, shape_of
+from pe_cli.devices.cuda_calls import built_of, calls_of
 from pe_cli.devices.cuda_feeds import CudaFeed
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_launches import Launch
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
+from pe_cli.devices.cuda_maker import REPORT, LaunchMaker
 from pe_cli.devices.cuda_memory import CudaMemory
-from pe_cli.devices.cuda_peers import Exchanges
 from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
-from pe_cli.devices.cuda_words import Words
+from pe_cli.devices.cuda_words import WORD
 from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Place, Stretch, Table, Tickets, buffers_of
-from pe_cli.kernels.cuda import MOST_ITERATIONS, Built, CudaKernel
+from pe_cli.kernels.calls import Buffer, Call, buffers_of
+from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
-from pe_cli.kernels.cuda_guard import guarded
-from pe_cli.kernels.cuda_table import written
 from pe_cli.kernels.cuda_workers import compile_ahead
-from pe_cli.kernels.host import MirroredKernel
-from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
-from pe_cli.kernels.nothing import nothing
 
-#: int64 words of an error report, and bytes of a word.
-REPORT, WORD = 8, 8
 #: What `run` returns, and copies of values.
 Late = tuple[tuple[int, list[int]] | None, list[np.ndarray[Any, Any]]]
-#: Stands for what others enqueue where a kernel is asked for.
-NOTHING = built_of(Call(nothing, (), "float32", "float32"))
 #: Seconds between two looks at a step that is watched.
 WATCH_EVERY = 2e-5
 
@@ -60,7 +51,6 @@ class CudaDevice:
     native_threads = False
     makes_calls = False
     caches_blocks = False
-    stores_bfloat16 = True
     line = 256
 
     def allocate(self, index: int, nbytes: int) -> CudaMemory:
@@ -97,49 +87,24 @@ class CudaStep:
         self, driver: Driver, works: Sequence[Work], spot: Callable[[Buffer], Spot], progress: Progress | None
     ) -> None:
         self._driver = driver
-        self._spot = spot
+        self._maker = LaunchMaker(driver, spot)
         self._host_step = driver.pinned(2)  # of this step and the next
-        self._progress = progress
-        self._words: dict[int, Words] = {}
-        self._empty: dict[int, Extent] = {}
-        self._turn: Extent | None = None
-        self._exchanges = Exchanges(driver)
-        works = self._settled(works)
+        works = self._settled(works, progress)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
-        # a device writes its own reports and reads its own counter: those of one device lie together
-        self._reporters = sorted((i for i, c in calls if STATUS in c.args), key=lambda i: works[i].home)
-        self._host_reports = driver.pinned(2 * max(1, len(self._reporters)) * REPORT).reshape(2, -1, REPORT)
-        counting = sorted({works[i].home for i, c in calls if STEP in c.args})
-        self._counters = {home: self._sent(np.zeros(1, np.int64), home) for home in counting}
-        self._reports: dict[int, tuple[Extent, slice]] = {}  # of a device: where they lie, and which they are
-        for home in dict.fromkeys(works[i].home for i in self._reporters):
-            own = [k for k, i in enumerate(self._reporters) if works[i].home == home]
-            words = np.zeros(len(own) * REPORT, np.int64)
-            self._reports[home] = self._sent(words, home), slice(own[0], own[-1] + 1)
+        launches = self._maker.launches(works, calls)
+        self._host_reports = driver.pinned(2 * max(1, len(self._maker.reporters)) * REPORT).reshape(2, -1, REPORT)
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
-        self.launches = self._prepare(works, calls, progress)
+        self.launches = self._prepare(launches, progress)
         self._runs = 0
         self._replays: dict[int, Callable[[], None]] = {}
         self._homes = {work.home for work in works}
         self._ends = driver.mark(), driver.mark()
         self._fetched: dict[tuple[int, Spot, TensorType], np.ndarray[Any, Any]] = {}
 
-    def _words_of(self, home: int) -> Words:
-        """Return what keeps whole numbers on a device as long as the step."""
-        if home not in self._words:
-            driver = self._driver.at(home)
-            self._words[home] = Words(driver, partial(CudaMemory, driver))
-        return self._words[home]
-
-    def _sent(self, value: np.ndarray[Any, Any], home: int) -> Extent:
-        """Return where a copy of whole numbers will be on a device before the first launch."""
-        return self._words_of(home).put(value)
-
-    def _prepare(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]], progress: Progress | None) -> list[Callable[[], None]]:
-        launches = merged(list(self._launches(works, calls)), self._sent)
-        for words in self._words.values():
-            words.flush()
+    def _prepare(self, found: Sequence[Launch], progress: Progress | None) -> list[Callable[[], None]]:
+        launches = merged(found, self._maker.sent)
+        self._maker.flush()
         self._works = [(launch.work, launch.home) for launch in launches]
         self._waits = waits_of(launches)
         missing = self._compiled([(launch.built, launch.home) for launch in launches if launch.instead is None], progress)
@@ -162,61 +127,15 @@ class CudaStep:
             compile_ahead(list(found), capability, progress)
         return sum(map(len, missing.values()))
 
-    def _settled(self, works: Sequence[Work]) -> list[Work]:
+    def _settled(self, works: Sequence[Work], progress: Progress | None) -> list[Work]:
         """Return works in whose calls a library's or our own stand for each that a library may do, by what each device measures alone."""
         found = list(works)
         for home in dict.fromkeys(work.home for work in works):
             mine = [i for i, work in enumerate(works) if work.home == home]
             device = self._driver.at(home).alone()
-            for i, work in zip(mine, settled(device, [works[i] for i in mine], _Trials(self, device, self._progress)), strict=True):
+            for i, work in zip(mine, settled(device, [works[i] for i in mine], _Trials(self._maker, device, progress)), strict=True):
                 found[i] = work
         return found
-
-    def _launches(self, works: Sequence[Work], calls: Sequence[tuple[int, Call]]) -> Iterator[Launch]:
-        """Yield launches; those that write what lasts do nothing once an error has been reported, in this step or before."""
-        left = {home: iter(range(own.stop - own.start)) for home, (_, own) in self._reports.items()}
-        for work, each in calls:
-            home, call = works[work].home, each
-            for place, which in self._reports.values() if self._lasts(each, works[work]) else ():
-                call = guarded(call, place, which.stop - which.start)
-            report = next(left[home]) if STATUS in call.args else 0
-            args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
-            places = [a.address for a in args if isinstance(a, Extent)]
-            if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
-                continue
-            movable = not works[work].buckets
-            if isinstance(call.kernel, Chosen):
-                built = built_of(call.kernel.instead)
-                run = self._driver.at(home).turned(call.kernel.run)
-                yield Launch(work, built, (), (), args, call.kernel.written, movable, home, run)
-                continue
-            if isinstance(call.kernel, (SumKernel, AcrossKernel, MirroredKernel)):
-                run, writes = self._joining(call, args, home)
-                self._turn = self._turn or self._sent(np.zeros(1, np.int64), 0)
-                args.append(self._turn)  # as all write it, they come in one order on all devices and in all processes
-                yield Launch(work, NOTHING, (), (), args, writes | {len(args) - 1}, movable, home, run)
-                continue
-            own = {b for arg in call.args for b in buffers_of(arg)} & works[work].written
-            given = call.args
-            writes = frozenset(i for i in written(call.kernel) if given[i] is STATUS or not own.isdisjoint(buffers_of(given[i])))
-            yield Launch(work, built_of(call), *shape_of(call), args, writes, movable, home)
-
-    def _joining(self, call: Call, args: Sequence[Any], home: int) -> tuple[Callable[[], None], frozenset[int]]:
-        """Return what does a call that joins devices or processes, and the numbers of the arguments that it writes."""
-        kernel = call.kernel
-        if isinstance(kernel, SumKernel):
-            return self._driver.summing(kernel, args, call.dtype), frozenset(range(len(args)))
-        if isinstance(kernel, AcrossKernel):
-            return self._exchanges.across(call, args, home), frozenset(range(len(args)))
-        run = self._exchanges.mirrored(call, args[0], args[1:], home)
-        return run, frozenset({0, *(1 + number for number, *_ in kernel.gives)})
-
-    def _lasts(self, call: Call, work: Work) -> bool:
-        """Return whether a call writes what is there after the step."""
-        if isinstance(call.kernel, NO_KERNELS):
-            return False
-        own = {b for i in written(call.kernel) for b in buffers_of(call.args[i])} & work.written
-        return any(self._spot(b).space < 0 for b in own)
 
     def run(self, step: int) -> tuple[int, list[int]] | None:
         """Launch everything, wait, and return None or the first work that reported an error with its report.
@@ -272,19 +191,19 @@ class CudaStep:
     def _counting(self, half: int) -> list[Callable[[], None]]:
         """Return the copies of the step's number, one for each device that asks for it."""
         number = self._host_step[half : half + 1]
-        return [partial(self._driver.at(home).send, place.address, number) for home, place in self._counters.items()]
+        return [partial(self._driver.at(home).send, place.address, number) for home, place in self._maker.counters.items()]
 
     def _reporting(self, half: int) -> list[Callable[[], None]]:
         """Return the copies of the error reports of every device."""
         reports = self._host_reports[half]
-        return [partial(self._driver.at(home).fetch, place.address, reports[own]) for home, (place, own) in self._reports.items()]
+        return [partial(self._driver.at(home).fetch, place.address, reports[own]) for home, (place, own) in self._maker.reports.items()]
 
     def _order(self) -> list[Sequence[int]]:
         """Return for each of the sequence what it waits for: the first launches for the step's number, the reports for the last ones."""
-        first, count = len(self._counters), len(self.launches)
+        first, count = len(self._maker.counters), len(self.launches)
         launches: list[Sequence[int]] = [[first + j for j in waits] or range(first) for waits in self._waits]
         last = sorted({*range(count)} - {j for waits in self._waits for j in waits})
-        return [*[()] * first, *launches, *[[first + j for j in last]] * len(self._reports)]
+        return [*[()] * first, *launches, *[[first + j for j in last]] * len(self._maker.reports)]
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
         """Return False: arguments are fixed in the launches."""
@@ -333,75 +252,32 @@ class CudaStep:
     def _failure(self, half: int) -> tuple[int, list[int]] | None:
         """Return the first work that reported an error with its report, and take the reports back when all that was launched is done."""
         reports = self._host_reports[half]
-        if not self._reporters or not reports[:, 0].any():
+        if not self._maker.reporters or not reports[:, 0].any():
             return None
-        work, found = min((work, k) for k, work in enumerate(self._reporters) if reports[k, 0])
+        work, found = min((work, k) for k, work in enumerate(self._maker.reporters) if reports[k, 0])
         failure = work, [int(v) for v in reports[found]]
-        for home, (place, _) in self._reports.items():
+        for home, (place, _) in self._maker.reports.items():
             self._driver.at(home).zero(place.address, place.nbytes)
-        self._exchanges.forget()
+        self._maker.exchanges.forget()
         return failure
-
-    def _argument(self, call: Call, kind: str, arg: Any, report: int, home: int) -> Extent | int | float:  # noqa: PLR0911 - one per kind
-        if arg is STATUS:
-            return Extent(self._reports[home][0].address + report * REPORT * WORD, REPORT * WORD)
-        if arg is STEP:
-            return self._counters[home]
-        if isinstance(arg, Extent):
-            return arg
-        if isinstance(arg, Table):
-            raise PeError(
-                f"{call.kernel} takes a list of buffers, which CUDA has not",
-                hint="use place: cpu",
-                code=ExitCode.DEVICE,
-            )
-        if kind == "Real":
-            return float(arg)
-        if kind == "Int":
-            return int(arg)
-        if isinstance(arg, Numbers):
-            return self._words_of(home).constant(np.array([*arg.values, 0], np.int64))
-        if isinstance(arg, Tickets):
-            return self._sent(np.zeros(arg.count, np.int64), home)
-        return self.extent(arg, home)
-
-    def extent(self, arg: Buffer | Offset | Place | Stretch, home: int = 0) -> Extent:
-        """Return where an argument of a device's calls lies.
-
-        Raises:
-            PeError: it is too large for a kernel (exit code 5).
-        """
-        buffer = arg if isinstance(arg, Buffer) else arg.buffer
-        size = buffer.type.numpy.itemsize
-        begin = arg.nbytes if isinstance(arg, Place) else arg.elements * size if isinstance(arg, (Offset, Stretch)) else 0
-        left = arg.count * size if isinstance(arg, Stretch) else buffer.size * size - begin
-        if buffer.size > MOST_ITERATIONS:
-            raise PeError(f"{buffer.name} has {buffer.size:,} elements, too many for a CUDA device", code=ExitCode.DEVICE)
-        if left < 1:  # a kernel may be given nothing to read, memory may not be empty
-            if home not in self._empty:
-                self._empty[home] = self._sent(np.zeros(1, np.int64), home)
-            return self._empty[home]
-        spot = self._spot(buffer)
-        return Extent(spot.memory.address + spot.offset + begin, left)
-
 
 @dataclass(frozen=True)
 class _Trials:
     """What a step does where a library's calls are measured beside ours, on one of its devices.
 
     Args:
-        step: the step.
+        maker: of the step's launches.
         device: that is measured.
         progress: of the step.
     """
 
-    step: CudaStep
+    maker: LaunchMaker
     device: Driver
     progress: Progress | None
 
     def extent(self, arg: Any) -> Extent:
         """Return where an argument lies."""
-        return self.step.extent(arg)
+        return self.maker.extent(arg)
 
     def ahead(self, calls: Sequence[Call]) -> None:
         """Compile the kernels of calls, side by side."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -13,19 +12,24 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.devices.cuda_library import (
+    NO_DEVICE_TEXT,
+    NOT_READY,
+    OUT_OF_MEMORY,
+    POINTER,
+    SUCCESS,
+    WORD,
+    count_of,
+    error_name,
+    library,
+)
 from pe_cli.devices.cuda_protocol import Array, Driver, Extent, Handles, OneDevice, Shape, packed
 from pe_cli.devices.protocol import ShortError
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin
 
-LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-#: Version of CUDA that a driver must have, in its own counting: kernels are compiled by CUDA 13, whose minor versions fit one another.
-LEAST_VERSION = 13000
 #: Oldest capability that the compilers of CUDA 13 know.
 LEAST_CAPABILITY: Capability = (7, 5)
-#: Results of the driver that mean something to a caller.
-SUCCESS, OUT_OF_MEMORY, NO_DEVICE, NOT_READY = 0, 2, 100, 600
-NO_DEVICE_TEXT = "no CUDA device is visible"
 #: How a capture looks at calls that are not captured, such as giving memory back: it lets them be.
 _RELAXED = 2
 #: What is captured next waits for what is named, and for nothing else.
@@ -36,53 +40,6 @@ _NO_TIMES, _ENABLED = 2, 704
 _NO_ORDER = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
-_WORD = ctypes.c_uint64
-_NUMBER = ctypes.c_uint
-_POINTER = ctypes.c_void_p
-#: Function of the library -> types of its arguments; each returns a result.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "cuInit": (_NUMBER,),
-    "cuDriverGetVersion": (_POINTER,),
-    "cuGetErrorName": (ctypes.c_int, _POINTER),
-    "cuDeviceGetCount": (_POINTER,),
-    "cuDeviceGet": (_POINTER, ctypes.c_int),
-    "cuDeviceGetName": (ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
-    "cuDeviceGetAttribute": (_POINTER, ctypes.c_int, ctypes.c_int),
-    "cuDevicePrimaryCtxRetain": (_POINTER, ctypes.c_int),
-    "cuCtxSetCurrent": (_POINTER,),
-    "cuMemGetInfo_v2": (_POINTER, _POINTER),
-    "cuMemAlloc_v2": (_POINTER, ctypes.c_size_t),
-    "cuMemFree_v2": (_WORD,),
-    "cuMemsetD8_v2": (_WORD, ctypes.c_ubyte, ctypes.c_size_t),
-    "cuMemcpyHtoD_v2": (_WORD, _POINTER, ctypes.c_size_t),
-    "cuMemcpyDtoH_v2": (_POINTER, _WORD, ctypes.c_size_t),
-    "cuMemcpyHtoDAsync_v2": (_WORD, _POINTER, ctypes.c_size_t, _POINTER),
-    "cuMemcpyDtoHAsync_v2": (_POINTER, _WORD, ctypes.c_size_t, _POINTER),
-    "cuMemcpyDtoDAsync_v2": (_WORD, _WORD, ctypes.c_size_t, _POINTER),
-    "cuDeviceCanAccessPeer": (_POINTER, ctypes.c_int, ctypes.c_int),
-    "cuCtxEnablePeerAccess": (_POINTER, _NUMBER),
-    "cuEventCreate": (_POINTER, _NUMBER),
-    "cuEventRecord": (_POINTER, _POINTER),
-    "cuEventSynchronize": (_POINTER,),
-    "cuStreamWaitEvent": (_POINTER, _POINTER, _NUMBER),
-    "cuMemAllocHost_v2": (_POINTER, ctypes.c_size_t),
-    "cuMemFreeHost": (_POINTER,),
-    "cuStreamCreate": (_POINTER, _NUMBER),
-    "cuStreamQuery": (_POINTER,),
-    "cuStreamSynchronize": (_POINTER,),
-    "cuModuleLoadData": (_POINTER, _POINTER),
-    "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
-    "cuStreamBeginCapture_v2": (_POINTER, ctypes.c_int),
-    "cuStreamGetCaptureInfo_v3": (_POINTER,) * 7,
-    "cuStreamUpdateCaptureDependencies_v2": (_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _NUMBER),
-    "cuStreamEndCapture": (_POINTER, _POINTER),
-    "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, ctypes.c_ulonglong),
-    "cuGraphDestroy": (_POINTER,),
-    "cuGraphExecDestroy": (_POINTER,),
-    "cuGraphLaunch": (_POINTER, _POINTER),
-    "cuLaunchHostFunc": (_POINTER, _POINTER, _POINTER),
-    "cuLaunchKernel": (_POINTER, *[_NUMBER] * 7, _POINTER, _POINTER, _POINTER),
-}
 
 
 class CudaDriver(OneDevice):
@@ -101,10 +58,10 @@ class CudaDriver(OneDevice):
 
     def __init__(self, library: Any, index: int = 0) -> None:
         self._library = library
-        device, self._context, self._stream = ctypes.c_int(), _POINTER(), _POINTER()
-        self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if _count(library) > 1 else ''}"
-        self._event: _POINTER | None = None
-        self._beside: _POINTER | None = None  # the stream of copies that launches need not be done for
+        device, self._context, self._stream = ctypes.c_int(), POINTER(), POINTER()
+        self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if count_of(library) > 1 else ''}"
+        self._event: POINTER | None = None
+        self._beside: POINTER | None = None  # the stream of copies that launches need not be done for
         self._do("cuDeviceGet", ctypes.byref(device), index)
         self._ordinal = device.value
         self.capability = self._attribute(device, _MAJOR), self._attribute(device, _MINOR)
@@ -115,7 +72,7 @@ class CudaDriver(OneDevice):
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         self._enter()
         self._do("cuStreamCreate", ctypes.byref(self._stream), 0)
-        self._loaded: dict[Built, tuple[_POINTER, Any]] = {}
+        self._loaded: dict[Built, tuple[POINTER, Any]] = {}
 
     def _attribute(self, device: ctypes.c_int, which: int) -> int:
         value = ctypes.c_int()
@@ -138,7 +95,7 @@ class CudaDriver(OneDevice):
             PeError: the device has not that much (exit code 5).
         """
         self._enter()
-        address = _WORD()
+        address = WORD()
         result = self._library.cuMemAlloc_v2(ctypes.byref(address), nbytes)
         if result != SUCCESS:
             free, whole = ctypes.c_size_t(), ctypes.c_size_t()
@@ -187,7 +144,7 @@ class CudaDriver(OneDevice):
             PeError: the host has not that much (exit code 5).
         """
         self._enter()
-        place = _POINTER()
+        place = POINTER()
         self._do("cuMemAllocHost_v2", ctypes.byref(place), words * 8)
         assert place.value is not None
         held = (ctypes.c_int64 * words).from_address(place.value)
@@ -200,7 +157,7 @@ class CudaDriver(OneDevice):
         """Copy an array of `pinned` beside what was launched before; see `Driver`."""
         self._enter()
         if self._beside is None:
-            self._beside = _POINTER()
+            self._beside = POINTER()
             self._do("cuStreamCreate", ctypes.byref(self._beside), _NO_ORDER)
             self._arrived = CudaMark(self, self._beside)
         self._do("cuMemcpyHtoDAsync_v2", room, value.ctypes.data, value.nbytes, self._beside)
@@ -234,7 +191,7 @@ class CudaDriver(OneDevice):
     @contextlib.contextmanager
     def capturing(self) -> Iterator[Callable[[], Callable[[], None]]]:
         """Capture what is launched meanwhile; afterwards, what this gives makes one graph of it and returns what does that."""
-        graph, made = _POINTER(), _POINTER()
+        graph, made = POINTER(), POINTER()
 
         def run() -> None:
             self._enter()
@@ -255,7 +212,7 @@ class CudaDriver(OneDevice):
 
     def captured_last(self) -> list[int]:
         """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
-        state, where, kinds, count = ctypes.c_int(), ctypes.POINTER(_POINTER)(), _POINTER(), ctypes.c_size_t()
+        state, where, kinds, count = ctypes.c_int(), ctypes.POINTER(POINTER)(), POINTER(), ctypes.c_size_t()
         rest = ctypes.byref(where), ctypes.byref(kinds), ctypes.byref(count)  # without kinds of edges an edge of a library's is an error
         self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
         return [where[i] or 0 for i in range(count.value)]
@@ -263,7 +220,7 @@ class CudaDriver(OneDevice):
     def captured_after(self, nodes: Collection[int]) -> None:
         """Let what is captured next on the stream wait for nodes of the graph, and for nothing else."""
         self._enter()
-        wanted = (_POINTER * len(nodes))(*nodes)
+        wanted = (POINTER * len(nodes))(*nodes)
         self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(nodes), _INSTEAD)
 
     # --- beside other devices ------------------------------------------------------------------------------------------
@@ -275,7 +232,7 @@ class CudaDriver(OneDevice):
         """
         if other._event is None:
             other._enter()
-            other._event = _POINTER()
+            other._event = POINTER()
             other._do("cuEventCreate", ctypes.byref(other._event), _NO_TIMES)
         other._enter()
         other._do("cuEventRecord", other._event, other._stream)
@@ -332,12 +289,12 @@ class CudaDriver(OneDevice):
 
         return run
 
-    def _function(self, built: Built) -> _POINTER:
+    def _function(self, built: Built) -> POINTER:
         if built not in self._loaded:
             self._enter()
             code = cubin(built, self.capability)
             image = ctypes.create_string_buffer(code.image, len(code.image))
-            module, function = _POINTER(), _POINTER()
+            module, function = POINTER(), POINTER()
             self._do("cuModuleLoadData", ctypes.byref(module), image)
             self._do("cuModuleGetFunction", ctypes.byref(function), module, code.entry.encode())
             self._loaded[built] = function, module
@@ -369,7 +326,7 @@ class CudaMark:
         event: the driver's, which is there when a place was noted.
     """
 
-    event: _POINTER | None = None
+    event: POINTER | None = None
 
     def __init__(self, driver: CudaDriver, stream: Any) -> None:
         self._driver, self._stream = driver, stream
@@ -378,7 +335,7 @@ class CudaMark:
         """Note the place behind all that the stream was given so far."""
         self._driver._enter()
         if self.event is None:
-            self.event = _POINTER()
+            self.event = POINTER()
             self._driver._do("cuEventCreate", ctypes.byref(self.event), _NO_TIMES)
         self._driver._do("cuEventRecord", self.event, self._stream)
 
@@ -389,52 +346,10 @@ class CudaMark:
             self._driver._do("cuEventSynchronize", self.event)
 
 
-def error_name(library: Any, result: int) -> str:
-    """Return the driver's name of a result, such as CUDA_ERROR_LAUNCH_FAILED."""
-    name = ctypes.c_char_p()
-    if library.cuGetErrorName(result, ctypes.byref(name)) != SUCCESS or not name.value:
-        return f"error {result}"
-    return name.value.decode(errors="replace")
-
-
-@functools.cache
-def library() -> tuple[Any, str]:
-    """Return the driver's library, initialised, and why it can't be used: None and a reason, or the library and nothing."""
-    try:
-        found = ctypes.CDLL(LIBRARY)
-    except OSError:
-        return None, f"there is no CUDA driver: {LIBRARY} is not found"
-    return prepared(found)
-
-
-def prepared(found: Any) -> tuple[Any, str]:
-    """Return what `library` does, for a library that has been loaded."""
-    version, needed = ctypes.c_int(), _version(LEAST_VERSION)
-    for name, kinds in _FUNCTIONS.items():
-        if not hasattr(found, name):
-            return None, f"the CUDA driver is too old, it has no {name}: update it to one of CUDA {needed} or later"
-        getattr(found, name).argtypes = kinds
-    if found.cuDriverGetVersion(ctypes.byref(version)) == SUCCESS and version.value < LEAST_VERSION:
-        return None, f"the CUDA driver is one of CUDA {_version(version.value)}, too old: update it to one of CUDA {needed} or later"
-    result = found.cuInit(0)
-    if result in (SUCCESS, NO_DEVICE):
-        return (found, "") if result == SUCCESS else (None, NO_DEVICE_TEXT)
-    return None, f"the CUDA driver cannot be used: cuInit: {error_name(found, result)}"
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _count(library: Any) -> int:
-    count = ctypes.c_int()
-    return count.value if library.cuDeviceGetCount(ctypes.byref(count)) == SUCCESS else 0
-
-
 def device_count() -> int:
     """Return the number of visible CUDA devices."""
     found, _ = library()
-    return _count(found) if found else 0
+    return count_of(found) if found else 0
 
 
 def why_none() -> str:

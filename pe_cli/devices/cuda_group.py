@@ -46,7 +46,7 @@ class Member:
         self.ahead, self.mark = driver.ahead, driver.mark  # of the device alone: feeds
 
     def at(self, home: int) -> Member:
-        """Return the member of a number."""
+        """Return the device with a number."""
         return self._group.at(home)
 
     def zero(self, address: int, nbytes: int) -> None:
@@ -125,7 +125,7 @@ class Group(Member):
         self._sums: Sums | None = None
 
     def at(self, home: int) -> Member:
-        """Return the member of a number."""
+        """Return the device with a number."""
         return self._members[home]
 
     def turn(self, home: int) -> None:

@@ -128,7 +128,7 @@ class Driver(Protocol):
         """Return what libraries of NVIDIA's are given; None where there is no device for them."""
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
-        """Return what sums over several devices by NCCL; see `Group.summing`. One alone has nothing to sum over."""
+        """Return what sums over several devices by NCCL; see `Group.summing`. A single device has nothing to sum."""
 
     def has(self, built: Built) -> bool:
         """Return whether a kernel is loaded."""

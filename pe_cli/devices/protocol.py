@@ -202,7 +202,6 @@ class Device(Protocol):
         shares_memory: all devices of the kind may use one copy of what the updates write.
         refits: plans may serve batches of other sizes than those that they were made for.
         native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
-        stores_bfloat16: with precision bf16, values between products are stored as bfloat16.
         makes_calls: kernels may make other calls, so that loops and branches run as nested calls (`kernels/rounds.py`).
         caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
         line: bytes of which the place of every value is a multiple.
@@ -214,7 +213,6 @@ class Device(Protocol):
     native_threads: bool
     makes_calls: bool
     caches_blocks: bool
-    stores_bfloat16: bool
     line: int
 
     def allocate(self, index: int, nbytes: int) -> Memory:

@@ -17,6 +17,7 @@ from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowered import lowering
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.numerics import USUAL, Numerics
 from pe_cli.execute.request import Request
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.tasks import Task
@@ -120,15 +121,14 @@ def step_on_paper(
     *,
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
-    precision: str = "float32",
-    libraries: frozenset[str] = frozenset(),
+    numerics: Numerics = USUAL,
 ) -> tuple[list[Work], dict[Buffer, Spot]]:
     """Return a step's work on the first device, in order, and where each of its buffers would lie, in no memory.
 
     Arguments and errors as of `estimate_memory`.
     """
     strategy = build or BuildStrategy()
-    lowered = _lowered(program, places, samples, strategy, fetches, len(places), precision, libraries)
+    lowered = _lowered(program, places, samples, strategy, fetches, len(places), numerics)
     memory, *_ = plan_devices(lowered.graph, lowered.request, lowered.low, lowered.tasks, strategy, len(places))
     where, named, at = dict(memory.plan.offsets), dict[str, int](), aligned(memory.plan.nbytes)
     for b in (*memory.placed, *memory.same.values()):
@@ -154,16 +154,16 @@ class _Lowered:
 
 
 def _lowered(
-    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int, precision: str,
-    libraries: frozenset[str],
+    program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int,
+    numerics: Numerics,
 ) -> _Lowered:
     sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, build, threads=threads, precision=precision), fetches)
+    stages = compile_program(program, Purpose(places, build, threads=threads, precision=numerics.precision), fetches)
     parts = batch_types(stages.sequences, sizes)
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
     types = device_types(graph, parts)
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, seed=0, threads=threads, precision=precision, libraries=libraries)
+    low = lowering(graph, types, request.sizes, numerics, threads=threads)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -175,8 +175,7 @@ def estimate_memory(
     build: BuildStrategy | None = None,
     fetches: Sequence[str] = (),
     threads: int = 0,
-    precision: str = "float32",
-    libraries: frozenset[str] = frozenset(),
+    numerics: Numerics = USUAL,
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
@@ -187,8 +186,7 @@ def estimate_memory(
         build: strategy of the graph.
         fetches: variables that are read after the step.
         threads: of all devices; 0 for one each.
-        precision: see `Executor`.
-        libraries: of CUDA that calls may be offered to.
+        numerics: how kernels compute, which decides about scratch memory.
 
     Returns:
         One entry per device.
@@ -198,7 +196,7 @@ def estimate_memory(
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads, precision, libraries)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}

@@ -18,6 +18,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.feeds import Feeds
 from pe_cli.execute.late import LateValues
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.plan import Plan
 from pe_cli.execute.plans import MAX_PLANS, Plans
 from pe_cli.execute.processes import Told, types_of_all
@@ -86,7 +87,7 @@ class Executor:
     ) -> None:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
-        self.precision, self.libraries = precision, libraries
+        self.numerics = Numerics(seed, precision, libraries)
         self.build = build or BuildStrategy()
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
@@ -97,7 +98,6 @@ class Executor:
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
         self._lock = None if self.build.remove_unnecessary_lock else _STEPS
-        self.seed = seed
         self.progress = progress
         self.plans = Plans(self._make, device(self.places[0].kind).refits and not self.execution.dry_run)
         self._planning = threading.Lock()
@@ -153,15 +153,13 @@ class Executor:
             graph,
             request,
             self.scope,
-            seed=self.seed,
+            self.numerics,
             threads=self.threads,
             build=self.build,
             execution=self.execution,
             progress=self.progress,
             peers=self.peers,
             arenas=self._arenas,
-            precision=self.precision,
-            libraries=self.libraries,
             roomy=roomy,
         )
         if self.watchdog:
@@ -259,7 +257,7 @@ class Executor:
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
-        """Return the feeds of a batch that the program knows; others may take more."""
+        """Return the feeds of a batch that the program reads; other programs may read more of them."""
         return self._feeds.known(feed)
 
     def part(self, feed: Feed, begin: int, end: int) -> dict[str, Array]:

@@ -123,7 +123,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     more = _addends(ins)
     offset = g.offsets[node.index] = g.rows_before(op, d)
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
-    low.helped, low.precision, low.libraries = node.helped, g.precision, g.libraries
+    low.helped, low.precision, low.libraries = node.helped, g.numerics.precision, g.numerics.libraries
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more
@@ -145,7 +145,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
 
 
 def _seed(g: GraphLowering, op: Operator) -> int:
-    return op_seed(g.seed, next(iter(op.output_names()), op.type))
+    return op_seed(g.numerics.seed, next(iter(op.output_names()), op.type))
 
 
 def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:

@@ -9,31 +9,27 @@ from pe_cli.devices.protocol import device
 from pe_cli.execute import help_last
 from pe_cli.execute.cost import costs, wide
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.processes import Whole
 from pe_cli.graph.ssa import Compute, Graph
 
 
-def lowering(  # noqa: PLR0913 - each a wish of its own
+def lowering(
     graph: Graph,
     types: Sequence[Mapping[str, TensorType]],
     sizes: Sequence[int],
+    numerics: Numerics,
     *,
-    seed: int,
     threads: int,
     whole: Whole | None = None,
     like: GraphLowering | None = None,
-    precision: str = "float32",
-    libraries: frozenset[str] = frozenset(),
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = help_last.run(graph, types)
     cuts = each > 1 and not _is_wide(graph, types, each)
-    return GraphLowering(
-        graph, types, sizes, seed, whole=whole, threads=each, cuts=cuts, like=like, precision=precision,
-        libraries=libraries,
-    )  # fmt: skip
+    return GraphLowering(graph, types, sizes, numerics, whole=whole, threads=each, cuts=cuts, like=like)
 
 
 def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: int) -> bool:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from pe_cli.collectives.protocol import Pending
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import device
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.processes import Whole
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.ssa import Compute, Graph, Slots
@@ -30,12 +31,10 @@ class GraphLowering:
         graph: over devices.
         types: of every variable, by device.
         sizes: samples of each device.
-        seed: of random ops.
+        numerics: how the kernels of its ops compute.
         whole: devices of all processes; None where this is the only one.
         threads: of each device.
         cuts: whether ops are cut for the threads of a device.
-        precision: of products, see `Lowering`.
-        libraries: of CUDA, see `Lowering`.
         like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
             types.
 
@@ -51,22 +50,20 @@ class GraphLowering:
         offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(
         self,
         graph: Graph,
         types: Sequence[Mapping[str, TensorType]],
         sizes: Sequence[int],
-        seed: int,
+        numerics: Numerics,
         *,
         whole: Whole | None = None,
         threads: int = 1,
         cuts: bool = True,
         like: GraphLowering | None = None,
-        precision: str = "float32",
-        libraries: frozenset[str] = frozenset(),
     ) -> None:
-        self.graph, self.types, self.seed = graph, types, seed
-        self.threads, self.cuts, self.precision, self.libraries = threads, cuts, precision, libraries
+        self.graph, self.types, self.numerics = graph, types, numerics
+        self.threads, self.cuts = threads, cuts
         self.whole = whole or Whole(types, sizes)
         self.shards = len(graph.places)
         kinds = [device(place.kind) for place in graph.places]

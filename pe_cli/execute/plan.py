@@ -24,6 +24,7 @@ from pe_cli.execute.late import LateValues
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowered import lowering, written_elsewhere
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.order import Range, Rules, delayed, dependencies
 from pe_cli.execute.processes import whole_of
 from pe_cli.execute.request import Request, fetched_rows
@@ -64,10 +65,9 @@ class Plan:
     """A step, ready to run.
 
     Args:
+        numerics: how its kernels compute.
         roomy: whether it is one for batches of any shape, which others will fit into.
         arenas: memory that it shares with plans that run before and after; default: its own.
-        precision: of products on CUDA, see `Lowering`.
-        libraries: of CUDA, see `Lowering`.
 
     Attributes:
         tasks: in order, for pictures.
@@ -83,8 +83,8 @@ class Plan:
         graph: Graph,
         request: Request,
         scope: Scope,
+        numerics: Numerics,
         *,
-        seed: int,
         threads: int,
         build: BuildStrategy | None = None,
         execution: ExecutionStrategy | None = None,
@@ -92,8 +92,6 @@ class Plan:
         peers: Summing | None = None,
         roomy: bool = False,
         arenas: Arenas | None = None,
-        precision: str = "float32",
-        libraries: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.request = request
@@ -101,10 +99,10 @@ class Plan:
         self._scope = scope
         self._peers = peers
         self._arenas = arenas or Arenas()
-        self._seed = seed
+        self._numerics = numerics
         self._strategy = build or BuildStrategy()
         self._execution = execution or ExecutionStrategy()
-        self._threads, self._precision, self._libraries = threads, precision, libraries
+        self._threads = threads
         self._rows = fetched_rows(graph, request)
         self._lowering, self.tasks = self._lower(request)
         self._place(ROOM if roomy else 1.0)
@@ -115,10 +113,7 @@ class Plan:
         everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
         types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
         whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(
-            graph, types, request.sizes, seed=self._seed, threads=self._threads, precision=self._precision, libraries=self._libraries,
-            whole=whole, like=like,
-        )
+        made = lowering(graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
         tasks = lower(made, like)
         return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
 

@@ -19,6 +19,7 @@ from pe_cli.devices.memory import aligned
 from pe_cli.execute import aliases
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.memory import MemoryPlan, plan_memory
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.tasks import Task
 from pe_cli.graph.final import copy_aliases
 from pe_cli.graph.replicate import replicate
@@ -125,7 +126,8 @@ class RegionOp(ABC):
             PeError: an op of the region needs the offsets of sequences, or runs Python.
         """
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
-        inner = GraphLowering(graph, [types], [1], self.g.seed, cuts=False, precision=self.g.precision)
+        alone = Numerics(self.g.numerics.seed, self.g.numerics.precision)  # calls of a library cannot be nested
+        inner = GraphLowering(graph, [types], [1], alone, cuts=False)
         inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset + before
         for op in region.block.ops:
             _check_sequences(op)

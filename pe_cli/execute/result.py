@@ -97,7 +97,7 @@ class StepResult:
         return replace(self, means={**self.means, **means})
 
     def last(self, name: str) -> Array:
-        """Return a variable that every device has alike, or the last part of a batch alone."""
+        """Return the value of a variable that is the same on every device, or that the last part of a batch alone has."""
         return self.means[name][0] if name in self.means else next(v[name] for v in reversed(self.values) if name in v)
 
 

@@ -25,7 +25,7 @@ def all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
     begins = _begins(rows[0])
     elements = begins[-1] + rows[0][-1].size
     parts = parts_of(elements, len(devices))
-    if NCCL in g.libraries and len(parts) > 1 and len(sources) == len(targets) == len(devices):
+    if NCCL in g.numerics.libraries and len(parts) > 1 and len(sources) == len(targets) == len(devices):
         return [_by_nccl(g, node, [Stretch(rows[d][0], 0, elements) for d in devices], [b for d in devices for b in rows[d]])]
     tasks = []
     for home, (low, high) in enumerate(parts):
@@ -53,7 +53,7 @@ def reduce(g: GraphLowering, node: Reduce) -> list[Task]:
     sources, targets = ([g.buffer(*at) for at in slots] for slots in (node.ins["X"], node.outs["Out"]))
     size = sources[0].size
     rows, outs = ([Stretch(b, 0, size) for b in of] for of in (sources, targets))
-    if NCCL in g.libraries and len(parts_of(size, len(g.graph.places))) > 1 and len(sources) == len(g.graph.places):
+    if NCCL in g.numerics.libraries and len(parts_of(size, len(g.graph.places))) > 1 and len(sources) == len(g.graph.places):
         return [_by_nccl(g, node, rows, sources, node.device)]
     call = sum_call(len(g.graph.places), [d for _, d in node.ins["X"]], rows, outs, sources[0].dtype)
     return [Task(node.index, node.device, [call], sources, [*targets, *_through(g, node)], part=(0, size))]

@@ -135,7 +135,7 @@ def _wait(g: GraphLowering, node: Wait, args: Sequence[Stretch], gives: Sequence
 
 def _by_nccl(g: GraphLowering, node: Node) -> bool:
     """Whether NCCL does an exchange that a node begins: it does not round numbers on the way as `fp16_allreduce` says."""
-    return NCCL in g.libraries and not (isinstance(node, StartSum) and node.halved)
+    return NCCL in g.numerics.libraries and not (isinstance(node, StartSum) and node.halved)
 
 
 def _cleared(node: StartSum | StartScatter, whole: Stretch) -> list[Call]:

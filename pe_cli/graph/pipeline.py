@@ -49,7 +49,7 @@ Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
 @dataclass(frozen=True)
 class Target:
-    """What of the devices decides about passes; one that is not known has none of it.
+    """Hardware facts that passes may rely on. For unknown hardware, no hardware-specific pass runs.
 
     Args:
         caches: all devices keep what fused ops hand on in caches, block by block.
@@ -78,8 +78,8 @@ class Target:
         caches = all(device(place.kind).caches_blocks for place in places)
         several = len(places) * processes > 1
         launches = not any(device(place.kind).is_host for place in places)
-        narrow = precision == "bf16" and all(device(place.kind).stores_bfloat16 for place in places)
-        return cls(caches, alone=caches and not several and not checked, several=several, narrow=narrow, launches=launches)
+        alone = caches and not several and not checked
+        return cls(caches, alone=alone, several=several, narrow=precision == "bf16", launches=launches)
 
 
 def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:

@@ -10,7 +10,7 @@ CHECKPOINTS = "checkpoints"
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a folder is that of a run: it has a status, whole or not, or what a run writes before it and after it."""
+    """Return whether a folder is that of a run: it has a status file, damaged or not, or the config and the folder of checkpoints."""
     return (path / "status.json").is_file() or ((path / "resolved.yaml").is_file() and (path / CHECKPOINTS).is_dir())
 
 

@@ -53,7 +53,7 @@ class Order:
 
 
 def order_of(count: int, active: Collection[int], *, in_place: bool = False) -> Order:
-    """Return the additions that sum the rows of the active ones among so many devices.
+    """Return the additions that sum the rows of the active devices among a number of devices.
 
     Args:
         count: devices.

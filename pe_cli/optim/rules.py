@@ -49,7 +49,7 @@ class Momentum(Optimizer):
         self.momentum, self.use_nesterov = momentum, use_nesterov
 
     def states(self) -> Sequence[State]:
-        """Return the velocity."""
+        """Return the one state of a parameter, its velocity."""
         return (State("Velocity", "velocity"),)
 
     def attrs(self) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role, Variable
 from pe_cli.program.sparse import rows_of
 
 #: Added to the length of the gradient, which may be 0.
-LEAST = 1e-12
+EPSILON = 1e-12
 
 
 class SAM(Around):
@@ -96,7 +96,7 @@ class SAM(Around):
                 (parts,) = squares.values()
                 block.append_op("sum", {"X": parts}, {"Out": names[0]})
                 block.append_op("sqrt", {"X": names[0]}, {"Out": names[1]})
-                block.append_op("scale", {"X": names[1]}, {"Out": names[2]}, {"scale": 1.0, "bias": LEAST})
+                block.append_op("scale", {"X": names[1]}, {"Out": names[2]}, {"scale": 1.0, "bias": EPSILON})
                 block.append_op("reciprocal", {"X": names[2]}, {"Out": names[3]})
                 block.append_op("scale", {"X": names[3]}, {"Out": names[4]}, {"scale": float(self.rho)})
             for p, g in pairs:

@@ -12,7 +12,7 @@ from pe_cli.program.region_gradient_parts import RegionGradient, flows, given_gr
 
 
 class BranchGradient(RegionGradient):
-    """The gradient of a cond: in each branch its forward ops, then theirs."""
+    """The gradient of a cond: in each branch its forward ops, then their gradient ops."""
 
     def append(self) -> None:
         """Append it."""

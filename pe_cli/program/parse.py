@@ -68,7 +68,11 @@ class _Reader:
             _body(self._program, line)
 
     def program(self) -> Program:
-        """Return the program that the lines describe."""
+        """Return the program that the lines describe.
+
+        Raises:
+            PeError: the lines hold no program, no block, or end inside a region.
+        """
         if self._program is None:
             raise PeError(f"{self._file} has no program", hint='it starts with: program "name"')
         if not self._program.blocks:

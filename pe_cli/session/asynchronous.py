@@ -19,7 +19,7 @@ from pe_cli.session.job import Job
 from pe_cli.session.planned import Planned
 from pe_cli.session.resume import Resume
 from pe_cli.session.stop import Limits
-from pe_cli.session.train import SMOKE_STEPS, Trainer
+from pe_cli.session.train import Trainer
 
 
 class AsyncTrainer(Trainer):
@@ -86,7 +86,7 @@ class AsyncTrainer(Trainer):
 
     def _epochs(self, loader: Loader) -> None:
         self._started = self.at.step
-        while self._goes_on() and not self.stop.asked:
+        while self.calendar.goes_on(self.at) and not self.stop.asked:
             self._epoch()
             if not self.stop.asked:
                 self._after_epoch()
@@ -120,7 +120,7 @@ class AsyncTrainer(Trainer):
 
     def _next_step(self) -> int | None:
         """Return the number of a step that nobody has begun, from 0; None where there is none left."""
-        limit = SMOKE_STEPS if self.smoke else self.section.steps
+        limit = self.calendar.steps
         with self._counting:
             if limit is not None and self._started >= limit:
                 return None

@@ -24,7 +24,7 @@ REPORT = "folds.json"
 
 @dataclass(frozen=True)
 class Fold:
-    """What came of a fold.
+    """The result of a fold.
 
     Args:
         number: from 1.

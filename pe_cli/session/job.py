@@ -274,7 +274,7 @@ class Job:
 
         Args:
             program: training, evaluation or a part of one.
-            alone: whether its steps never run beside those of other executors; then it shares memory with those of which that is said, too.
+            alone: its steps never run at the same time as those of other executors made so: these share memory for temporaries.
         """
         if program in self.built.programs:
             self.count_epochs()

@@ -199,7 +199,7 @@ class JobData:
         return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at, section.places)
 
     def sample_rows(self, split: str) -> Array | None:
-        """Return which rows of its table the samples are that were last taken for predictions; None for all of them."""
+        """Return the rows of the table that the newest predictions are for; None for all rows."""
         return self._sample_rows.get(split)
 
     def loader(

@@ -94,7 +94,7 @@ class Keeper:
         self._saved_at = time.monotonic()
         self._learned: Mapping[str, bytes] | None = None
         self._inputs = Inputs(folder)
-        job.team.watch_time(self._late)
+        job.team.watch_time(self._period_over)
 
     def _measuring(self) -> Measures:
         train, best = self._run.train, self._section.best if self._section else None
@@ -247,11 +247,11 @@ class Keeper:
             self._saver.wait()
         return kept(self.folder.checkpoints)
 
-    def late(self) -> bool:
+    def save_due(self) -> bool:
         """Whether a period of time is over since the last checkpoint."""
-        return self._job.team.late()
+        return self._job.team.save_due()
 
-    def _late(self) -> bool:
+    def _period_over(self) -> bool:
         """Whether it is by this process's clock, which nobody sets."""
         seconds = self._section.every.seconds if self._section else None
         return seconds is not None and time.monotonic() - self._saved_at >= seconds

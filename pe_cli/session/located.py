@@ -35,7 +35,7 @@ class Place:
 
 
 def locate(error: OutOfRangeError, feed: Mapping[str, Array], place: Place) -> None:
-    """Let an error about a value of a batch say in which row of the data it is, where a fed value is the one that it names."""
+    """Add the row of the data to an error about a value of a batch, where the value that it names was fed."""
     dataset, samples = place.loader.of_batch(place.epoch, place.batch)
     for name, values in feed.items():
         found = np.argwhere(values == error.value) if values.dtype.kind in "iu" else np.empty((0, 1))

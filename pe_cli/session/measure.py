@@ -12,7 +12,7 @@ from pe_cli.session.state import Progress
 #: A loss is beyond all measure when it is so many times that of the first step (or 1, where that is less), or greater than this.
 TIMES, MOST = 1e9, 1e30
 #: A learning rate is not lowered by less.
-LEAST = 1e-8
+LEAST_CHANGE = 1e-8
 
 
 class Measures:
@@ -114,7 +114,7 @@ def beats(value: float, before: float | None, section: PlateauSection) -> bool:
 def lowered(rate: float, section: PlateauSection) -> float | None:
     """Return the next lower rate; None where it would hardly differ (by 1e-8 or less)."""
     lower = max(rate * section.factor, section.min_rate)
-    return lower if rate - lower > LEAST else None
+    return lower if rate - lower > LEAST_CHANGE else None
 
 
 def is_better(value: float, before: float | None, mode: str, least: float = 0.0) -> bool:

@@ -53,8 +53,8 @@ class PeerTeam(Team):
         self.sums = sums
         self.rank, self.size = peers.rank, peers.size
         self._stop = SharedStop()
-        self._late: Callable[[], bool] = lambda: False
-        self._is_late = False
+        self._period_over: Callable[[], bool] = lambda: False
+        self._save_due = False
 
     def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
         """Return the devices of this process: as many as every other has, each with one thread.
@@ -137,10 +137,10 @@ class PeerTeam(Team):
         plan = mine.plan
         assert plan is not None, "a step of one plan"
         kinds = {name: plan.type_of(name, 0) for name in dict.fromkeys(means)}
-        flags = np.array([self._stop.here, self.leads and self._late()], np.float64)
+        flags = np.array([self._stop.here, self.leads and self._period_over()], np.float64)
         total = self.peers.total(np.concatenate([flags, *(self._weighed(mine, plan, name, kind) for name, kind in kinds.items())]))
         self._stop.agreed |= bool(total[0])
-        self._is_late = self._is_late or bool(total[1])
+        self._save_due = self._save_due or bool(total[1])
         found: dict[str, tuple[Array, int]] = {}
         begin = 2
         for name, kind in kinds.items():
@@ -179,9 +179,9 @@ class PeerTeam(Team):
         found = self.arrays(mine) if mine else []
         return {name: np.concatenate([arrays[name] for arrays in found]) for name in mine}
 
-    def late(self) -> bool:
+    def save_due(self) -> bool:
         """Whether the first process found a checkpoint due by the clock; asking takes it back."""
-        found, self._is_late = self._is_late, False
+        found, self._save_due = self._save_due, False
         return found
 
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:

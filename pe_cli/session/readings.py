@@ -168,5 +168,5 @@ class Readings:
 
 
 def samples_of(found: StepResult) -> int:
-    """Return the samples of a step."""
+    """Return the number of samples of a step."""
     return sum(found.sizes) if found.whole is None else found.whole

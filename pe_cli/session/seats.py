@@ -162,14 +162,14 @@ class TrainerTeam(PeerTeam):
         message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
         message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
         message["sizes"] = np.asarray(mine.sizes, np.int64)
-        message["asked"] = np.asarray([self._stop.here, self.leads and self._late()], np.int64)
+        message["asked"] = np.asarray([self._stop.here, self.leads and self._period_over()], np.int64)
         values: list[Mapping[str, Array]] = []
         sizes: list[int] = []
         shares: dict[str, list[int]] = {}
         for arrays in self.arrays(message):
-            asked, late = arrays["asked"].tolist()
+            asked, due = arrays["asked"].tolist()
             self._stop.agreed |= bool(asked)
-            self._is_late = self._is_late or bool(late)
+            self._save_due = self._save_due or bool(due)
             sizes += arrays["sizes"].tolist()
             parts: list[dict[str, Array]] = [{} for _ in arrays["sizes"]]
             for key, array in arrays.items():
@@ -186,10 +186,10 @@ class TrainerTeam(PeerTeam):
         """Return what a step gave on all devices; where nobody waits for the others, on this one, and ask what all do after which step."""
         if self._waits:
             return self.joined(mine, means)
-        wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._late())) if wanted]
+        wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._period_over())) if wanted]
         due = self._hub.post(self._done, wishes)
         self._stop.agreed |= due.get("stop") == self._done
-        self._is_late = self._is_late or due.get("save") == self._done
+        self._save_due = self._save_due or due.get("save") == self._done
         return mine
 
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:

@@ -70,8 +70,8 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
     if built.waiting:
         raise PeError("train.groups with until: not with parameter servers", at=run.at_of("train", "groups"), hint="leave until out")
     terms = terms_of(run)
-    sync, late = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
-    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_late=late, half_async=late, shares=True)
+    sync, half = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
+    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=True)
     keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
     return Division(built.train, built.startup, job, terms, keep)
 
@@ -159,7 +159,7 @@ class Served:
         return self._learned
 
     def meet(self) -> None:
-        """Exchange what is left over, so that servers have all that trainers know."""
+        """Send to the servers what trainers have learned since they last did, so that the servers have all of it."""
         if self._learned is not None:
             self._learned.finish()
 

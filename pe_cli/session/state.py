@@ -50,7 +50,7 @@ class Progress:
     released: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
-        """Return it as JSON values; NaN becomes text."""
+        """Return the numbers as JSON values; NaN becomes text."""
         return asdict(self)
 
     @classmethod

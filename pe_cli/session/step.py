@@ -99,7 +99,7 @@ class Stepper:
         return [runner.last for runner in self._runners]
 
     def samples(self, feed: Feed) -> int:
-        """Return the samples of a step."""
+        """Return the number of samples of a step."""
         return max(runner.samples(runner.known(feed)) for runner in self._runners)
 
     def run(
@@ -253,13 +253,13 @@ class _Runner:
         *,
         late: bool = False,
     ) -> StepResult:
-        """Do an update.
+        """Run one update.
 
         Args:
             feed: the batch, or this process's share of it.
             fetches: names of variables.
             number: of the update among those of all phases, from 0.
-            shown: number of the step, where how it went is kept.
+            shown: number of the step under which its timeline is kept.
             samples: of the batch, where the feed is a share of it.
             means, late: see `Stepper.run`.
         """

@@ -109,13 +109,13 @@ class Team:
         """Return a JSON object of every process."""
         return [mine]
 
-    def watch_time(self, late: Callable[[], bool]) -> None:
+    def watch_time(self, over: Callable[[], bool]) -> None:
         """Say how the first process tells that a checkpoint is due by the clock."""
-        self._late = late
+        self._period_over = over
 
-    def late(self) -> bool:
+    def save_due(self) -> bool:
         """Whether a checkpoint is due by the clock, for all processes alike."""
-        return self._late()
+        return self._period_over()
 
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""

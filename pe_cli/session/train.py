@@ -22,6 +22,7 @@ from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
+from pe_cli.session.calendar import Calendar
 from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.job import Job
 from pe_cli.session.keeper import Keeper, folder_of
@@ -39,8 +40,6 @@ from pe_cli.session.stop import Limits
 from pe_cli.session.warned import data_warnings
 
 Array = np.ndarray[Any, Any]
-#: Steps and evaluation batches of a smoke run.
-SMOKE_STEPS = 2
 
 
 class Trainer:
@@ -74,6 +73,7 @@ class Trainer:
         if learned is not None:
             job.data.refit(learned)
         self.section = self.run.train
+        self.calendar = Calendar(self.run, smoke)
         self._take_programs()
         self.stop = job.team.stop(limits)
         writes = job.team.leads and witness is None
@@ -98,7 +98,7 @@ class Trainer:
     def _release(self) -> None:
         """Train from here on what was frozen until now."""
         waiting = self.job.built.waiting
-        come = {str(period) for period in waiting.values() if self._has_come(period)}
+        come = {str(period) for period in waiting.values() if self.calendar.has_come(period, self.at)}
         if not come:
             return
         self._settle()
@@ -107,12 +107,6 @@ class Trainer:
         self.job.release(self.at.released)
         self._take_programs()
         self.keeper.tell(f"trained from step {self.at.step + 1} on: {some(names)}")
-
-    def _has_come(self, period: Period) -> bool:
-        """Whether so many steps or epochs are done; a smoke run does one step before."""
-        if self.smoke:
-            return self.at.step > 0
-        return (self.at.epoch if period.unit == "epoch" else self.at.step) >= period.count
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +142,7 @@ class Trainer:
                     if self.resume is None and self.job.team.leads and self.witness is None:
                         self._look()
                     self._epochs(loader)
-                    stopped = self.stop.asked and self._goes_on()
+                    stopped = self.stop.asked and self.calendar.goes_on(self.at)
                     if stopped:
                         self.keeper.save()
                 state = "stopped" if stopped else "done"
@@ -195,20 +189,11 @@ class Trainer:
         programs, size = self.job.programs, self.job.step_size
         return self.job.data.loader("train", programs, size, drop_last=self.section.drop_last, share=stepper.share())
 
-    def _goes_on(self) -> bool:
-        """Whether there is anything left to do."""
-        last = 1 if self.smoke else self.section.epochs
-        return self.at.batch > 0 or ((last is None or self.at.epoch < last) and not self._enough())
-
-    def _enough(self) -> bool:
-        limit = SMOKE_STEPS if self.smoke else self.section.steps
-        return self.at.stopped_early or (limit is not None and self.at.step >= limit)
-
     def _epochs(self, loader: Loader) -> None:
         if self.at.pending:
             self._after_step()
-        while self._goes_on() and not self.stop.asked:
-            if not self._enough():
+        while self.calendar.goes_on(self.at) and not self.stop.asked:
+            if not self.calendar.enough(self.at):
                 self._steps(loader)
             if not self.stop.asked:
                 self._after_epoch()
@@ -227,7 +212,7 @@ class Trainer:
             self._step(*fitting)
             self.stop.count()
             self._after_step()
-            if self.stop.asked or self._enough():
+            if self.stop.asked or self.calendar.enough(self.at):
                 break
         self._settle()
 
@@ -255,11 +240,9 @@ class Trainer:
 
     def _may_be_late(self) -> bool:
         """Whether what the next step gives may be looked at when the one after it has begun: nothing is known to be due behind it."""
-        step, output = self.at.step + 1, self.run.output.checkpoint
-        evaluated = self.section.eval_every.unit == "step" and self._due(self.section.eval_every, step)
+        step = self.at.step + 1
         recorded = any(step % count == 0 for _, count in self.readings.by_steps)
-        saved = output is not None and self._due(output.every, step)
-        return not (self.smoke or self.witness or evaluated or recorded or saved)
+        return not (self.smoke or self.witness or recorded or self.calendar.evaluates(step) or self.calendar.saves(step))
 
     def _settle(self) -> None:
         """Take what the newest step gave, if that has not been done; this waits for the step."""
@@ -278,14 +261,14 @@ class Trainer:
 
     def _fetched_now(self, every: Period) -> bool:
         """Whether a fetch goes to its file with the step that begins; one by epochs does with an epoch's last step, and the run's."""
-        limit, loader = self.section.steps, self._reading[0]
+        step, epoch, loader = self.at.step + 1, self.at.epoch + 1, self._reading[0]
         if every.unit == "step" or self.smoke:
-            return self._due(every, self.at.step + 1)
-        if self.at.step + 1 == limit:
+            return self.calendar.ends(every, step)
+        if step == self.calendar.steps:
             return True
         if any(self.stepper.fits(loader.size_of(batch)) for batch in range(self.at.batch, len(loader))[:2]):
             return False
-        return (self.at.epoch + 1) % every.count == 0 or self.at.epoch + 1 == self.section.epochs
+        return self.calendar.ends_epoch(every, epoch) or self.calendar.is_last(epoch)
 
     def _explain(self, error: PeError, feed: Mapping[str, Array], batch: int) -> None:
         """Let an error of a step name the row of the data that it comes from."""
@@ -319,21 +302,17 @@ class Trainer:
 
     # --- after steps and epochs ---------------------------------------------------------------------------------------
 
-    def _due(self, every: Period, step: int) -> bool:
-        """Whether a step-counted period ends at a step; epochs are counted where they end."""
-        return (every.unit == "step" and step % every.count == 0) or self.smoke
-
     def _after_step(self) -> None:
         step = self.at.step
         self.keeper.check()
         if self.smoke:
             return
         output = self.run.output.checkpoint
-        saved = output is not None and (self._due(output.every, step) or self.keeper.late())
+        saved = output is not None and (self.calendar.saves(step) or self.keeper.save_due())
         if saved:
             self._settle()
         evaluated: dict[str, float] | None = {}
-        if self.section.eval_every.unit == "step" and self._due(self.section.eval_every, step):
+        if self.calendar.evaluation is not None and self.calendar.evaluates(step):
             evaluated = self._evaluate()
         self.at.pending = evaluated is None
         if evaluated is None:
@@ -351,23 +330,17 @@ class Trainer:
     def _after_epoch(self) -> None:
         """End the epoch; when the evaluation is asked to stop, nothing has changed, and a resumed run begins here."""
         epoch = self.at.epoch + 1
-        every = self.section.eval_every
-        ended = self._enough() or epoch == self.section.epochs
-        evaluated: dict[str, float] | None = {}
-        if (every.unit == "epoch" and epoch % every.count == 0) or ended or self.smoke:
-            evaluated = self._evaluate()
+        ended = self.calendar.enough(self.at) or self.calendar.is_last(epoch)
+        evaluated = self._evaluate() if ended or self.calendar.evaluates_epoch(epoch) else {}
         if evaluated is None:
             return
         self.at.epoch, self.at.batch = epoch, 0
         best = self.keeper.note("eval", evaluated)
-        ended |= self._enough()
-        due = [n for n, p in self.readings.periods.items() if (p.unit == "epoch" and epoch % p.count == 0) or ended]
+        ended |= self.calendar.enough(self.at)
+        due = [n for n, p in self.readings.periods.items() if ended or self.calendar.ends_epoch(p, epoch)]
         best |= self.keeper.record("train", self.job.team.averaged(self.averages.take(due)))
         self.keeper.write("eval", evaluated)
-        output = self.run.output.checkpoint
-        if output is not None and (
-            best or ended or self.smoke or (output.every.unit == "epoch" and epoch % output.every.count == 0)
-        ):
+        if self.run.output.checkpoint is not None and (best or ended or self.calendar.saves_epoch(epoch)):
             self.keeper.save(best)
         self.observer.epoch_ended(self.at.step, epoch)
 
@@ -400,10 +373,7 @@ class Trainer:
 
     def _announce(self, loader: Loader) -> None:
         count = sum(math.prod(p.shape) for p in self.job.built.eval.global_block().parameters())
-        epochs = 1 if self.smoke else self.section.epochs
-        steps = None if epochs is None else epochs * self._steps_of(loader)
-        limit = SMOKE_STEPS if self.smoke else self.section.steps
-        steps = limit if steps is None else (steps if limit is None else min(steps, limit))
+        steps, epochs = self.calendar.total(self._steps_of(loader)), self.calendar.epochs
         metrics, folder = self.readings.metrics(), str(self.keeper.folder.path)
         start = Start(self.run.model.name, count, self.job.resources.text, steps, epochs, folder, self.at.step, metrics)
         self.observer.started(start)

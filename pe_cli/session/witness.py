@@ -147,7 +147,7 @@ class Witness(Keeper):
         """Return a clause: a loss that is no number was recorded, too."""
         return f"the run ended so as well where its log says so: {self.folder.log_path}"
 
-    def late(self) -> bool:
+    def save_due(self) -> bool:
         """What was saved by the clock is looked at by its step."""
         return False
 
@@ -256,10 +256,11 @@ def tables_by_step(path: Path) -> dict[int, bytes]:
 
 
 def arrays_by_step(path: Path, first: int, last: int) -> dict[int, bytes]:
-    """Return what an .npz of fetched values holds of the steps behind the first up to the last.
+    """Return the values that an .npz of fetched values holds of the steps after `first`, up to `last`.
 
-    Samples of all steps lie one behind the other, and nothing tells where a step's end. So where steps have several numbers of samples and
-    not all steps are asked for, there is one entry: of all samples, where those that are asked for are the last ones; else none.
+    The file has the samples of all steps one behind the other, and does not say where those of a step end. So where steps have
+    different numbers of samples and not all steps are asked for, there is one entry of all samples, if the steps that are asked for
+    are the last ones; else none.
 
     Raises:
         PeError: DATA; the file is damaged, or tells no steps.

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode
-from pe_cli.devices import cuda_driver
+from pe_cli.devices import cuda_driver, cuda_library
 from pe_cli.io import checkpoint
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
@@ -146,7 +146,7 @@ def functions(version: int = 13000, init: int = 0) -> Any:
         return 0
 
     own = {"cuDriverGetVersion": get_version, "cuInit": lambda _: init, "cuGetErrorName": name_of}
-    return SimpleNamespace(**{name: own.get(name, lambda *_: 0) for name in cuda_driver._FUNCTIONS})
+    return SimpleNamespace(**{name: own.get(name, lambda *_: 0) for name in cuda_library.FUNCTIONS})
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def functions(version: int = 13000, init: int = 0) -> Any:
     ],
 )
 def test_a_driver_that_is_of_no_use_says_why(library: Any, why: str):
-    assert cuda_driver.prepared(library) == (None, why)
+    assert cuda_library.prepared(library) == (None, why)

@@ -10,7 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.devices import cuda_driver
+from pe_cli.devices import cuda_driver, cuda_library
 from pe_cli.devices.cuda_driver import CudaDriver
 from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_protocol import Extent
@@ -151,13 +151,13 @@ def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library,
 
 
 def test_without_the_library_there_is_no_device(monkeypatch):
-    monkeypatch.setattr(cuda_driver, "LIBRARY", "libno-such-driver.so.1")
-    cuda_driver.library.cache_clear()
+    monkeypatch.setattr(cuda_library, "LIBRARY", "libno-such-driver.so.1")
+    cuda_library.library.cache_clear()
     try:
-        assert (cuda_driver.library()[0], cuda_driver.device_count()) == (None, 0)
+        assert (cuda_library.library()[0], cuda_driver.device_count()) == (None, 0)
         assert cuda_driver.why_none() == "there is no CUDA driver: libno-such-driver.so.1 is not found"
     finally:
-        cuda_driver.library.cache_clear()
+        cuda_library.library.cache_clear()
 
 
 def test_compiled_kernels_are_kept_and_known_by_capability(monkeypatch, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode, PeError, Span
-from pe_cli.devices import cuda_driver
+from pe_cli.devices import cuda_library
 from pe_cli.session.devices import resolve_places
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +46,11 @@ def test_place_cuda_without_a_gpu_says_so(monkeypatch):
 
 
 def test_the_command_exits_with_the_code_of_a_missing_device(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(cuda_driver, "LIBRARY", "libno-such-driver.so.1")
-    cuda_driver.library.cache_clear()
+    monkeypatch.setattr(cuda_library, "LIBRARY", "libno-such-driver.so.1")
+    cuda_library.library.cache_clear()
     try:
         code = command(["train", str(ROOT / "configs/digits.yaml"), "-o", "executor.place=cuda", "-o", f"output.dir={tmp_path}"])
     finally:
-        cuda_driver.library.cache_clear()
+        cuda_library.library.cache_clear()
     assert code == ExitCode.DEVICE
     assert "place: cuda, but there is no CUDA driver: libno-such-driver.so.1 is not found" in capsys.readouterr().err

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
@@ -191,7 +190,7 @@ def calls(text: str) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("page", PAGES, **NAMED)
 def test_every_command_and_option_exists(page: Path) -> None:
-    context = click.Context(cli)
+    context = cli.make_context("pe", [])
     for name, options in calls(page.read_text(encoding="utf-8")):
         command = cli.get_command(context, name)
         assert command is not None, f"pe {name}"

@@ -42,7 +42,7 @@ def test_numbers_cost_a_message_a_level_and_are_those_of_as_many_devices(size: i
         peers.gather(b"")
         before = network.messages[peers.rank]
         means = team.joined(ran, ["loss"])
-        return network.messages[peers.rank] - before, means.number("loss"), means.sizes, means.values, team.late(), team.late()
+        return network.messages[peers.rank] - before, means.number("loss"), means.sizes, means.values, team.save_due(), team.save_due()
 
     found = network.run(process)
     alone = executor_on(size).run(batch(samples, 0), ["loss"])

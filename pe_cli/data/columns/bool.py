@@ -60,7 +60,7 @@ class Bool(ColumnType[BoolOptions]):
         return (options.of or name,)
 
     def fit(self, options: BoolOptions, context: Context, rows: Rows | None) -> State:
-        """Count."""
+        """Count true and false cells."""
         values = selected(_read(options, context), rows)
         true = int(values.sum())
         if true in (0, len(values)):

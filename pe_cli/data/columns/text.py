@@ -29,7 +29,7 @@ STEP = 1 << 16
 
 
 class FileOptions(BaseModel):
-    """A tokenizer of somebody else."""
+    """Options of a tokenizer that is read from a file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

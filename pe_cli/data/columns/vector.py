@@ -84,7 +84,7 @@ class Vector(ColumnType[VectorOptions]):
         return ArrayField(out, "float32")
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
-        """Return one for each column; see `ColumnType.lanes`."""
+        """Return one lane for each column; see `ColumnType.lanes`."""
         return tuple(number_lane(source, options.clip, carry_free(options.missing, state["columns"][source])) for source in options.of)
 
 

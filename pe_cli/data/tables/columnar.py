@@ -17,7 +17,7 @@ from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 from pe_cli.data.tables.dialect import repeated
-from pe_cli.data.tables.parts import Bad, Dictionary
+from pe_cli.data.tables.parts import Bad, Dictionary, Findings
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
 #: Yields (first row, batch) of some columns from a row on; the first batch may begin before it.
@@ -128,24 +128,17 @@ class ColumnarPart:
         codes: Mapping[str, NDArray[np.int32]],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
-        bad: dict[str, list[int]] = {name: [] for name in numbers}
-        count = dict.fromkeys(numbers, 0)
-        known: dict[str, dict[str, int]] = {name: {} for name in codes}
-        firsts: dict[str, list[int]] = {name: [] for name in codes}
+        found = Findings(numbers, codes)
         for row, columns in self._slices([*numbers, *codes], start, stop):
             for name, array in numbers.items():
                 values, wrong = self._numbers(columns[name])
                 array[row : row + len(values)] = values
-                count[name] += len(wrong)
-                bad[name] += (wrong[: SHOWN - len(bad[name])] + row).tolist()
+                found.count[name] += len(wrong)
+                found.bad[name] += (wrong[: SHOWN - len(found.bad[name])] + row).tolist()
             for name, coded in codes.items():
-                found = self._codes(columns[name], row, known[name], firsts[name])
-                coded[row : row + len(found)] = found
-        meant = {
-            name: [Dictionary(list(known[name]), np.array(firsts[name], np.int64), [(0, stop - start)])]
-            for name in codes
-        }
-        return {name: Bad(bad[name], count[name]) for name in numbers}, meant
+                read = self._codes(columns[name], row, found.known[name], found.firsts[name])
+                coded[row : row + len(read)] = read
+        return found.told(stop - start)
 
     def _numbers(self, column: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return an array as numbers, and which rows hold none."""

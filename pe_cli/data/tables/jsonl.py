@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError, Span
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.tables.dialect import repeated
-from pe_cli.data.tables.parts import Bad, Dictionary
+from pe_cli.data.tables.parts import Bad, Dictionary, Findings
 from pe_cli.data.tables.source import CHUNK, LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
@@ -149,26 +149,22 @@ class JsonlPart:
         codes: Mapping[str, NDArray[np.int32]],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
-        bad: dict[str, list[int]] = {name: [] for name in numbers}
-        count = dict.fromkeys(numbers, 0)
-        known: dict[str, dict[str, int]] = {name: {} for name in codes}
-        firsts: dict[str, list[int]] = {name: [] for name in codes}
-        for row, (_, _, found) in enumerate(self._objects(start, stop)):
+        found = Findings(numbers, codes)
+        known, firsts = found.known, found.firsts
+        for row, (_, _, cells) in enumerate(self._objects(start, stop)):
             for name, array in numbers.items():
-                value = as_number(found.get(name), self._missing)
+                value = as_number(cells.get(name), self._missing)
                 array[row] = math.nan if value is None else value
                 if value is None:
-                    count[name] += 1
-                    if len(bad[name]) < SHOWN:
-                        bad[name].append(row)
+                    found.count[name] += 1
+                    if len(found.bad[name]) < SHOWN:
+                        found.bad[name].append(row)
             for name, coded in codes.items():
                 words = known[name]
-                code = coded[row] = words.setdefault(as_text(found.get(name)), len(words))
+                code = coded[row] = words.setdefault(as_text(cells.get(name)), len(words))
                 if code == len(firsts[name]):
                     firsts[name].append(row)
-        wrong = {name: Bad(bad[name], count[name]) for name in numbers}
-        rows = [(0, stop - start)]
-        return wrong, {name: [Dictionary(list(known[name]), np.array(firsts[name], np.int64), rows)] for name in codes}
+        return found.told(stop - start)
 
     def strings(self, name: str, start: int, stop: int) -> Strings:
         """Return a column of rows as texts."""

@@ -26,7 +26,7 @@ PACKED = (".gz", ".zst", ".zstd")
 
 
 def named_format(name: str) -> Format:
-    """Return the format that a file's name ends with, before the end of a packed one; auto where that tells none.
+    """Return the format that the end of a file's name says, before that of a packed file; auto where it says none.
 
     >>> named_format("people.CSV.gz"), named_format("people.txt")
     ('csv', 'auto')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,6 +45,33 @@ class Bad:
 
     rows: list[int]
     count: int
+
+
+class Findings:
+    """What one pass over rows of a part finds, beside the numbers and codes themselves.
+
+    Args:
+        numbers: names of columns that are read as numbers.
+        codes: names of columns that are read as codes.
+
+    Attributes:
+        bad: by column of numbers, the first rows whose cell is no number, at most `SHOWN`.
+        count: by column of numbers, the number of all such rows.
+        known: by column of codes, word -> code.
+        firsts: by column of codes, the row that each word stands in first.
+    """
+
+    def __init__(self, numbers: Iterable[str], codes: Iterable[str]) -> None:
+        self.bad: dict[str, list[int]] = {name: [] for name in numbers}
+        self.count = dict.fromkeys(self.bad, 0)
+        self.known: dict[str, dict[str, int]] = {name: {} for name in codes}
+        self.firsts: dict[str, list[int]] = {name: [] for name in self.known}
+
+    def told(self, rows: int) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
+        """Return what `Part.read` does of a pass over so many rows."""
+        bad = {name: Bad(found, self.count[name]) for name, found in self.bad.items()}
+        firsts = {name: np.array(found, np.int64) for name, found in self.firsts.items()}
+        return bad, {name: [Dictionary(list(words), firsts[name], [(0, rows)])] for name, words in self.known.items()}
 
 
 class Part(Protocol):

@@ -22,7 +22,7 @@ LONGEST = 1 << 26
 #: Bytes that are unpacked or recoded up to which they stay in memory.
 KEPT = 1 << 24
 #: Bytes behind a mistake that are shown at most.
-SHOWN = 400
+SHOWN_BYTES = 400
 #: A packed file may unpack to so many times its size, or to so many bytes where that is more. Tables shrink to a third or a twentieth.
 RATIO, UNPACKED = 200, 1 << 28
 #: First bytes of files that are packed, and of some that are no tables.
@@ -192,7 +192,7 @@ class Source:
             last = max(data.rfind(b"\n"), data.rfind(b"\r"))
             begin = position + last + 1 if last >= 0 else begin
             previous, position = data[-1:], position + len(data)
-        tail = self.read(offset, SHOWN)
+        tail = self.read(offset, SHOWN_BYTES)
         line += previous == b"\r" and not tail.startswith(b"\n")
         head = self.read(begin, min(offset - begin, CHUNK))
         end = min((i for i in (tail.find(b"\n"), tail.find(b"\r")) if i >= 0), default=len(tail))

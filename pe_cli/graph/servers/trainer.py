@@ -25,7 +25,7 @@ class Job:
         trainers: number of trainers.
         endpoints: host:port of each server.
         sync: servers wait for all trainers.
-        cuts_late: gradients are cut when they are sent.
+        cuts_when_sent: gradients are cut when they are sent.
         half_async: a trainer waits for its own queue.
         shares: trainers share every batch, so that a step of each is one step of the training; else each step of any counts.
     """
@@ -34,7 +34,7 @@ class Job:
     trainers: int
     endpoints: list[str]
     sync: bool
-    cuts_late: bool = False
+    cuts_when_sent: bool = False
     half_async: bool = False
     shares: bool = False
 
@@ -121,15 +121,15 @@ class TrainerEdits:
         """
         block = self._block
         outs = {p: self._send_one(p) for p in dict.fromkeys(piece.parameter for piece in self._cut.dealt)}
-        late = [op for p in sorted(outs) if self._is_late(p) for op in self._added[p]]
-        block.ops[:] = [op for op in block.ops if not any(op is o for o in late)] + late
+        last = [op for p in sorted(outs) if self._goes_last(p) for op in self._added[p]]
+        block.ops[:] = [op for op in block.ops if not any(op is o for o in last)] + last
         waits = list(outs.values())
         if not self._job.sync:
             waits += self._send_counters()
         after = self._barrier(waits)
         self._receive({p: after if self._job.sync else outs[p] for p in outs}, after)
 
-    def _is_late(self, parameter: str) -> bool:
+    def _goes_last(self, parameter: str) -> bool:
         u = self._updates.parameters[parameter]
         return (u.decays and not u.rows) or self._updates.is_clipped(u.gradient)
 
@@ -146,17 +146,17 @@ class TrainerEdits:
         if not whole:
             for p in pieces:
                 declare(block, p.sent, p.type)
-            if not job.cuts_late:
+            if not job.cuts_when_sent:
                 self._added[parameter].append(self._split(name, rows, pieces, at))
                 at += 1
-        late = job.cuts_late
+        whole_sent = job.cuts_when_sent
         attrs = {
             "epmap": self._cut.servers(parameter),
-            "sections": [p.rows for p in pieces] if late else [],
-            "send_varnames": [p.sent for p in pieces] if late else [],
+            "sections": [p.rows for p in pieces] if whole_sent else [],
+            "send_varnames": [p.sent for p in pieces] if whole_sent else [],
         }
         out = control(block)
-        given = {"X": [name] if late else [p.sent for p in pieces], "Rows": rows if late or whole else []}
+        given = {"X": [name] if whole_sent else [p.sent for p in pieces], "Rows": rows if whole_sent or whole else []}
         self._added[parameter].append(add(block, "send", given, {"Out": [out]}, attrs, role_vars=[parameter, name], index=at))
         return out
 
@@ -175,7 +175,7 @@ class TrainerEdits:
             declare(self._block, name, self._updates.facts[counter].type, persistable=True)
             attrs = {
                 "epmap": self._job.endpoints,
-                "send_varnames": [name] if self._job.cuts_late else [],
+                "send_varnames": [name] if self._job.cuts_when_sent else [],
                 "merge_add": True,
                 "use_send_handler": False,
             }
@@ -185,7 +185,7 @@ class TrainerEdits:
 
     def _barrier(self, waits: Sequence[str]) -> str:
         out, job = control(self._block), self._job
-        half = job.cuts_late and job.half_async
+        half = job.cuts_when_sent and job.half_async
         if job.sync or half:
             attrs = {"endpoints": job.endpoints, "trainer_id": job.trainer_id, "half_async": half and not job.sync}
             add(self._block, "send_barrier", {"X": waits}, {"Out": [out]}, attrs)
@@ -200,10 +200,10 @@ class TrainerEdits:
             if parameter in self._cut.remote:
                 look_up_rows(block, parameter, self._cut, job)
                 continue
-            out = [parameter] if job.cuts_late else [p.name for p in pieces]
+            out = [parameter] if job.cuts_when_sent else [p.name for p in pieces]
             attrs = {
                 "epmap": self._cut.servers(parameter),
-                "recv_varnames": [p.name for p in pieces] if job.cuts_late else [],
+                "recv_varnames": [p.name for p in pieces] if job.cuts_when_sent else [],
                 "trainer_id": job.trainer_id,
             }
             add(block, "recv", {"X": [after[parameter]]}, {"Out": out}, attrs, role_vars=[parameter, name])
@@ -211,7 +211,7 @@ class TrainerEdits:
         if job.sync:
             attrs = {"endpoints": job.endpoints, "trainer_id": job.trainer_id}
             add(block, "fetch_barrier", {"X": [barrier]}, {"Out": taken}, attrs)
-        if not job.cuts_late:
+        if not job.cuts_when_sent:
             join(block, self._cut, Role.DIST, self._cut.remote)
 
     def leave_out(self, keep: Collection[str] = ()) -> None:

@@ -49,7 +49,7 @@ def picture_file(picture: Picture) -> bytes:
 
 
 def graph_svg(picture: Picture) -> tuple[str, str]:
-    """Return a picture as an SVG element, and by what it was laid out."""
+    """Return a picture as an SVG element, and a text that says which program laid it out."""
     try:
         return sanitized(render_svg(write_dot(picture))), "laid out by Graphviz"
     except PeError as error:

@@ -16,7 +16,7 @@ def scale(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Multiply by a number and add one.
+    """Multiply by `scale`, and add `bias`.
 
     Out = act(scale x + bias), or act(scale (x + bias)) when bias_after_scale is false
 

@@ -16,7 +16,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.metrics.define import Array, Gathered, UndefinedError, metric
 
 #: What MAPE divides by at least.
-LEAST = float(np.finfo(np.float64).eps)
+LEAST_DIVISOR = float(np.finfo(np.float64).eps)
 
 
 class RegressionOptions(Section):
@@ -95,7 +95,7 @@ class MeanAbsolutePercentageError(_Regression):
 
     def of(self, guess: Array, truth: Array) -> float:
         """Return the mean over all numbers."""
-        return float((np.abs(guess - truth) / np.maximum(np.abs(truth), LEAST)).mean())
+        return float((np.abs(guess - truth) / np.maximum(np.abs(truth), LEAST_DIVISOR)).mean())
 
 
 @metric

@@ -362,7 +362,7 @@ def yolo_box(
 
 @yolo_box.lower("cpu")
 def yolo_box_cpu(o: Lowering) -> None:
-    """One pass an anchor."""
+    """Make one pass for each anchor."""
     x, attrs = o.input("X"), o.attrs
     n, _, rows, columns = x.shape
     pairs = list(zip(attrs["anchors"][::2], attrs["anchors"][1::2], strict=True))

@@ -68,7 +68,7 @@ def distribute_fpn_proposals(
 
 @distribute_fpn_proposals.host_run
 def distribute_fpn_proposals_host(run: HostRun) -> dict[str, list[object]]:
-    """One look at all areas."""
+    """Choose the levels of all regions by their areas."""
     (given,) = run.values["FpnRois"]
     rois, a = given.array, run.attrs
     offsets = given.lod[-1] if given.lod else [0, len(rois)]

@@ -117,12 +117,12 @@ def check_lists(name: str, params: Sequence[TensorType], *states: Sequence[Tenso
 
 
 def one_sample(rng):
-    """Make a power of a decay, for samples."""
+    """Draw a power of a decay rate, [1], as a sample input."""
     return rng.uniform(0.1, 0.9, 1)
 
 
 def room_sample(rng):
-    """Make a matrix of positive numbers, for samples."""
+    """Draw a matrix of positive numbers as a sample input."""
     return rng.uniform(0.1, 1.0, (3, 5))
 
 
@@ -221,7 +221,7 @@ def fused_sgd(
 
 @fused_sgd.lower("cpu")
 def fused_sgd_cpu(o: Lowering) -> None:
-    """One call a share."""
+    """Make one call for each share of the parameters."""
     run_shares(o, sgd_steps, ("Param", "Grad"), (), (float(o.attrs["decay"]),))
 
 
@@ -270,7 +270,7 @@ def fused_momentum(
 
 @fused_momentum.lower("cpu")
 def fused_momentum_cpu(o: Lowering) -> None:
-    """One call a share."""
+    """Make one call for each share of the parameters."""
     settings = float(o.attrs["mu"]), int(o.attrs["use_nesterov"]), float(o.attrs["decay"])
     run_shares(o, momentum_steps, ("Param", "Grad", "Velocity"), (), settings)
 
@@ -323,7 +323,7 @@ def fused_adam(
 
 @fused_adam.lower("cpu")
 def fused_adam_cpu(o: Lowering) -> None:
-    """One call a share; the powers move on when all of them are done."""
+    """Make one call for each share of the parameters; the powers move on when all calls are done."""
     settings = tuple(float(o.attrs[a]) for a in ("beta1", "beta2", "epsilon"))
     run_shares(o, adam_steps, ("Param", "Grad", *ADAM_STATE[:2]), ADAM_STATE[2:], settings)
     powers = [Table(tuple(o.outputs(f"{s}Out"))) for s in ADAM_STATE[2:]]

@@ -145,7 +145,7 @@ def logical_not(x: TensorType) -> TensorType:
 
 @logical_not.lower("cpu")
 def logical_not_cpu(o: Lowering) -> None:
-    """One loop."""
+    """Call one loop over all elements."""
     out = o.output("Out")
     o.call(invert, o.input("X"), out, out.size)
 

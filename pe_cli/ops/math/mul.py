@@ -183,7 +183,7 @@ def _matmul_matrices(o: Lowering) -> tuple[Matrices, Matrices, Matrices]:
 
 @matmul.lower("cpu")
 def matmul_cpu(o: Lowering) -> None:
-    """One product a matrix."""
+    """Make one product for each matrix."""
     x, y, out = _matmul_matrices(o)
     multiply(o, (o.input("X"), x), (o.input("Y"), y), (o.output("Out"), out), o.attrs["alpha"])
 

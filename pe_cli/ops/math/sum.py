@@ -122,7 +122,7 @@ def add_two(x: Ptr, y: Ptr, out: Ptr, n: Int):
 
 @sum_op.lower("cuda")
 def sum_cuda(o: Lowering) -> None:
-    """One launch an input."""
+    """Make one launch for each input."""
     first, *others = o.inputs("X")
     out = o.output("Out")
     if not others:

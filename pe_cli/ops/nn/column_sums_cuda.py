@@ -71,7 +71,7 @@ def last_of_columns(first, second, sums, tickets, each, told, width, channels, p
 
 
 def parts_of(blocks: int, rows: int) -> int:
-    """Return how many parts the rows of so many blocks side by side are worth."""
+    """Return into how many parts the rows are cut, where a number of blocks stand side by side."""
     return max(1, min(BLOCKS // max(1, blocks), rows // LEAST))
 
 

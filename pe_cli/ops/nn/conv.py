@@ -158,7 +158,7 @@ def depthwise_conv2d(x: TensorType, w: TensorType, **attrs: object) -> TensorTyp
 @conv2d.count
 @depthwise_conv2d.count
 def flops(x: TensorType, w: TensorType, *, data_format: str, **attrs: object) -> int:
-    """Two a tap and output element."""
+    """Two operations for each tap and output element."""
     out: TensorType = conv2d.infer(x, w, data_format=data_format, **attrs)  # type: ignore[misc]
     return 2 * out.size * w.shape[1] * w.shape[2] * w.shape[3]
 

@@ -108,7 +108,7 @@ def conv2d_transpose(
 
 @conv2d_transpose.count
 def flops(x: TensorType, w: TensorType, **attrs: object) -> int:
-    """Two a tap and input element."""
+    """Two operations for each tap and input element."""
     return 2 * x.size * w.shape[1] * w.shape[2] * w.shape[3]
 
 

@@ -95,7 +95,7 @@ def rank_attention(x: TensorType, ranks: TensorType, param: TensorType, *, MaxRa
     Args:
         X: [rows, width] float32 or float64; the results of all pages.
         RankOffset: int32 [rows, 1 + 2 MaxRank]; the rank of a row, from 1, and of every row of its page its rank and its number in X.
-            What is below 1 counts nothing.
+            Ranks and numbers below 1 stand for no row.
         RankParam: [MaxRank MaxRank width, size] element type of X.
         MaxRank: see the attribute.
 

@@ -87,7 +87,11 @@ class _Job:
         self.error: BaseException | None = None
 
     def run(self, count: int) -> None:
-        """Run on so many threads, and raise the first error."""
+        """Run on so many threads.
+
+        Raises:
+            Exception: the first error of a thread, when all threads have ended.
+        """
         threads = [threading.Thread(target=self._work, args=(i,)) for i in range(count)]
         for thread in threads:
             thread.start()

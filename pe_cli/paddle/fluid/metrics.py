@@ -173,13 +173,13 @@ class ChunkEvaluator(MetricBase):
         self.num_correct_chunks: Any = 0
 
     def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
-        """Add a batch's counts: numbers, or arrays of one."""
+        """Add the counts of a batch: numbers, or arrays of one number."""
         self.num_infer_chunks = self.num_infer_chunks + _count(num_infer_chunks)
         self.num_label_chunks = self.num_label_chunks + _count(num_label_chunks)
         self.num_correct_chunks = self.num_correct_chunks + _count(num_correct_chunks)
 
     def eval(self) -> tuple[Any, Any, Any]:
-        """Return precision, recall and F1; arrays of one where a batch's counts were such arrays."""
+        """Return precision, recall and F1; arrays of one number where the counts of batches were such arrays."""
         right = self.num_correct_chunks
         precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
         recall = right / self.num_label_chunks if self.num_label_chunks else 0.0

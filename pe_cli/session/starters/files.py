@@ -147,7 +147,7 @@ def training(
     )
     return [
         "",
-        f"# Sizes for {rows:,} training rows: more rows take larger batches and fewer epochs.",
+        f"# Sizes for {rows:,} training rows: more rows would take larger batches and fewer epochs.",
         "train:",
         "  loss: loss",
         f"  epochs: {found.epochs}  # at most: early_stopping ends training when the evaluation gets no better",
@@ -170,8 +170,8 @@ def head(what: str) -> list[str]:
     """Return the lines that a config begins with."""
     return [
         f"# {what}",
-        "# Written by pe init --from; change what you like. `pe data` shows the data, `pe check` tells every mistake, `pe train` trains.",
-        "# Any value may be set on the command line too: pe train FILE -o train.epochs=1",
+        "# Written by pe init --from; change what you like. `pe data` shows the data, `pe check` reports all mistakes, `pe train` trains.",
+        "# Any value can be set on the command line, too: pe train FILE -o train.epochs=1",
         "model: MODEL_FILE",
         "",
         "# Paths start at this file's folder.",

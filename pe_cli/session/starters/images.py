@@ -183,12 +183,12 @@ def _model(wish: Wish, size: int, gray: bool, classes: Sequence[str], made: Plan
     channels = 1 if gray else 3
     lines = [
         f"# What is computed for {said(wish.config.name)}: convolutions, each with batch_norm and a pool that halves the picture.",
-        "# `pe ops` lists every type of layer, `pe ops conv2d` tells one of them.",
+        "# `pe ops` lists every type of layer, `pe ops conv2d` explains one of them.",
         f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",
-        f"  image: {{shape: [{channels}, {size}, {size}]}}  # channels, height, width; as size and mode of the column image say",
+        f"  image: {{shape: [{channels}, {size}, {size}]}}  # channels, height, width; as `size` and `mode` of the column image say",
         "  label: {shape: [1], dtype: int64}",
         "",
         "# A part that is used several times.",

@@ -78,7 +78,7 @@ def starter(wish: Wish) -> Starter:
             columns,
         ),
         "",
-        "# A block's characters, and the character behind each of them, which is to be told.",
+        "# A block's characters, and the character behind each of them, which is to be predicted.",
         "feeds: {tokens: tokens, next: next}",
         *training(
             made,
@@ -115,7 +115,7 @@ def _model(wish: Wish, tokens: int, hidden: int) -> str:
         ("loss:", "{type: mean, x: xent}", "nats per character; exp(loss) is the perplexity"),
     ]
     lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops lstm` tells one of them.",
+        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops lstm` explains one of them.",
         f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
         "",
         f"# Inputs: blocks of {LENGTH} characters, as the reader cuts them.",

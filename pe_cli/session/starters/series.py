@@ -286,7 +286,7 @@ def _model(looked: Looked, wish: Wish) -> str:
          f"mean absolute error in the unit of '{name}'"),
     ]  # fmt: skip
     lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` tells one of them.",
+        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",

@@ -129,7 +129,7 @@ _USES = {"eval": "the evaluation after every epoch", "test": "a last test (pe ev
 
 
 def _feeds(looked: Looked) -> list[str]:
-    lines = ["# Input of the model: the columns that make it. Several columns stand side by side."]
+    lines = ["# Feed of the model: the columns that it is made of. Several columns stand side by side."]
     rows: Lines = []
     numbers = numbers_of(looked)
     if numbers:

@@ -24,7 +24,7 @@ def model_of(looked: Looked, wish: Wish) -> str:
     outputs: list[str] = []
     if numbers_of(looked):
         total = sum(width_of(looked, one) for one in numbers_of(looked))
-        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(looked)}, as feeds of the config says"))
+        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(looked)}, as `feeds` of the config says"))
         outputs.append("x")
     for name, feed in branches_of(looked).items():
         one = next(g for g in looked.guesses if g.name == name)
@@ -38,7 +38,7 @@ def model_of(looked: Looked, wish: Wish) -> str:
     first = "all" if len(outputs) > 1 else outputs[0]
     layers += _hidden(first, found) + (_classes(looked) if classes else _number(looked))
     lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` tells one of them.",
+        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         "# Sizes come from the data, which pe init looked at: change them with the columns.",
         f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
         "",

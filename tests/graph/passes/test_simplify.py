@@ -14,6 +14,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowering import GraphLowering
+from pe_cli.execute.numerics import Numerics
 from pe_cli.execute.types import concrete_types
 from pe_cli.graph.passes import common_subexpressions, dead_code, fold_constants
 from pe_cli.graph.pipeline import apply_passes
@@ -169,7 +170,7 @@ def reporting(definition: OpDef, sample: Sample) -> bool:
     arrays = sample_arrays(definition, sample, "float32")
     program, _ = build(definition.name, arrays, sample.attrs, sample.outputs)
     graph = replicate(program, [Place("cpu", 0)], BuildStrategy())
-    tasks = lower(GraphLowering(graph, [concrete_types(program, {})], [1], 1))
+    tasks = lower(GraphLowering(graph, [concrete_types(program, {})], [1], Numerics(1)))
     kernels = [call.kernel for task in tasks for call in task.calls]
     return any(isinstance(kernel, HostKernel) or "Status" in kernel.params for kernel in kernels)
 

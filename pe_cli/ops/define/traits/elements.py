@@ -90,7 +90,7 @@ class Narrow(Trait):
 
 
 class Absorbed(Trait):
-    """Passes make the op a part of the one before it, whose threads share it.
+    """Passes let the op before it do this op, too, so that its threads share the work.
 
     Args:
         parameter: input slot that has to be a parameter; empty for any.
