@@ -89,3 +89,18 @@ def test_a_type_that_is_not_taken_is_a_type_error(call):
 def test_a_value_that_is_not_taken_is_a_value_error(call):
     with pytest.raises(ValueError, match=r"\w"):
         call(fluid.data("x", [3, 3]))
+
+
+def test_parameters_of_cells_have_the_original_s_names(tmp_path):
+    x = fluid.data("x", [2, 4, 5])
+    L.rnn(L.GRUCell(3), x), L.rnn(L.LSTMCell(3, name="last"), x)
+    recorded = [f"GRUCell/BasicGRUUnit_0.{n}" for n in ("w_0", "w_1", "b_0", "b_1")]
+    recorded += ["last/BasicLSTMUnit_0.w_0", "last/BasicLSTMUnit_0.b_0"]
+    assert [p.name for p in fluid.default_main_program().all_parameters()] == recorded
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    before = np.array(fluid.global_scope().find_var(recorded[0]).get_tensor())
+    fluid.io.save_params(executor, str(tmp_path))
+    executor.run(fluid.default_startup_program())
+    fluid.io.load_params(executor, str(tmp_path))
+    np.testing.assert_array_equal(np.array(fluid.global_scope().find_var(recorded[0]).get_tensor()), before)
