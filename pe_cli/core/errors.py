@@ -118,6 +118,10 @@ class PeError(Exception):
         return self.render()
 
 
+class WrongType(PeError):
+    """A value of a type that is not taken there: another element type, or no variable where one is needed."""
+
+
 def is_silent(error: BaseException) -> bool:
     """Return whether Python says that a call failed and did not say why: there was no memory for the exception."""
     return isinstance(error, SystemError) and re.search("without (setting an exception|exception set)", str(error)) is not None

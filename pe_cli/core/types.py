@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.errors import PeError, WrongType, did_you_mean
 
 #: Every element type that a variable may have, by name, with its size in bytes.
 DTYPES: dict[str, int] = {
@@ -112,3 +112,13 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
+
+
+def check_kind(name: str, x: TensorType, dtypes: Iterable[str] = FLOATS) -> None:
+    """Refuse what has another element type than an op takes.
+
+    Raises:
+        WrongType: names the op, the types and x.
+    """
+    if x.dtype not in dtypes:
+        raise WrongType(f"{name} takes {' or '.join(dtypes)}, got {x}", hint="put a cast before it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import PeError, WrongType
 
 
 class FluidError(PeError):
@@ -37,12 +37,13 @@ def raised_as(kind: type[PeError]) -> Iterator[None]:
     """Let errors of the core leave as one of the original's types.
 
     Raises:
-        PeError: of the type that is named.
+        PeError: of the type that is named; a FluidTypeError for a value of the wrong type, unless a step fails by it.
     """
     try:
         yield
     except PeError as error:
         if isinstance(error, FluidError):
             raise
-        made = kind(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code)
+        wanted = FluidTypeError if isinstance(error, WrongType) and kind is not EnforceNotMet else kind
+        made = wanted(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code)
         raise made from error.__cause__

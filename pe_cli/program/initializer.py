@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import PeError, WrongType
 from pe_cli.core.types import FLOATS, product
 from pe_cli.program.ir import Block, Operator, Variable
 
@@ -66,7 +66,7 @@ class Initializer:
             raise PeError(f"{name} cannot initialize '{variable.name}', whose type is {variable.type}", at=variable.at)
         if variable.dtype not in FLOATS and not isinstance(self, (Constant, NumpyArray)):
             message = f"{name} needs a float variable, '{variable.name}' is {variable.type}"
-            raise PeError(message, at=variable.at, hint="use Constant")
+            raise WrongType(message, at=variable.at, hint="use Constant")
         attrs = {"shape": list(variable.shape), "dtype": variable.dtype, **self.attrs(variable)}
         declare(variable, block)
         return block.append_op(self.op, {}, {"Out": variable.name}, attrs, at=variable.at)

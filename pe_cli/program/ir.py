@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-from pe_cli.core.errors import PeError, Span, did_you_mean
+from pe_cli.core.errors import PeError, Span, WrongType, did_you_mean
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
 from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.define.registry import find
@@ -282,7 +282,10 @@ def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
         if value is None:
             continue
         values = list(value) if isinstance(value, (list, tuple)) else [value]
-        out[slot] = [v.name if isinstance(v, Variable) else str(v) for v in values]
+        out[slot] = [v.name if isinstance(v, Variable) else v for v in values]
+        for v in out[slot]:
+            if not isinstance(v, str):
+                raise WrongType(f"{slot} is {v!r:.60}, which is no variable", hint="fill_constant and assign make one of numbers")
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pe_cli.core.errors import WrongType
 from pe_cli.ops.define import areas
 from pe_cli.ops.define.registry import OPS, discover
 from pe_cli.ops.define.traits import HasRegions, Lists, OnHost, Random, Remote
@@ -52,6 +53,16 @@ def test_float32_agrees_with_float64(definition, sample):
         x, y = (a[slot], b[slot]) if isinstance(a, dict) else (a, b)
         for u, v in zip(x if isinstance(x, list) else [x], y if isinstance(y, list) else [y], strict=True):
             np.testing.assert_allclose(u, v, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("definition", [pytest.param(d, id=d.name) for d in OPS.values() if d.floats])
+def test_whole_numbers_are_refused_where_an_op_needs_floats(definition):
+    given = sample_arrays(definition, definition.samples[0], "float64")
+    for slot in definition.floats:
+        if slot in given:
+            whole = {**given, slot: [a.astype("int64") for a in given[slot]]}
+            with pytest.raises(WrongType, match=f"{definition.name} takes float32 or float64, got int64"):
+                run_op(definition.name, whole, definition.samples[0].attrs, definition.samples[0].outputs)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.core.errors import PeError, WrongType, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.define.weight_norm import weight_norm
 from pe_cli.program.defaults import default_main_program, default_startup_program
@@ -135,8 +135,9 @@ class LayerHelper:
                 hint="give the input a shape that is known but for the batch axis",
             )
         if dtype not in FLOATS and not (wishes.initializer or default or is_bias):
-            raise self.error(
+            raise WrongType(
                 f"{self.layer_type}: parameter '{name}' would be {kind}, as its input is {dtype}",
+                at=self.program.mark.at,
                 hint="put a layer of type cast or embedding before it, or declare the feed with dtype: float32",
             )
         initializer = wishes.initializer or default or (Constant(0.0) if is_bias else Xavier())
@@ -238,7 +239,7 @@ def as_attr(attr: Any) -> ParamAttr:
     """Return a ParamAttr for what users may write: None, True, a name, an initializer or a ParamAttr.
 
     Raises:
-        PeError: anything else.
+        WrongType: anything else.
     """
     if attr is None or attr is True:
         return ParamAttr()
@@ -248,7 +249,7 @@ def as_attr(attr: Any) -> ParamAttr:
         return ParamAttr(name=attr)
     if isinstance(attr, Initializer):
         return ParamAttr(initializer=attr)
-    raise PeError(f"a parameter attribute must be a ParamAttr, a name or an initializer, got {attr!r}")
+    raise WrongType(f"a parameter attribute must be a ParamAttr, a name or an initializer, got {attr!r}")
 
 
 def attr_for_each(attr: Any, count: int) -> list[Any]:

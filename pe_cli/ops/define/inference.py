@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.errors import PeError, WrongType
+from pe_cli.core.types import TensorType, check_kind
 from pe_cli.ops.define.registry import OpDef, forward_name
 
 #: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
@@ -29,7 +29,7 @@ def infer_types(
         output_names: for gradient ops: slot -> names of the gradients that are wanted.
 
     Raises:
-        PeError: the inputs do not fit, without a place.
+        PeError: the inputs do not fit, without a place; a WrongType where one has another element type than the op takes.
     """
     if definition.infer is None:
         assert forward is not None
@@ -39,7 +39,10 @@ def infer_types(
     for slot in definition.inputs:
         given = list(inputs.get(slot.name, ()))
         if not given and not slot.optional and not slot.variadic:
-            raise PeError(f"op '{definition.name}' needs an input {slot.name}")
+            raise WrongType(f"op '{definition.name}' needs an input {slot.name}")
+        if slot.name in definition.floats:
+            for kind in given:
+                check_kind(definition.name, kind.computed)
         args.append(given if slot.variadic else (given[0] if given else None))
     try:
         result = definition.infer(*args, **attrs)

@@ -77,6 +77,7 @@ class OpDef:
         name: fluid's name.
         infer: see `op`; None for gradient ops, whose outputs have the types of what they are gradients of.
         inputs, outputs: slots in order.
+        floats: input slots that hold float32 or float64.
         attrs: by name.
         differentiable: input slots that gradients flow to.
         samples: for the generated tests.
@@ -94,6 +95,7 @@ class OpDef:
         self.infer = infer
         self.inputs: tuple[Slot, ...] = ()
         self.outputs: tuple[Slot, ...] = ()
+        self.floats: tuple[str, ...] = ()
         self.attrs: dict[str, Attr] = {}
         self.differentiable: tuple[str, ...] = ()
         self.samples: tuple[Sample, ...] = ()
@@ -267,6 +269,7 @@ def op(
     *,
     inputs: str = "",
     outputs: str = "Out",
+    floats: str = "",
     attrs: Mapping[str, Attr] | None = None,
     differentiable: str | None = None,
     samples: Sequence[Sample] = (),
@@ -281,6 +284,7 @@ def op(
     an output that does not exist). A size of -1 is not known yet. It raises `PeError` without a place.
 
     Args:
+        floats: input slots whose variables must be float32 or float64; inference refuses others before it calls this one.
         differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
         samples, kinks, grad_tolerance: see `OpDef`.
         traits: what else it can do, see `pe_cli.ops.define.traits`.
@@ -290,8 +294,10 @@ def op(
         assert name not in OPS, f"op {name} is declared twice"
         made = OpDef(name, infer)
         made.inputs, made.outputs = slots(inputs), slots(outputs)
+        made.floats = tuple(floats.split())
         made.attrs = dict(attrs or {})
         names = [s.name for s in made.inputs]
+        assert set(made.floats) <= set(names), f"{name} has no slots {floats}"
         made.differentiable = tuple(names if differentiable is None else differentiable.split())
         made.samples, made.kinks, made.grad_tolerance = tuple(samples), kinks, grad_tolerance
         made.module = infer.__module__

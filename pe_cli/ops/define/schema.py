@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import PeError, WrongType
 
 #: Stands for a variable that a list slot leaves out.
 EMPTY = "@EMPTY@"
@@ -89,7 +89,7 @@ def converted(op_name: str, name: str, value: Any, attr: Attr) -> Any:
         value = float(value)
     wanted = type(default)
     if default is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
-        raise PeError(f"op '{op_name}': attribute {name} must be {wanted.__name__}, got {value!r}")
+        raise WrongType(f"op '{op_name}': attribute {name} must be {wanted.__name__}, got {value!r}")
     if isinstance(default, list):
         value = [_element(op_name, name, item, default) for item in value]
     if attr.choices and value not in attr.choices:

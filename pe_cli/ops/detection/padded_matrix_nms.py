@@ -95,6 +95,7 @@ def take_best(
 @op(
     "padded_matrix_nms",
     inputs="BBoxes Scores",
+    floats="BBoxes Scores",
     outputs="Out Index Count",
     traits=[FindsBoxes("Out")],
     attrs={

@@ -134,6 +134,7 @@ _PLAIN = {slot: draw for slot, draw in _SIX.items() if slot not in ("Counts", "I
 @op(
     "padded_proposal_labels",
     inputs="RpnRois Counts? GtClasses IsCrowd? GtBoxes ImInfo Offsets?",
+    floats="RpnRois GtBoxes",
     outputs="Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights",
     attrs=_ATTRS,
     traits=[Random(), ReportsData()],

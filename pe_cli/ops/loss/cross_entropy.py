@@ -135,6 +135,7 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
     "cross_entropy",
     traits=[Compares("X", "Label", Says.PROBABILITIES), ReportsData()],
     inputs="X Label",
+    floats="X",
     outputs="Y",
     attrs={"soft_label": SOFT, "ignore_index": IGNORE},
     differentiable="X",

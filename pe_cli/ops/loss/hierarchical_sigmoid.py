@@ -105,6 +105,7 @@ def _paths(rng):
     "hierarchical_sigmoid",
     traits=[ReportsData()],
     inputs="X W Label PathTable? PathCode? Bias?",
+    floats="X W",
     outputs="Out PreOut",
     attrs={"num_classes": Attr(2, "classes of the complete tree; without effect where the paths are given")},
     differentiable="X W Bias",

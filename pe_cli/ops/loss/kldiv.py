@@ -60,6 +60,7 @@ def _kldiv_samples() -> list[Sample]:
 @op(
     "kldiv_loss",
     inputs="X Target",
+    floats="X Target",
     outputs="Loss",
     attrs={
         "reduction": Attr("mean", "mean: over elements, batchmean: over samples", ("mean", "batchmean", "sum", "none"))

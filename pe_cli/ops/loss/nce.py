@@ -203,6 +203,7 @@ def _often(rng):
 @op(
     "nce_cost",
     inputs="Logits Expected",
+    floats="Logits Expected",
     outputs="Cost",
     attrs={"num_true_classes": Attr(1, "how many of a row are labels; they come first")},
     differentiable="Logits",

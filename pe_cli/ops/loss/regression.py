@@ -190,6 +190,7 @@ def smooth_l1_back(
 @op(
     "smooth_l1_loss",
     inputs="X Y InsideWeight? OutsideWeight?",
+    floats="X Y",
     outputs="Out Diff",
     attrs={"sigma": Attr(1.0, "differences below 1 / sigma**2 count squared, no unit")},
     differentiable="X Y",
@@ -287,6 +288,7 @@ def huber_back(residual: Ptr, g: Ptr, dx: Ptr, n: Int, delta: Real, sign: Real):
 @op(
     "huber_loss",
     inputs="X Y",
+    floats="X Y",
     outputs="Out Residual",
     attrs={"delta": Attr(1.0, "residuals beyond it count linearly; in the unit of X")},
     samples=[*_pairs(), Sample({"X": (4, 1), "Y": (4, 1)}, {"delta": 0.3}, "delta 0.3")],

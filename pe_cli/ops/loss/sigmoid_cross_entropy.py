@@ -109,6 +109,7 @@ def _some_ignored(rng: np.random.Generator) -> np.ndarray:
     "sigmoid_cross_entropy_with_logits",
     traits=[Compares("X", "Label", Says.LOGITS, several=False)],
     inputs="X Label",
+    floats="X",
     attrs={
         "ignore_index": Attr(-100, "label whose elements have loss 0 and gradient 0"),
         "normalize": Attr(False, "divide by the number of labels that are not ignored"),
@@ -168,6 +169,7 @@ def sigmoid_cross_entropy_with_logits_grad_cpu(o: Lowering) -> None:
     "bce_loss",
     traits=[Compares("X", "Label", Says.PROBABILITIES, several=False)],
     inputs="X Label",
+    floats="X",
     differentiable="X",
     samples=[
         Sample({"X": chances(4, 5), "Label": yes_or_no(4, 5)}, name="yes and no"),
@@ -213,6 +215,7 @@ def bce_loss_grad_cpu(o: Lowering) -> None:
 @op(
     "log_loss",
     inputs="Predicted Labels",
+    floats="Predicted",
     outputs="Loss",
     attrs={"epsilon": Attr(1e-4, "added to the arguments of the logarithms, no unit")},
     differentiable="Predicted",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.core.errors import PeError
-from pe_cli.core.types import NUMBERS, TensorType
+from pe_cli.core.types import NUMBERS, TensorType, check_kind
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.axes import around, normal_axis
@@ -17,8 +16,7 @@ from pe_cli.ops.define.traits import InPlace
 def _check(name: str, x: TensorType, axis: int) -> None:
     """Raise unless x has numbers and such an axis."""
     normal_axis(name, axis, len(x.shape))
-    if x.dtype not in NUMBERS:
-        raise PeError(f"{name} needs numbers, got {x}", hint="cast it")
+    check_kind(name, x, NUMBERS)
 
 
 # --- cumsum -----------------------------------------------------------------------------------------------------------

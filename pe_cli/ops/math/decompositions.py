@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.core.types import TensorType, check_kind
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, square_root
@@ -18,8 +18,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 
 def _check(name: str, x: TensorType) -> TensorType:
     """Return the type of x, unless it is no batch of square matrices."""
-    if x.dtype not in FLOATS:
-        raise PeError(f"{name} takes {' or '.join(FLOATS)}, got {x}", hint="put a cast before it")
+    check_kind(name, x)
     if len(x.shape) < 2 or (x.shape[-1] != x.shape[-2] and -1 not in x.shape[-2:]):
         raise PeError(f"{name} needs square matrices, got {x}")
     return x

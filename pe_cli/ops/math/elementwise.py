@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import PeError, WrongType
 from pe_cli.core.types import FLOATS, NUMBERS, TensorType
 from pe_cli.kernels.lang import Kernel, T
 from pe_cli.kernels.vecmath import log
@@ -109,7 +109,7 @@ def check_dtypes(name: str, x: TensorType, y: TensorType, dtypes: Sequence[str])
     if x.dtype != y.dtype:
         raise PeError(f"{name} needs one dtype, X is {x} and Y is {y}", hint="put a cast before one of them")
     if x.dtype not in dtypes:
-        raise PeError(f"{name} takes {' or '.join(dtypes)}, X is {x}", hint="put a cast before it")
+        raise WrongType(f"{name} takes {' or '.join(dtypes)}, X is {x}", hint="put a cast before it")
 
 
 def lower_binary(definition: OpDef, kernel: Kernel) -> None:

@@ -22,6 +22,7 @@ from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
     "mul",
     traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",))],
     inputs="X Y",
+    floats="X Y",
     attrs={
         "x_num_col_dims": Attr(1, "leading axes of X that become rows, at least 1"),
         "y_num_col_dims": Attr(1, "leading axes of Y that become rows, at least 1"),
@@ -106,6 +107,7 @@ def _of_matrices(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
     "matmul",
     traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices)],
     inputs="X Y",
+    floats="X Y",
     attrs={
         "transpose_X": Attr(False, "transpose the last two axes of X"),
         "transpose_Y": Attr(False, "transpose the last two axes of Y"),

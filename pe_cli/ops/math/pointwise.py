@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, NUMBERS, TensorType
+from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.addto import in_pieces
@@ -255,8 +254,7 @@ def pointwise(
     allowed = NUMBERS if integers else FLOATS
 
     def infer(x: TensorType, **given: Any) -> TensorType:
-        if x.dtype not in allowed:
-            raise PeError(f"{name} takes {' or '.join(allowed)}, got {x}", hint="put a cast before it")
+        check_kind(name, x, allowed)
         if check:
             check(given)
         return x

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.types import FLOATS, NUMBERS, TensorType
+from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -105,8 +105,7 @@ def _declare(
     name = f"reduce_{kind}"
 
     def infer(x: TensorType, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> TensorType:
-        if x.dtype not in dtypes:
-            raise PeError(f"{name} takes {' or '.join(dtypes)}, got {x}", hint="put a cast before it")
+        check_kind(name, x, dtypes)
         gone = reduced_axes(name, x.shape, dim, reduce_all)
         if (
             needs_some

@@ -31,6 +31,7 @@ _HEADS = {"num_heads": 2}
     "attention",
     traits=[Divisible(), Narrow(("Q", "K", "V"), ("Mask", "Level"))],
     inputs="Q K? V? Mask?",
+    floats="Q",
     outputs="Out Level",
     attrs={
         "num_heads": Attr(1, "heads, which lie side by side in the last axis"),

@@ -25,6 +25,7 @@ def _checked(name: str, numbers: list[int], count: int, least: int) -> None:
     "conv2d_transpose",
     traits=[Divisible(), Layout("data_format", ("Input", "Output")), Narrow(("Input", "Filter")), SumsRows(("Filter",))],
     inputs="Input Filter",
+    floats="Input Filter",
     outputs="Output",
     attrs={
         "strides": Attr([1, 1], "pixels of the output from one of the input to the next, down and right"),

@@ -98,6 +98,7 @@ def channel_totals(part: Ptr, dscale: Ptr, dbias: Ptr, batch: Int, channels: Int
     "group_norm",
     traits=[SumsRows(("Scale", "Bias"))],
     inputs="X Scale? Bias?",
+    floats="X",
     outputs="Y Mean Variance",
     attrs={
         "groups": Attr(1, "groups of neighbouring channels; they divide the channels"),

@@ -167,6 +167,7 @@ def normalise_back(
         SumsRows(("Scale", "Bias"), lambda attrs, shapes: attrs["begin_norm_axis"] > 0),
     ],
     inputs="X Scale? Bias?",
+    floats="X",
     outputs="Y Mean Variance",
     attrs={
         "begin_norm_axis": Attr(1, "first of the axes that are normalised together"),

@@ -97,6 +97,7 @@ def lstm_unit_backward_cuda(
     "lstm_unit",
     traits=[InPlace({"Gates": "X"}), RowWise()],
     inputs="X C_prev",
+    floats="X C_prev",
     outputs="C H Gates",
     attrs={
         "forget_bias": Attr(0.0, "added to the forget gate before its sigmoid, no unit"),

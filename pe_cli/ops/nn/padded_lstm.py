@@ -44,6 +44,7 @@ _BIASES = {"BiasIh": (16,), "BiasHh": (16,)}
     "padded_lstm",
     traits=[Divisible(), ReportsData()],
     inputs="Input WeightIh WeightHh BiasIh? BiasHh? InitH? InitC? Lengths?",
+    floats="Input",
     outputs="Out LastH LastC Gates Cells States",
     attrs={
         "is_reverse": Attr(False, "go from the last step to the first"),

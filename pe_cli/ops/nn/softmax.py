@@ -198,6 +198,7 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 @op(
     "softmax",
     inputs="X",
+    floats="X",
     attrs=_AXIS,
     traits=[InPlace({"Out": "X"}), RowWise(_beside_rows), Bounded(0.0, 1.0), ToProbabilities()],
     samples=_SAMPLES,
@@ -224,7 +225,7 @@ def softmax(x: TensorType, *, axis: int) -> TensorType:
     return x
 
 
-@op("log_softmax", inputs="X", attrs=_AXIS, traits=[RowWise(_beside_rows), ToProbabilities(logarithms=True)], samples=_SAMPLES)
+@op("log_softmax", inputs="X", floats="X", attrs=_AXIS, traits=[RowWise(_beside_rows), ToProbabilities(logarithms=True)], samples=_SAMPLES)
 def log_softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into logarithms of probabilities.
 

@@ -211,6 +211,7 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
     "linear_chain_crf",
     traits=[ReportsData()],
     inputs="Emission Transition Label Length? Offsets?",
+    floats="Emission Transition",
     outputs="LogLikelihood Alpha",
     differentiable="Emission Transition",
     samples=[
@@ -296,6 +297,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
     "crf_decoding",
     traits=[ReportsData()],
     inputs="Emission Transition Label? Length? Offsets?",
+    floats="Emission Transition",
     outputs="ViterbiPath",
     differentiable="",
     samples=[

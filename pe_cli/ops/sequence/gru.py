@@ -162,6 +162,7 @@ def _sample(name: str, *lengths: int, state: bool = False, **attrs: object) -> S
 @op(
     "gru",
     inputs="Input Weight Bias H0? Order? Begins? Sorted? Offsets?",
+    floats="Input Weight",
     outputs="Hidden BatchGate",
     differentiable="Input Weight Bias H0",
     attrs={

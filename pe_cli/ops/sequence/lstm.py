@@ -29,6 +29,7 @@ def _sample(name: str, *lengths: int, states: bool = False, projection: int = 0,
 @op(
     "lstm",
     inputs="Input Weight Bias H0? C0? ProjWeight? Order? Begins? Sorted? Offsets?",
+    floats="Input Weight",
     outputs="Hidden Cell BatchGate",
     differentiable="Input Weight Bias H0 C0 ProjWeight",
     attrs={

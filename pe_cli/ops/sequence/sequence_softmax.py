@@ -52,6 +52,7 @@ def _sample(name: str, *lengths: int, column: bool = True) -> Sample:
 @op(
     "sequence_softmax",
     inputs="X Offsets?",
+    floats="X",
     differentiable="X",
     samples=[
         _sample("three sequences", 3, 1, 4),

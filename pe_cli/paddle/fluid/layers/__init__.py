@@ -6,6 +6,7 @@ A name of the core's catalogue goes before one of the modules here: when the cor
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,8 @@ _WIDER = {
     "uniform_random_batch_size_like",
     "randperm",
     "cross_entropy",
+    "square_error_cost",
+    "label_smooth",
     "stack",
     "fill_constant",
     "reduce_mean",
@@ -155,7 +158,9 @@ def _on_defaults(schedule: Callable[..., Any]) -> Callable[..., Any]:
 def _collected() -> dict[str, Any]:
     found: dict[str, Any] = {f.__name__: _on_defaults(f) for f in _SCHEDULES}
     for module in _MODULES:
-        found |= {name.rstrip("_"): getattr(module, name) for name in module.__all__}
+        for name in module.__all__:
+            value = getattr(module, name)
+            found[name.rstrip("_")] = catalogue.called(value) if inspect.isfunction(value) else value
     core = {name: catalogue.adapt(definition) for name, definition in discover().items()}
     return {**found, **{name: fn for name, fn in core.items() if name not in _WIDER or name not in found}}
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from pe_cli.layers.define.registry import LayerDef, find
+from pe_cli.optim.regularizer import Regularizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
 
 #: Where the original's order differs from the core's: all arguments in order.
 ORDER = {
@@ -83,6 +85,32 @@ ONLY = {
 }
 
 
+@functools.cache
+def called(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a layer that scripts call: its errors have the original's types, and a decay may stand for a ParamAttr that has it.
+
+    Raises:
+        FluidTypeError: when called: something that is no variable where one is needed, or another element type; a TypeError.
+    """
+    known = inspect.signature(fn).parameters.values()
+    needed = [(i, p.name) for i, p in enumerate(known) if p.annotation == "Variable" and p.default is p.empty]
+
+    @functools.wraps(fn)
+    def layer(*args: Any, **given: Any) -> Any:
+        for at, name in needed:
+            if (args[at] if at < len(args) else given.get(name, 0)) is None:
+                raise FluidTypeError(f"{fn.__name__}: {name} is None", hint="give a variable")
+        with raised_as(FluidValueError):
+            return fn(*map(_attribute, args), **{k: _attribute(v) for k, v in given.items()})
+
+    return layer
+
+
+def _attribute(value: Any) -> Any:
+    """Return an argument; of a decay, the attribute of a parameter that it stands for."""
+    return ParamAttr(regularizer=value) if isinstance(value, Regularizer) else value
+
+
 def adapt(definition: LayerDef) -> Callable[..., Any]:
     """Return a layer with the original's order of arguments.
 
@@ -107,12 +135,11 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
             given[name] = value
         out = given.pop("out", None) if "out" in names and "out" not in definition.args else None
         values = {k: _plain(definition, k, v) for k, v in given.items() if not _idle(definition, k, v)}
-        with raised_as(FluidValueError):
-            made = definition.fn(**values)
+        made = definition.fn(**values)
         return made if out is None else find("assign").fn(made, out)
 
     layer.__signature__ = _signature(definition, names)  # type: ignore[attr-defined]
-    return layer
+    return called(layer)
 
 
 def _signature(definition: LayerDef, names: list[str]) -> inspect.Signature:

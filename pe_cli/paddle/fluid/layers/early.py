@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
@@ -115,9 +116,10 @@ def randint(  # noqa: PLR0913, PLR0917 (the original's arguments)
 
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Any:
-    """Raise to a power: a number, or a variable [1] that a step may compute or be fed. Powers of integers are cut towards 0."""
-    if x.dtype in ("int32", "int64"):
-        return call("cast", pow(call("cast", x, "float64"), factor, name), x.dtype)
+    """Raise to a power: a number, or a variable [1] that a step may compute or be fed. Whole numbers are raised to its whole part."""
+    if x.dtype not in FLOATS:
+        whole = call("cast", factor, x.dtype) if isinstance(factor, Variable) else int(factor)
+        return call("cast", pow(call("cast", x, "float64"), whole, name), x.dtype)
     if isinstance(factor, Variable):
         try:
             factor = float(sizes_of("pow", "factor", factor, single=True))

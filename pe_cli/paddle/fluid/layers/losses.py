@@ -25,6 +25,26 @@ def auc(
     return call("auc", input, label, "ROC", num_thresholds, topk, slide_steps)
 
 
+def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Any:
+    """Take the logarithm of the label's probability; labels without an axis of size 1 give a cost without one."""
+    cost = call("cross_entropy", input, label, soft_label, ignore_index)
+    return cost if len(label.shape) == len(input.shape) else call("squeeze", cost, [-1])
+
+
+def square_error_cost(input: Variable, label: Variable) -> Any:
+    """Square the difference; a label of fewer sizes counts for all elements that it stands for, as in elementwise_sub."""
+    if input.shape == label.shape:
+        return call("square_error_cost", input, label)
+    return call("square", call("elementwise_sub", input, label))
+
+
+def label_smooth(
+    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: str = "float32", name: str | None = None
+) -> Any:
+    """Mix labels with a distribution; the result has the element type of the labels, whatever dtype says."""
+    return call("label_smooth", label, prior_dist, epsilon, label.dtype, name)
+
+
 def center_loss(
     input: Variable, label: Variable, num_classes: int, alpha: Any, param_attr: Any, update_center: bool = True
 ) -> Any:
@@ -35,4 +55,4 @@ def center_loss(
     return follow_centers(LayerHelper("center_loss"), input, label, num_classes, alpha, param_attr, update_center)
 
 
-__all__ = ["auc", "center_loss"]
+__all__ = ["auc", "center_loss", "cross_entropy", "label_smooth", "square_error_cost"]

@@ -30,9 +30,11 @@ def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: 
         first: the first axis of the image or volume.
 
     Raises:
-        FluidValueError: another form; a ValueError.
+        FluidValueError: another form of padding, or no images; a ValueError.
     """
     count = len(x.shape) - 2
+    if count not in (2, 3):
+        raise FluidValueError(f"{layer} takes images or volumes, got {x}")
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise FluidValueError(f"{layer}: padding is {padding!r}", hint="SAME, VALID or numbers")

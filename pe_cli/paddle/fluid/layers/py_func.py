@@ -110,6 +110,8 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def _caller() -> Span:
     """Return the line of the script that called py_func."""
     frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(f"{__package__}."):
+        frame = frame.f_back
     text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).rstrip("\n")
     column = len(text) - len(text.lstrip()) + 1
     return Span(frame.f_code.co_filename, frame.f_lineno, column, max(1, len(text.strip())), text)

@@ -179,7 +179,7 @@ class GRUCell(RNNCell):
     def _made(self, width: int) -> Any:
         if self._weights is None:
             param, bias, dtype, name = self._facts
-            helper = LayerHelper("gru_cell", default_main_program().unique(name))
+            helper = LayerHelper("gru_cell", default_main_program().unique(f"{name}/BasicGRUUnit"))
             size = self.hidden_size
             weights = [helper.parameter(param, [width + size, columns], dtype) for columns in (2 * size, size)]
             biases = [helper.parameter(bias, [columns], dtype, is_bias=True) for columns in (2 * size, size)]
@@ -231,7 +231,7 @@ class LSTMCell(RNNCell):
         hidden, cell = states
         if self._weights is None:
             param, bias, dtype, name = self._facts
-            helper = LayerHelper("lstm_cell", default_main_program().unique(name))
+            helper = LayerHelper("lstm_cell", default_main_program().unique(f"{name}/BasicLSTMUnit"))
             rows = inputs.shape[-1] + self.hidden_size
             weight = helper.parameter(param, [rows, 4 * self.hidden_size], dtype)
             self._weights = weight, helper.parameter(bias, [4 * self.hidden_size], dtype, is_bias=True)

@@ -60,7 +60,7 @@ def accuracy(input: Variable, label: Variable, k: Any = 1, correct: Variable | N
     for out, count in zip((correct, total), counts, strict=True):
         if out is not None:
             assign(call("cast", count, "int32"), out)
-    return share
+    return share if share.dtype == "float32" else call("cast", share, "float32")
 
 
 def anchor_generator(
@@ -217,12 +217,27 @@ def scale(
 ) -> Any:
     """Multiply by a number, or by a variable [1], and add a number, before that without bias_after_scale."""
     factor, fed = known_or_fed("scale", "scale", scale, single=True)
+    if x.dtype not in FLOATS:  # the original has all of them in the element type of x
+        bias = int(bias)
+        factor = int(factor) if fed is None else factor
     if fed is None:
         return adapt(find("scale"))(x, float(factor), float(bias), bias_after_scale, act, name)
     shifted = x if bias_after_scale else call("scale", x, 1.0, float(bias))
     made = call("elementwise_mul", shifted, fed if fed.dtype == x.dtype else call("cast", fed, x.dtype))
     made = call("scale", made, 1.0, float(bias)) if bias_after_scale else made
     return LayerHelper("scale", name).activate(made, act)
+
+
+def exp(x: Variable, name: str | None = None) -> Any:
+    """Raise e to powers; those of whole numbers are cut towards 0."""
+    if x.dtype not in ("int32", "int64"):
+        return call("exp", x, name)
+    return call("cast", call("exp", call("cast", x, "float64"), name), x.dtype)
+
+
+def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None) -> Any:
+    """Divide by the length along an axis: where it is None, along the second, or the only one."""
+    return call("l2_normalize", x, min(1, len(x.shape) - 1) if axis is None else axis, epsilon, name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Any:
@@ -280,5 +295,6 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
-    "gather", "gru_unit", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale", "space_to_depth", "swish",
+    "exp", "gather", "gru_unit", "l2_normalize", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale",
+    "space_to_depth", "swish",
 ]  # fmt: skip
