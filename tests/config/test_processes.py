@@ -60,8 +60,9 @@ def test_owners_of_rows_may_have_what_owners_of_parameters_may_not(folder: Calla
 
 
 def test_owners_are_for_processes_that_sum_among_themselves(run_errors: Errors) -> None:
-    served = "distributed: {mode: parameter_server, servers: 1}\nbuild_strategy: {reduce_strategy: Reduce}\n"
+    served = "distributed: {mode: parameter_server, servers: 1}\nbuild_strategy: {reduce_strategy: Reduce, gradient_scale_strategy: One}\n"
     found = "\n".join(run_errors(f"model: model.yaml\n{served}"))
+    assert "run.yaml:3:68: error: gradient_scale_strategy: One: not with parameter servers" in found
     assert "run.yaml:3:35: error: reduce_strategy: Reduce: not with parameter servers" in found
 
 

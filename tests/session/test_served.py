@@ -181,6 +181,13 @@ def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> Non
     assert lines[-1]["step"] == 12, "a step of each trainer is a step"
 
 
+@pytest.mark.parametrize("optimizer", ["Lamb", "Muon", "Adafactor", "LarsMomentum, momentum: 0.9"])
+def test_a_parameter_whose_update_looks_at_all_of_it_is_whole_on_one_server(bench: Bench, optimizer: str) -> None:
+    wish = f"train.optimizer={{type: {optimizer}, learning_rate: 0.02}}"
+    one = bench.train("one", "-o", wish, "-o", "train.steps=4")
+    assert bench.seen(served(bench, "served", 1, 2, wish, "train.steps=4")) == bench.seen(one)
+
+
 @pytest.mark.parametrize("sync", ["true", "async", "half_async", "{geo: 2}"])
 def test_a_schedule_in_epochs_is_as_long_as_without_servers(bench: Bench, sync: str) -> None:
     """Servers open no data: trainers tell them how many steps an epoch has."""

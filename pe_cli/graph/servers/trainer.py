@@ -70,10 +70,10 @@ class Cut:
 
 
 def cut(updates: Updates, job: Job, min_block_size: int, slices: bool) -> Cut:
-    """Cut the parameters that servers update, for `slices` or for one block each."""
+    """Cut the parameters that servers update, for `slices` where rows are updated apart, or for one block each."""
     pieces: dict[str, list[Piece]] = {}
     for u in updates.parameters.values():
-        blocks = blocks_of(u.name, u.type.shape, len(job.endpoints) if slices else 1, min_block_size)
+        blocks = blocks_of(u.name, u.type.shape, len(job.endpoints) if slices and u.apart else 1, min_block_size)
         width = int(np.prod(u.type.shape[1:], dtype=np.int64))
         found, begin = [], 0
         for b in blocks:

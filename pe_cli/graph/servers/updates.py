@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.ops.define.traits import Pointwise, RowsApart
 from pe_cli.program import ir
 from pe_cli.program.ir import Operator, Role
 
@@ -52,6 +53,11 @@ class Updated:
     def decays(self) -> bool:
         """Whether a decay of weights changes the gradient first."""
         return DECAY in self.ops[0].scope
+
+    @property
+    def apart(self) -> bool:
+        """Whether each row is updated by itself, so that servers may have pieces: not where a norm, or a product, of the whole counts."""
+        return all(op.definition.has(RowsApart) or op.definition.has(Pointwise) for op in self.ops)
 
 
 class Updates:
