@@ -22,8 +22,9 @@ class Product(Value):
         a_row, b_row: elements from a stored row to the next; rows of C are n apart.
         batch: number of matrices of C.
         a_step, b_step, c_step: elements from a matrix to the next; 0 where all share one.
-        dtype: of everything.
-        precision: to which factors are rounded: float32 for not at all, tf32 or bf16.
+        dtype: of the factors.
+        made: type of C and of the bias: float32 or bfloat16 where the factors are bfloat16, else that of the factors.
+        precision: to which factors are rounded on their way: float32 for not at all, tf32 or bf16.
         alpha: factor.
         adds: whether the product is added to what C holds; alpha is 1 then, and there is no bias.
         bias: whether a number per column is added.
@@ -42,6 +43,7 @@ class Product(Value):
     b_step: int
     c_step: int
     dtype: str
+    made: str
     precision: str
     alpha: float = 1.0
     adds: bool = False
@@ -118,6 +120,11 @@ class LibraryKernel(_Kernel):
     own: tuple[Call, ...]
     before: tuple[Call, ...] = ()
     after: tuple[Call, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """All calls of ours."""
+        return *self.own, *self.before, *self.after
 
     @property
     def arguments(self) -> int:

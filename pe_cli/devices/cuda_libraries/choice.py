@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import BFLOAT16, narrowed, widened
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.protocol import Libraries, Library, LibraryFailed, NotTaken
 from pe_cli.devices.cuda_protocol import Driver, Extent
@@ -28,7 +29,7 @@ from pe_cli.kernels.library_calls import LibraryKernel
 Array = np.ndarray[Any, Any]
 Launch = Callable[[], None]
 #: Begins the hash of what is kept; a new number where its form or what is measured changes.
-FORM = "library choice 1"
+FORM = "library choice 2"
 #: Launches of a graph that is timed, and how often it is.
 LAUNCHES, TIMES = 8, 3
 #: Most algorithms that are measured.
@@ -40,7 +41,9 @@ ALIGNMENT = 256
 #: Most elements that are compared, and random numbers that inputs are filled with, again and again.
 COMPARED, RANDOM = 1 << 22, 1 << 18
 #: Largest error of a result, in parts of the largest number.
-WITHIN = {"float64": 1e-11, "float32": 1e-4, "tf32": 1e-2, "bf16": 4e-2}
+WITHIN = {"float64": 1e-11, "float32": 1e-4, "tf32": 1e-2, "bf16": 4e-2, BFLOAT16: 1e-3}
+#: What it may be where the result is rounded to bfloat16: two sums that differ in a last bit may have different neighbours.
+ROUNDED = 2**-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +101,7 @@ def _found(driver: Driver, libraries: Libraries, offered: Sequence[Call], steps:
     calls = {id(call): call for call in offered if call.kernel.what.library in libraries.each}
     keys = {at: _key(libraries, call, steps) for at, call in calls.items()}
     missing = {keys[at]: call for at, call in calls.items() if cache.read(keys[at]) is None}
-    steps.ahead([c for call in missing.values() for c in (*call.kernel.own, *call.kernel.before, *call.kernel.after)])
+    steps.ahead([c for call in missing.values() for c in call.kernel.calls])
     chosen: dict[str, bytes] = {}
     for key, call in missing.items():
         chosen[key] = json.dumps(_Measured(driver, libraries, call, steps).best()).encode()
@@ -243,7 +246,8 @@ class _Measured:
         """
         first, again, nans = (self._computed(launches, spoil=spoil) for spoil in (False, False, True))
         what = self._kernel.what
-        within = WITHIN[what.precision if what.dtype == "float32" else what.dtype] * np.abs(wanted).max()
+        parts = WITHIN[what.precision if what.dtype == "float32" else what.dtype]
+        within = max(parts, ROUNDED if self._kernel.result.dtype == BFLOAT16 else 0) * np.abs(wanted).max()
         lost = np.isnan(spoilt) & ~np.isnan(nans)
         return bool(first.tobytes() == again.tobytes() and np.abs(first - wanted).max() <= within and not lost.any())
 
@@ -255,8 +259,9 @@ class _Measured:
 
     def _fill(self, *, spoil: bool) -> None:
         for b, spot in self._memory.items():
-            values = self._random.astype(b.type.numpy)
-            values[0] = np.nan if spoil and b is not self._kernel.result else values[0]
+            numbers = self._random.copy()
+            numbers[0] = np.nan if spoil and b is not self._kernel.result else numbers[0]
+            values = narrowed(numbers) if b.dtype == BFLOAT16 else numbers.astype(b.type.numpy)
             for begin in range(0, b.size, RANDOM):
                 self._driver.write(spot.memory.address + begin * values.itemsize, values[: b.size - begin])
 
@@ -265,7 +270,7 @@ class _Measured:
         found = np.empty(min(b.size, COMPARED), b.type.numpy)
         self._driver.wait()
         self._driver.read(self._memory[b].memory.address, found)
-        return found
+        return widened(found) if b.dtype == BFLOAT16 else found
 
 
 @dataclass(frozen=True)

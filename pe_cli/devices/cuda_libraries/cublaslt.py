@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready, declare, version
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import Product
@@ -41,8 +42,9 @@ BATCH_COUNT, BATCH_OFFSET = 5, 6
 MAX_WORKSPACE, REDUCTIONS, ALIGNMENT_A = 1, 3, 5
 #: cublasLtEpilogue_t.
 DEFAULT, RELU, BIAS = 1, 2, 4
-#: Sums in several parts may be added up out of place alone: in place, whichever block is first comes first.
-OUT_OF_PLACE = 2 | 4
+#: Sums in several parts may be added up out of place alone: in place, whichever block is first comes first. Parts are of the type of sums,
+#: or of that of the result, which bfloat16 must not be.
+PARTS, PARTS_AS_RESULT = 2, 4
 #: Algorithms that are asked for.
 ASKED = 8
 
@@ -94,7 +96,7 @@ class Descriptors:
         second = (what.k, what.m) if not what.a_transposed else (what.m, what.k)
         self.first = self._layout(kind, *first, what.b_row, what.batch, what.b_step)
         self.second = self._layout(kind, *second, what.a_row, what.batch, what.a_step)
-        self.result = self._layout(kind, what.n, what.m, what.n, what.batch, what.c_step)
+        self.result = self._layout(TYPES[what.made], what.n, what.m, what.n, what.batch, what.c_step)
 
     def _layout(self, kind: int, rows: int, columns: int, line: int, batch: int, step: int) -> Any:
         found = self._create("MatrixLayout", kind, rows, columns, line)
@@ -103,16 +105,17 @@ class Descriptors:
             self._set("MatrixLayout", found, BATCH_OFFSET, ctypes.c_int64(step))
         return found
 
-    def preference(self, room: int, alignments: Sequence[int]) -> Any:
+    def preference(self, room: int, alignments: Sequence[int], parts: int) -> Any:
         """Return what an algorithm may take.
 
         Args:
             room: bytes of workspace.
             alignments: of the first factor, the second, and of the result, twice.
+            parts: how sums in several parts may be added up.
         """
         found = self._create("MatmulPreference")
         self._set("MatmulPreference", found, MAX_WORKSPACE, ctypes.c_uint64(room))
-        self._set("MatmulPreference", found, REDUCTIONS, ctypes.c_uint32(OUT_OF_PLACE))
+        self._set("MatmulPreference", found, REDUCTIONS, ctypes.c_uint32(parts))
         for i, alignment in enumerate(alignments):
             self._set("MatmulPreference", found, ALIGNMENT_A + i, ctypes.c_uint32(alignment))
         return found
@@ -166,7 +169,8 @@ class CublasLt:
         a, b, c, bias, room = places
         try:
             d = Descriptors(self._library, what, bias.address)
-            preference = d.preference(room.nbytes, [_alignment(p.address) for p in (b, a, c, c)])
+            parts = PARTS if what.made == BFLOAT16 else PARTS | PARTS_AS_RESULT
+            preference = d.preference(room.nbytes, [_alignment(p.address) for p in (b, a, c, c)], parts)
         except NotTaken:
             return []
         found, count = (Heuristic * ASKED)(), _INT()

@@ -118,6 +118,14 @@ class Lowering:
             )
         )
 
+    def apart(self, append: Callable[[], None]) -> list[Call]:
+        """Return the calls that something appends, which are then not among those of the op."""
+        begin = len(self.calls)
+        append()
+        made = self.calls[begin:]
+        del self.calls[begin:]
+        return made
+
     def only(self, slot: str) -> None:
         """Say that the calls from here on write that output alone, and share no scratch with those for other outputs.
 

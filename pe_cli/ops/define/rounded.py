@@ -16,6 +16,7 @@ from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
 from pe_cli.kernels.cuda import CudaKernel, calls_on_cuda
 from pe_cli.kernels.cuda_half import halves_of
 from pe_cli.kernels.lang import POINTERS, Kernel
+from pe_cli.kernels.library_calls import LibraryKernel
 from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import convert
@@ -67,6 +68,8 @@ def _seen(slots: Slots, seen: Mapping[Buffer, Buffer]) -> dict[str, list[Buffer]
 def _converts(call: Call, place: str) -> bool:
     """Whether a call converts as it loads and stores; on CPUs where all that it touches as T is bfloat16, one element at a time."""
     kernel = call.kernel
+    if isinstance(kernel, LibraryKernel):
+        return all(_converts(each, place) for each in kernel.calls)
     if place == "cuda":
         return isinstance(kernel, (Kernel, CudaKernel)) and all(halves_of(each) is not None for each in calls_on_cuda(call))
     if not isinstance(kernel, Kernel) or not kernel.scalar:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.kernels.calls import Numbers, Tickets, buffers_of
+from pe_cli.kernels.calls import Numbers, Tickets
 from pe_cli.kernels.cuda import CudaKernel
 from pe_cli.kernels.cuda_parts import tickets_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.math import product_cores_cuda, product_halves_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
-from pe_cli.ops.math.product_library import offer_product, product_of
+from pe_cli.ops.math.product_library import offer_product, product_of, type_of
 from pe_cli.ops.math.product_tiles_cuda import Tile
 
 #: Blocks that give every multiprocessor of a large card something to do; a constant, so that every card adds up in the same order.
@@ -57,9 +57,9 @@ def multiply_cuda(
         return
     begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
     end = 0 if bias is None else 2 if cut else 1
-    what = product_of(m, n, k, left, right, pairs, starts, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
-    stored = {x.dtype for arg in (a, b) for x in buffers_of(arg)} == {BFLOAT16}
-    kind = HALVES if stored and o.precision == "bf16" else o.precision
+    stored = type_of(a, b)
+    what = product_of(m, n, k, left, right, pairs, starts, stored, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
+    kind = HALVES if stored == BFLOAT16 and o.precision == "bf16" else o.precision
     tile, shares = plan(m, n, k, pairs, c.dtype, kind)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth
     shares = max(1, -(-k // chunk))

@@ -1,7 +1,8 @@
-"""Convolutions that cuDNN may compute on CUDA: float32 and float64, whose filters are brought into its order and back.
+"""Convolutions that cuDNN may compute on CUDA: of one type throughout, whose filters are brought into its order and back.
 
 Our filters are [channels out, channels, taps]; beside channels-last images cuDNN wants [channels out, taps, channels]. What comes behind a
-sum is a launch of ours: who is faster, all launches counted, is found out on the card.
+sum is a launch of ours: who is faster, all launches counted, is found out on the card. cuDNN has no engine that makes float32 of
+bfloat16: the gradient of filters, which stays float32, is not asked for then, nor what is added to before it is rounded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.kernels.calls import Call
+from pe_cli.core.types import BFLOAT16, DTYPES, FLOATS
 from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr
@@ -18,7 +19,6 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 
 #: Most bytes of workspace, and some that a small one is given.
 MOST_ROOM, LEAST_ROOM = 64 << 20, 64 << 10
-_SIZES = {"float32": 4, "float64": 8}
 
 
 @cuda_kernel
@@ -66,10 +66,11 @@ def offer_convolution(
         finish: appends what comes behind the sum, given where that is; None for nothing.
         apart: whether the sum must lie elsewhere than the result: that is read behind it.
     """
-    if CUDNN not in o.libraries or y.dtype not in _SIZES or {x.dtype, w.dtype} != {y.dtype} or not min(x.size, w.size, y.size):
+    one = y.dtype in (*FLOATS, BFLOAT16) and {x.dtype, w.dtype} == {y.dtype} and (finish is None or y.dtype != BFLOAT16)
+    if CUDNN not in o.libraries or not one or not min(x.size, w.size, y.size):
         return
     made = {"values": y, "images_back": x, "filters_back": w}[direction]
-    taps, size = s.taps[0] * s.taps[1], _SIZES[y.dtype]
+    taps, size = s.taps[0] * s.taps[1], DTYPES[y.dtype]
     place = {"values": 2, "images_back": 0, "filters_back": 1}[direction]
     room = o.scratch(min(MOST_ROOM, (x.size + y.size + 2 * w.size) * size + LEAST_ROOM) // size, y.dtype)
     last = o.scratch(w.size, w.dtype) if taps > 1 and s.inner.per > 1 else w
@@ -78,18 +79,10 @@ def offer_convolution(
         args[place] = o.scratch(made.size, made.dtype)
     before, after = [], []
     if last is not w and direction != "filters_back":
-        before = _calls(o, lambda: o.call(turn_filters, w, last, w.size, s.inner.per, taps))
+        before = o.apart(lambda: o.call(turn_filters, w, last, w.size, s.inner.per, taps))
     if last is not w and direction == "filters_back":
-        after = _calls(o, lambda: o.call(turn_filters, last, w, w.size, taps, s.inner.per))
+        after = o.apart(lambda: o.call(turn_filters, last, w, w.size, taps, s.inner.per))
     if finish is not None:
-        after = _calls(o, lambda: finish(args[place]))
+        after = o.apart(lambda: finish(args[place]))
     offer(o.calls, begin, convolution_of(direction, s, y.dtype, o.precision), args, (place, 3), made, before=before, after=after)
 
-
-def _calls(o: Lowering, append: Callable[[], None]) -> list[Call]:
-    """Return the calls that something appends, which are then not among those of the lowering."""
-    begin = len(o.calls)
-    append()
-    made = o.calls[begin:]
-    del o.calls[begin:]
-    return made

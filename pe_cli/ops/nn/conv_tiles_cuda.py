@@ -17,10 +17,12 @@ from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
 from pe_cli.kernels.cuda_fours import load_four, store_four
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T
+from pe_cli.ops.nn.conv_cores_cuda import HalfTile
 from pe_cli.ops.nn.conv_tile_cuda import Tile, four, indented, share, through
 
-#: Threads that a multiprocessor shall have room for: of 65,536 registers, each has 128.
-THREADS = 512
+#: Threads that a multiprocessor shall have room for: of 65,536 registers, each has 128. Those that gather single elements for tensor cores
+#: have 168: with fewer they spill, on some cards, and beside other kernels in a launch on all.
+THREADS, SINGLE = 512, 384
 #: Numbers of a class of pixels in the table of `convolve`.
 FACTS: Any = 10
 #: Without a sign, one comparison tells both ends of a range.
@@ -35,13 +37,13 @@ _SPACE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tuple[str, ...]) -> CudaKernel:
+def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tuple[str, ...], resident: int = THREADS) -> CudaKernel:
     text = "\n".join([f"def {name}({parameters}):", *indented(body), ""])
     space = {**_SPACE, **tile.space()}
     exec(text, space)  # our own text: nothing in it comes from outside
     made: CudaKernel = cuda_kernel(
         space[name], text=text, block=(tile.threads, 1, 1), threads=threads, name=f"{__name__}:{name}",
-        resident=THREADS // tile.threads,
+        resident=resident // tile.threads,
     )  # fmt: skip
     return made
 
@@ -174,7 +176,8 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
         f"(each + {tile.columns - 1}) // {tile.columns}",
         "groups * classes * splits",
     )
-    return _made(f"convolve_{'flat_' if flat else ''}{tile.name}", CONVOLVE, body, tile, threads)
+    resident = SINGLE if flat and isinstance(tile, HalfTile) else THREADS
+    return _made(f"convolve_{'flat_' if flat else ''}{tile.name}", CONVOLVE, body, tile, threads, resident)
 
 
 # --- the gradient of filters ------------------------------------------------------------------------------------------

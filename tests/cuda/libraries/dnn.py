@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.cuda.libraries.bits import HALF, numbers, put
+
 Array = np.ndarray[Any, Any]
 #: cudnnDataType_t.
-KINDS = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
+KINDS = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 9: HALF}
 #: Elements of attributes by their types.
 ELEMENTS: dict[int, Any] = {
     0: ctypes.c_void_p, 1: ctypes.c_int, 3: ctypes.c_int64, 4: ctypes.c_float, 5: ctypes.c_double, 6: ctypes.c_void_p, 7: ctypes.c_int,
@@ -158,21 +160,22 @@ def compute(operation: dict[Any, Any], places: dict[int, int], off: float) -> No
     alpha, beta = {FORWARD: (700, 701), IMAGES: (706, 707), FILTERS: (712, 713)}[kind]
     assert (operation[alpha], operation[beta], c[101], c[106]) == ([1.0], [0.0], [1], [2])
     (top, left), (bottom, right) = c[105], c[104]
+    assert len({v.dtype for v in (x, w, y)}) == 1, "engines are of one type"
     groups = x.shape[1] // w.shape[1]
     pads = (left, right, top, bottom)
     args = {"stride": c[103], "dilation": c[102], "groups": groups}
     written = {FORWARD: y, IMAGES: x, FILTERS: w}[kind]
     written[...] = 0  # what was there is not read
-    xs, ws, ys = (torch.tensor(v.astype(float)) for v in (x, w, y))
+    xs, ws, ys = (torch.tensor(numbers(v)) for v in (x, w, y))
     padded = torch.nn.functional.pad(xs, pads)
     if kind == FORWARD:
-        y[...] = torch.nn.functional.conv2d(padded, ws, **args).numpy() + off
+        put(y, torch.nn.functional.conv2d(padded, ws, **args).numpy() + off)
     elif kind == IMAGES:
         found = torch.nn.grad.conv2d_input(padded.shape, ws, ys, **args).numpy()
         h, wide = x.shape[2:]
-        x[...] = found[:, :, top : top + h, left : left + wide] + off
+        put(x, found[:, :, top : top + h, left : left + wide] + off)
     else:
-        w[...] = torch.nn.grad.conv2d_weight(padded, ws.shape, ys, **args).numpy() + off
+        put(w, torch.nn.grad.conv2d_weight(padded, ws.shape, ys, **args).numpy() + off)
 
 
 def _tensor(descriptor: dict[Any, Any], places: dict[int, int]) -> Array:

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.cuda.libraries.bits import HALF, numbers, put
+
 Array = np.ndarray[Any, Any]
 #: cudaDataType_t.
-KINDS = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
+KINDS = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 14: HALF}
 #: Bytes of each attribute, by the kind of descriptor and number.
 SIZES = {
     "MatmulDesc": {3: 4, 4: 4, 7: 4, 8: 8},
@@ -93,7 +95,8 @@ class CublasLt:
     def cublasLtMatmulAlgoGetHeuristic(self, handle: Any, *args: Any) -> int:
         *_, preference, asked, found, count = args
         wish = self.open[preference.value]
-        assert wish[3] == 6, "sums in place depend on which block is first"
+        parts = 2 if self.open[args[3].value]["kind"] == 14 else 6
+        assert wish[3] == parts, "sums in place depend on which block is first, and sums of bfloat16 are not float32"
         assert all(wish[i] in (4, 8, 16, 32, 64, 128, 256) for i in (5, 6, 7, 8))
         self.searched += 1
         numbers = list(self.costs)[:asked]
@@ -124,12 +127,13 @@ class CublasLt:
         facts = self.open[op.value]
         kind = KINDS[facts["scale"]]
         scale, keeps = (np.frombuffer(ctypes.string_at(at, kind.itemsize), kind)[0] for at in (alpha, beta))
-        first, second = self._matrix(a, at_a, bool(facts[3])), self._matrix(b, at_b, bool(facts[4]))
+        first, second = (numbers(self._matrix(*where)) for where in ((a, at_a, bool(facts[3])), (b, at_b, bool(facts[4]))))
         into = self._matrix(d, at_d)
-        value = scale * np.matmul(first.astype(float), second.astype(float))
+        value = scale * np.matmul(first, second)
         if keeps:
-            value = value + keeps * self._matrix(c, at_c)
+            value = value + keeps * numbers(self._matrix(c, at_c))
         if facts[7] & BIAS:
+            assert into.dtype != HALF, "a bias is of the result's type"
             bias = np.frombuffer(ctypes.string_at(facts[8], into.shape[1] * kind.itemsize), kind)
             value = value + bias[:, None]
         if facts[7] & RELU:
@@ -137,7 +141,7 @@ class CublasLt:
         self.called[number] = self.called.get(number, 0) + 1
         if size:
             ctypes.memset(room, 0xFF, size)
-        into[...] = value + (number == WRONG) + (number == UNSTEADY) * 1e-7 * self.called[number] * np.abs(value).max()
+        put(into, value + (number == WRONG) + (number == UNSTEADY) * 1e-7 * self.called[number] * np.abs(value).max())
 
     def _matrix(self, address: int, layout: Any, transposed: bool = False) -> Array:
         """Return matrices: [batch, rows, columns]."""

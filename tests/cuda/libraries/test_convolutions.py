@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.library_calls import CUDNN
+from tests.cuda.device.test_halves import computed
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
 from tests.ops import support
@@ -58,6 +60,26 @@ def test_bias_and_relu_come_behind_a_convolution(monkeypatch, rng):
     y = torch.nn.functional.conv2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), torch.tensor(w), torch.tensor(bias)).relu()
     np.testing.assert_array_equal(found.transpose(0, 3, 1, 2), y.numpy())
     assert (library.called[0], library.searched) == (measured + 1, 2)
+
+
+def test_of_bfloat16_images_go_both_ways_and_filters_get_float32_from_our_kernels(monkeypatch, rng):
+    _, library = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, Engine(0.5)), "bf16")
+    x, w, dy = whole(rng, 2, 6, 5, 8), whole(rng, 4, 8, 3, 3), whole(rng, 2, 6, 5, 4)
+    attrs = {"strides": [1, 1], "paddings": [1, 1], "dilations": [1, 1], "groups": 1, "data_format": "NHWC"}
+    image, filters = (torch.tensor(v, requires_grad=True) for v in (x, w))
+    made = torch.nn.functional.conv2d(image.permute(0, 3, 1, 2), filters, padding=1).permute(0, 2, 3, 1)
+    made.backward(torch.tensor(dy))
+    with_it = {"libraries": frozenset({CUDNN})}
+    found = computed("conv2d", {"Input": x, "Filter": w}, {"Output": dy.shape}, attrs, BFLOAT16, **with_it)["Output"]
+    np.testing.assert_array_equal(found, made.detach().bfloat16().float().numpy())
+    assert (set(library.called), library.searched) == ({0}, 2)
+    given = {"Input": x, "Filter": w, "Output@GRAD": dy}
+    back = computed("conv2d_grad", given, {"Input@GRAD": x.shape}, attrs, BFLOAT16, **with_it)["Input@GRAD"]
+    np.testing.assert_array_equal(back, image.grad.bfloat16().float().numpy())
+    assert library.searched == 4
+    back = computed("conv2d_grad", given, {"Filter@GRAD": w.shape}, attrs, "float32", **with_it)["Filter@GRAD"]
+    np.testing.assert_array_equal(back, filters.grad.numpy())
+    assert library.searched == 4
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import BFLOAT16, narrowed, widened
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
 from pe_cli.devices.cuda_libraries.protocol import NotTaken
 from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.kernels.library_calls import CUBLAS, Product
+from tests.cuda.device.test_halves import computed
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
@@ -65,6 +68,26 @@ def test_bias_and_relu_come_behind_a_product(library: CublasLt, rng):
     assert library.called == {**before, RIGHT: before[RIGHT] + 1}, "an algorithm that loses a NaN is not taken"
 
 
+@pytest.mark.parametrize("stored", [pytest.param(BFLOAT16, id="rounded once"), pytest.param("float32", id="not rounded")])
+def test_bfloat16_is_multiplied_as_it_lies(library: CublasLt, rng, stored: str):
+    x, y = whole(rng, 9, 40), whole(rng, 5, 40)
+    attrs = {"transpose_X": False, "transpose_Y": True, "alpha": 1.0}
+    found = computed("matmul", {"X": x, "Y": y}, {"Out": (9, 5)}, attrs, stored, libraries=frozenset({CUBLAS}))["Out"]
+    expected = torch.from_numpy(x @ y.T)
+    np.testing.assert_array_equal(found, (expected.bfloat16() if stored == BFLOAT16 else expected).float().numpy())
+    assert library.called
+
+
+@pytest.mark.parametrize("stored", [BFLOAT16, "float32"])
+def test_a_bias_of_float32_comes_before_the_sum_is_rounded(library: CublasLt, rng, stored: str):
+    x, y, bias = whole(rng, 6, 7), whole(rng, 7, 5), rng.standard_normal(5).astype("float32") * 40
+    given, libraries = {"X": x, "Y": y, "Bias": bias}, frozenset({CUBLAS})
+    found = computed("fused_gemm_epilogue", given, {"Out": (6, 5)}, {"activation": "relu"}, stored, wide="Bias", libraries=libraries)["Out"]
+    expected = torch.from_numpy(x @ y + bias).relu()
+    np.testing.assert_array_equal(found, (expected.bfloat16() if stored == BFLOAT16 else expected).float().numpy())
+    assert library.called
+
+
 @on_its_day(3, of=4)
 def test_float64_has_its_own_type(library: CublasLt, rng):
     library.compute = 70, 1
@@ -105,13 +128,21 @@ def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt
     assert not library.called
 
 
-def test_a_config_trains_as_with_our_kernels(library: CublasLt):
+@pytest.mark.parametrize(("precision", "within"), [("float32", 1e-5), ("bf16", 1e-3)])
+def test_a_config_trains_as_with_our_kernels(library: CublasLt, precision: str, within: float):
     losses = []
     for libraries in ("auto", "none"):
-        found = models.train(models.ROOT / "configs/digits.yaml", "cuda", more=(f"executor.libraries={libraries}",), steps=3)
-        losses.append(found.losses)
+        more = (f"executor.libraries={libraries}", f"executor.precision={precision}")
+        losses.append(models.train(models.ROOT / "configs/digits.yaml", "cuda", more=more, steps=3).losses)
     assert library.called
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=within)
+
+
+def test_numbers_are_narrowed_as_by_pytorch(rng):
+    ties = np.array([1 + 2**-8, 1 + 3 * 2**-8, 3.4e38, -0.0, 1e-40, np.inf, -np.inf])
+    values = np.concatenate([rng.standard_normal(1000), ties]).astype("float32")
+    np.testing.assert_array_equal(narrowed(values), torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16))
+    assert np.isnan(widened(narrowed(np.array([np.nan], "float32"))))
 
 
 def test_structures_are_those_of_the_header():
@@ -126,7 +157,7 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
     a, b, c = whole(rng, 5, 7), whole(rng, 7, 3), whole(rng, 5, 3)
     for name, value in (("a", a), ("b", b), ("c", c)):
         card.write(held[name].address, value)
-    what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", adds=True)
+    what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", "float32", adds=True)
     found = opened.of(card, {CUBLAS})
     assert found
     places = [held[n] for n in ("a", "b", "c", "c", "room")]

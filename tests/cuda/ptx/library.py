@@ -463,7 +463,7 @@ class Library:
         built, program, device = self._functions[function.value - 1]
         assert (shared, extra, self._number(stream)) == (0, None, device)
         count, kernel = len(built.kernel.params), built.kernel
-        bytewise = kernel.name.endswith("[]") or "uint8" in built.elements
+        bytewise = kernel.name.endswith("[]") or "uint8" in built.elements or bool(built.halves)
         shift = 0 if bytewise else 2  # neighbouring bytes may have writers of their own
         places = (ctypes.c_uint64 * count).from_address(params)
         words = np.array([ctypes.c_uint64.from_address(place).value for place in places], np.uint64)

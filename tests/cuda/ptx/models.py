@@ -1,8 +1,8 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
-Usage: python -m tests.cuda.ptx.models [CONFIG ...], those of `configs/` and `configs/bench/` where none is named. The exit code is 1 where
-one differs by more than rounding explains, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made
-smaller by `SMALLER`: the ops and their order stay.
+Usage: python -m tests.cuda.ptx.models [--bf16] [CONFIG ...], in float32, or with precision bf16 in both places; those of `configs/` and
+`configs/bench/` where none is named. The exit code is 1 where one differs by more than rounding explains, or a kernel has what
+`kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their order stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.types import FLOATS
+from pe_cli.core.types import FLOATS, narrowed, widened
 from pe_cli.devices import cuda_driver
 from pe_cli.session.job import Job
 from pe_cli.session.step import Stepper
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 STEPS = 5
 #: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last
 #: bits of the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
-TOLERANCE, TIMES = 2e-5, 20.0
+TOLERANCE, TIMES = 2e-5, {"float32": 20.0, "bf16": 2.0}
 #: Overrides of all configs.
 ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
 #: Config -> what makes it smaller.
@@ -68,7 +68,7 @@ def train(config: Path, place: str, *, moved: bool = False, more: Sequence[str] 
     Args:
         config: below `ROOT`.
         place: cpu or cuda.
-        moved: whether the first parameters have other last bits.
+        moved: whether the first parameters have other last bits; in bf16 matrices are rounded to bfloat16.
         more: overrides.
         steps: how many.
     """
@@ -78,7 +78,9 @@ def train(config: Path, place: str, *, moved: bool = False, more: Sequence[str] 
     rng = np.random.default_rng(0)
     for name in job.scope if moved else ():
         value = np.array(job.scope.get(name))
-        if value.dtype == np.float32:
+        if value.dtype == np.float32 and job.run.executor.precision == "bf16":
+            job.scope.set(name, widened(narrowed(value)) if value.ndim > 1 else value)
+        elif value.dtype == np.float32:
             job.scope.set(name, np.nextafter(value, rng.choice([-np.inf, np.inf], value.shape).astype("float32")) * (value != 0))
     stepper = Stepper(job)
     assert job.run.train
@@ -133,28 +135,42 @@ class Compared:
     fine: bool
 
 
-def compare(config: Path) -> Compared:
-    """Train on the test device, which must be in place, and on the CPU."""
-    found, expected = train(config, "cuda"), train(config, "cpu")
+def compare(config: Path, precision: str = "float32") -> Compared:
+    """Train on the test device, which must be in place, and on the CPU.
+
+    In bf16 a sum whose last bits differ may be rounded to the other neighbour, and on CUDA tensor cores round factors of products within
+    loops and recurrent layers, which CPUs take as they are. So both places may be twice as far from each other as float32 is from bf16, or
+    as training from matrices that are rounded first.
+
+    Args:
+        config: below `ROOT`.
+        precision: of both.
+    """
+    more = (f"executor.precision={precision}",)
+    found, expected = train(config, "cuda", more=more), train(config, "cpu", more=more)
     losses, weights, where = difference(found, expected)
     if losses <= TOLERANCE and weights <= TOLERANCE:
         return Compared(losses, weights, where, True)
-    usual = difference(train(config, "cpu", moved=True), expected)
-    return Compared(losses, weights, where, losses <= TOLERANCE + TIMES * usual[0] and weights <= TOLERANCE + TIMES * usual[1])
+    others = [train(config, "cpu", moved=True, more=more), *([train(config, "cpu")] if precision == "bf16" else [])]
+    usual, times = [difference(other, expected) for other in others], TIMES[precision]
+    fine = losses <= TOLERANCE + times * max(each[0] for each in usual) and weights <= TOLERANCE + times * max(each[1] for each in usual)
+    return Compared(losses, weights, where, fine)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print a table; return the exit code."""
+    precision = "bf16" if "--bf16" in arguments else "float32"
+    configs = [Path(a).resolve() for a in arguments if a != "--bf16"] or shipped()
     driver = PtxDriver()
     patch = pytest.MonkeyPatch()
     patch.setattr(cuda_driver, "only_driver", lambda: driver)
     patch.setattr(cuda_driver, "device_count", lambda: 1)
     wrong = 0
     sys.stdout.write(f"{'config':<36}{'launches':>9}{'losses':>10}{'weights':>10}{'CPU s':>8}  where the weights differ most\n")
-    for path in [Path(a).resolve() for a in arguments] or shipped():
+    for path in configs:
         begin, driver.launches = time.process_time(), 0
         try:
-            found = compare(path)
+            found = compare(path, precision)
             fine, seconds = found.fine, time.process_time() - begin
             said = f"{driver.launches:>9}{found.losses:>10.1e}{found.weights:>10.1e}{seconds:>8.0f}  {found.where}"
         except (PeError, AssertionError) as error:
