@@ -36,7 +36,6 @@ LEAST = [
         lookahead: k
         lookahead_start: k
         mean_iou: num_classes
-        mine_hard_examples: sample_size
         natural_exp_decay: decay_steps
         nce_cost: num_true_classes
         nearest_interp: out_h out_w
@@ -66,7 +65,6 @@ LEAST = [
         sequence_enumerate: win_size
         sequence_reshape: new_dim
         sequence_topk_avg_pooling: channel_num
-        split: num
         top_k: k
         tree_patches: max_depth
         trilinear_interp: out_d out_h out_w
