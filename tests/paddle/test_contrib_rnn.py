@@ -1,10 +1,9 @@
-"""basic_gru and basic_lstm of fluid.contrib, against loops in NumPy over the equations that their docs give, and torch's LSTM."""
+"""basic_gru and basic_lstm of several layers, with first states and named parameters, against loops in NumPy over their equations."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import pe_cli.paddle.fluid as fluid
 
@@ -97,10 +96,8 @@ def computed(kind, layers, both, given, lengths, batch_first=True):
 @pytest.mark.parametrize(
     ("layers", "both", "given", "lengths", "batch_first"),
     [
-        pytest.param(1, False, False, None, True, id="one layer"),
         pytest.param(1, False, True, None, False, id="first states, steps first"),
-        pytest.param(2, False, True, LENGTHS, True, id="two layers of sequences that end early"),
-        pytest.param(2, True, True, LENGTHS, True, id="both directions"),
+        pytest.param(2, True, True, LENGTHS, True, id="two layers in both directions of sequences that end early"),
     ],
 )
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -111,19 +108,3 @@ def test_outputs_and_last_states(kind, layers, both, given, lengths, batch_first
     np.testing.assert_allclose(out if batch_first else out.transpose(1, 0, 2), right, rtol=1e-5, atol=1e-6)
     for found, state in zip(last, states, strict=True):
         np.testing.assert_allclose(found, state, rtol=1e-5, atol=1e-6)
-
-
-def test_an_lstm_is_that_of_torch():
-    """torch has the gates in the order input, forget, candidate, output, and no forget_bias of its own."""
-    (out, h, c), [[[w, b]]], first, x = computed("lstm", 1, False, True, None)
-    theirs = torch.nn.LSTM(WIDTH, HIDDEN, batch_first=True)
-    joined, bias = (np.concatenate([np.split(v, 4, axis=-1)[k] for k in (0, 2, 1, 3)], -1) for v in (w, b))
-    bias[HIDDEN : 2 * HIDDEN] += 0.5
-    with torch.no_grad():
-        theirs.weight_ih_l0.copy_(torch.tensor(joined[:WIDTH].T.copy()))
-        theirs.weight_hh_l0.copy_(torch.tensor(joined[WIDTH:].T.copy()))
-        theirs.bias_ih_l0.copy_(torch.tensor(bias))
-        theirs.bias_hh_l0.zero_()
-        right, (state, cell) = theirs(torch.tensor(x), tuple(torch.tensor(v[0]) for v in first))
-    for found, number in zip((out, h, c), (right, state, cell), strict=True):
-        np.testing.assert_allclose(found, number.numpy(), rtol=1e-5, atol=1e-6)

@@ -66,7 +66,7 @@ def test_a_program_whose_gradients_are_not_those_of_its_ops(tmp_path):
     assert static.deserialize_program(json.dumps(found).encode()).global_block().ops
     (gradient,) = [op for op in found["blocks"][0]["ops"] if op["type"] == "mul_grad"]
     gradient["inputs"]["X"], gradient["inputs"]["Y"] = gradient["inputs"]["Y"], gradient["inputs"]["X"]
-    with pytest.raises(ValueError, match="the bytes are no program: error: op 'mul_grad' reads 'fc_0.w_0' as X, but its mul has 'X'"):
+    with pytest.raises(ValueError, match=r"the bytes are no program: error: op 'mul_grad' reads 'fc_0.w_0' as X, but its mul has 'X'"):
         static.deserialize_program(json.dumps(found).encode())
 
 

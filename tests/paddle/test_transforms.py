@@ -161,7 +161,8 @@ def test_keys_say_what_becomes_of_each_part():
 ARGUMENTS = {
     **dict.fromkeys(["BrightnessTransform", "ContrastTransform", "SaturationTransform"], (0.5,)),
     "HueTransform": (0.25,), "ColorJitter": (0.5,), "Resize": (3,), "CenterCrop": (3,), "Pad": (1,), "RandomCrop": (3,),
-    "Normalize": (9.0, 2.0, "HWC"), "RandomResizedCrop": (3,), "RandomRotation": (40,), "RandomHorizontalFlip": (1.0,), "RandomVerticalFlip": (1.0,),
+    "Normalize": (9.0, 2.0, "HWC"), "RandomResizedCrop": (3,), "RandomRotation": (40,),
+    "RandomHorizontalFlip": (1.0,), "RandomVerticalFlip": (1.0,),
 }  # fmt: skip
 
 

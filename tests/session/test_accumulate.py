@@ -99,7 +99,8 @@ def test_threads_change_no_bit(trained) -> None:
 
 def test_every_part_of_every_step_draws_numbers_of_its_own(trained) -> None:
     model = Path("model.yaml")
-    model.write_text(model.read_text().replace("  hidden:", "  noise: {type: uniform_random_batch_size_like, input: x, shape: [-1, 3]}\n  hidden:"))
+    noise = "  noise: {type: uniform_random_batch_size_like, input: x, shape: [-1, 3]}\n"
+    model.write_text(model.read_text().replace("  hidden:", f"{noise}  hidden:"))
     trained("train.accumulate=3", "train.batch_size=4", "fetches={noise: {every: 1 steps, to: out.jsonl}}")
     (written,) = Path("runs").glob("*/fetches/out.jsonl")
     drawn = [str(json.loads(line)["noise"]) for line in written.read_text().splitlines()]
