@@ -82,7 +82,7 @@ def _reals(values: list[str], name: str, words: list[str], at: int, file: str, n
             value = float(v) if _REAL.issuperset(v) else math.nan
         except ValueError:
             value = math.nan
-        if not abs(value) <= 3.4028235677973366e38:  # rounds to no finite float32
+        if not abs(value) < 3.4028235677973366e38:  # from there on, float32 rounds to infinity
             what = f"value {k + 1} of slot '{name}' is '{v:.40}', no float"
             raise _error(
                 what, "write finite numbers such as 0.25, separated by single spaces", words, at + 1 + k, file, number

@@ -86,5 +86,5 @@ def _part(picture: Picture, ops: Iterable[str], note: str) -> Picture:
     arrows = tuple(a for a in picture.arrows if a.source in kept and a.target in kept)
     # data whose writer is not shown is written at its readers
     made = {a.target for a in arrows if a.target not in is_op}
-    arrows = tuple(a if a.source in is_op or a.order else replace(a, shown=a.source not in made) for a in arrows)
+    arrows = tuple(replace(a, shown=a.source not in made) for a in arrows)
     return replace(picture, boxes=boxes, arrows=arrows, notes=(*picture.notes, note))

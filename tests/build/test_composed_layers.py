@@ -127,6 +127,7 @@ CASES = {
     "maxout": Case("out: {type: maxout, x: x, groups: 2}", lambda x: x.reshape(-1, 3, 2, 4, 4).amax(2), IMAGE),
     # --- channels and pixels
     "affine_channel": Case(CHANNELS, lambda x: torch.tanh(2 * x + 3), IMAGE),
+    "affine_channel, channels last": Case(CHANNELS.replace("act:", "data_layout: NHWC, act:"), lambda x: torch.tanh(2 * x + 3), (4, 4, 6)),
     "shuffle_channel": Case("out: {type: shuffle_channel, x: x, group: 3}", lambda x: F.channel_shuffle(x, 3), IMAGE),
     "pixel_shuffle": Case("out: {type: pixel_shuffle, x: x, upscale_factor: 2}", lambda x: F.pixel_shuffle(x, 2), (8, 2, 3)),
     "space_to_depth": Case(

@@ -109,6 +109,13 @@ def test_a_doubled_layer_is_twice_what_it_is_made_of(pe: Pe, given: Path) -> Non
     assert "mul" in text
 
 
+@pytest.mark.parametrize("command", [("ops", "doubled"), ("schema", "--model")])
+def test_a_command_that_only_prints_loads_them_itself(pe: Pe, given: Path, command: tuple[str, ...]) -> None:
+    said = pe(*command, "--config", given)
+    assert said.code == 0, said.err
+    assert "doubled" in said.out
+
+
 def test_schemas_and_the_catalogue_know_what_a_config_names(pe: Pe, given: Path) -> None:
     """Whatever else is wrong with the config; each kind is there with its options, and without the config nothing is imported."""
     before = pe("schema"), pe("schema", "--model"), pe("ops", "doubled")

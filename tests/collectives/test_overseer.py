@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
@@ -85,6 +86,7 @@ def ended(work, lost=written) -> int:
     process = os.fork()
     if process == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        faulthandler.disable()  # it would tell of a signal of these tests as if it were an accident
         overseer.oversee(lost)
         try:
             work()

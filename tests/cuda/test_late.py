@@ -96,12 +96,16 @@ def test_a_training_that_looks_late_is_one_that_looks_at_once(library, capsys):
     np.savez("data.npz", **data)
 
     def trained(into: str, every: str) -> tuple[int, str]:
-        code = command(["train", "run.yaml", "--quiet", "-o", f"output.dir={into}", "-o", f"output.checkpoint.every={every}"])
+        shown = ["-o", "fetches={loss: {every: 2 steps, merge: mean}}"]
+        code = command(["train", "run.yaml", "--quiet", "-o", f"output.dir={into}", "-o", f"output.checkpoint.every={every}", *shown])
         return code, capsys.readouterr().err
 
     for into, every in (("once", "1 step"), ("late", "1 epoch")):
         code, said = trained(into, every)
         assert code == ExitCode.DONE, said
+    known, found = (next(Path(into).iterdir()).joinpath("metrics.jsonl").read_text() for into in ("once", "late"))
+    assert found == known
+    assert known.count("\n") > 5, "one of every second step"
     one, two = (checkpoint.load(next(Path(into).iterdir()))[0] for into in ("once", "late"))
     assert {n: a.tobytes() for n, a in one.items()} == {n: a.tobytes() for n, a in two.items()}
     data["label"][4 * 2 + 1] = 9

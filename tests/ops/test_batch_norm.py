@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.kernels.calls import Buffer
+from pe_cli.kernels.moments import NEAR
 from pe_cli.ops.define import areas
+from pe_cli.ops.nn import batch_norm
 from pe_cli.program.ir import Program
 from tests.ops.support import run_gradient, run_op
 
@@ -31,6 +36,22 @@ def there(x, layout):
 
 def back(x, layout):
     return np.moveaxis(x, -1, 1) if layout == "NHWC" else x
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "parts"),
+    [
+        pytest.param(16, 64, 1, id="too little for two threads"),
+        pytest.param(8192, 64, 2, id="shared, in whole cache lines"),
+        pytest.param(8192, 32, 1, id="one cache line"),
+        pytest.param(NEAR // (4 * 64), 64, 2, id="just near enough"),
+        pytest.param(NEAR // (4 * 64) + 1, 64, 1, id="so far away that memory would give parts of rows slowly"),
+    ],
+)
+def test_columns_are_shared_by_threads_where_that_pays(rows, width, parts):
+    found = batch_norm.columns_of(SimpleNamespace(threads=4), Buffer("x", TensorType((rows, width))), width)
+    assert [(low, high) for _, low, high in found] == [(width * i // parts, width * (i + 1) // parts) for i in range(parts)]
+    assert [number for number, *_ in found] == ([None] if parts == 1 else [0, 1])
 
 
 @LAYOUTS

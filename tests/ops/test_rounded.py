@@ -13,6 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.ops.define import rounded as rounded_ops
 from pe_cli.program.ir import Program
 from tests.ops.support import PLACE, op_runner
 
@@ -99,6 +100,22 @@ def test_an_op_computes_in_float32_and_rounds_once(rng, op, shapes, attrs, mixed
     block.create_var("out", TensorType(exact.shape, BFLOAT16))
     block.append_op(op, names, {out: "out", **({"Mean": "m", "Variance": "v"} if out == "Y" else {})}, attrs)
     np.testing.assert_array_equal(run(program, flat, ["out"])["out"], rounded(exact))
+
+
+@pytest.mark.parametrize(("mixed", "count"), [(False, 0), (True, 2)], ids=["all narrow: as they are loaded and stored", "one wide"])
+def test_an_elementwise_op_of_narrow_numbers_needs_no_wide_copies(rng, monkeypatch, mixed, count):
+    """Copies are what `lower_rounded` makes of the narrow input and output otherwise."""
+    made = []
+    convert = rounded_ops._convert
+    monkeypatch.setattr(rounded_ops, "_convert", lambda low, x, out: (made.append((x.dtype, out.dtype)), convert(low, x, out)))
+    x = {name: rng.standard_normal((5, 7)).astype("float32") for name in "xy"}
+    program = fed(x)
+    block = program.global_block()
+    given = {"X": cast(program, "x", BFLOAT16), "Y": "y" if mixed else cast(program, "y", BFLOAT16)}
+    block.create_var("out", TensorType((5, 7), BFLOAT16))
+    block.append_op("elementwise_add", given, {"Out": "out"})
+    run(program, x, ["out"])
+    assert len(made) == count, made
 
 
 def test_what_stays_from_step_to_step_cannot_be_narrow():

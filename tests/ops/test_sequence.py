@@ -104,6 +104,33 @@ def test_all_tags_of_a_chain_together_have_probability_one(rng):
     assert total == pytest.approx(1, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        pytest.param({"Emission": np.ones((1, 3, 2))}, r"needs Emission \[rows, tags\] with sequences", id="three axes"),
+        pytest.param(
+            {"Length": np.array([[3]])}, r"needs Emission \[sequences, time, tags\] with Length", id="two axes with Length"
+        ),
+        pytest.param({"Transition": np.ones((3, 2))}, r"should be float64\[4, 2\]", id="no rows for begin and end"),
+        pytest.param({"Label": np.zeros((3, 1), "int32")}, "Label is int32", id="tags of another type"),
+        pytest.param({"Label": np.zeros((2, 1), "int64")}, "Label is int64", id="too few tags"),
+        pytest.param(
+            {"Emission": np.ones((2, 3, 2)), "Label": np.zeros((2, 3, 1), "int64"), "Length": np.ones((3, 1), "int64")},
+            "Length is int64", id="a length too many",
+        ),
+        pytest.param(
+            {"Emission": np.ones((2, 3, 2)), "Label": np.zeros((2, 3, 1), "int64"), "Length": np.ones((2, 1), "int32")},
+            "Length is int32", id="lengths of another type",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_chain_refuses(changed, message):
+    given = {"Emission": np.ones((3, 2)), "Transition": np.ones((4, 2)), "Label": np.zeros((3, 1), "int64")}
+    more = {} if "Length" in changed else {"Offsets": np.array([0, 3])}
+    with pytest.raises(PeError, match=message):
+        run_op("linear_chain_crf", {**given, **more, **changed})
+
+
 def test_the_best_tags_are_those_of_the_least_cost(rng):
     x, w = rng.standard_normal((4, 3)), rng.standard_normal((5, 3))
     feeds = {"Emission": x, "Transition": w, "Offsets": np.array([0, 4])}

@@ -288,6 +288,9 @@ def test_batches_of_page_views(clicks):
     clicks.preprocess_instance()
     assert clicks.get_pv_data_size() == 2
     assert [sorted(number) for _, number in values(clicks)] == [[4, 9], [1, 4]]
+    clicks.set_enable_pv_merge(True)
+    clicks.load_into_memory()
+    assert [sorted(number) for _, number in values(clicks)] == [[4, 9], [1, 4]], "nobody asked for views; batches do"
     clicks.set_current_phase(0)
     assert values(clicks)[0] == ([3, 5], [1, 4]), "the second phase goes by instances"
 

@@ -212,6 +212,13 @@ def test_defaults_of_the_strategies():
     )
 
 
+@pytest.mark.parametrize(("given", "shared"), [(None, True), (True, True), (False, False)])
+def test_memory_is_shared_unless_that_is_refused(given, shared):
+    build = fluid.BuildStrategy()
+    build.memory_optimize = given
+    assert build.core().memory_optimize is shared
+
+
 def test_wrong_attributes_of_strategies():
     build = fluid.BuildStrategy()
     with pytest.raises(AttributeError, match=r"no 'reduce_strategi'.*did you mean 'reduce_strategy'"):

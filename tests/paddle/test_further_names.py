@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import io
+import json
 import pickle
 import struct
 import tarfile
@@ -20,6 +21,7 @@ from pe_cli.paddle.fluid.places import _CHOSEN
 from pe_cli.paddle.refused import REFUSED, Refused
 from pe_cli.paddle.static import InputSpec
 from pe_cli.paddle.vision import datasets
+from pe_cli.program.serialize import to_dict
 from tests.paddle.support import regression, rows, trained
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -55,6 +57,17 @@ def test_bytes_that_are_no_program(tmp_path):
         static.load_from_file(tmp_path / "file")
     with pytest.raises(TypeError, match="takes a Program"):
         static.normalize_program("main", loss, loss)
+
+
+def test_a_program_whose_gradients_are_not_those_of_its_ops(tmp_path):
+    """What comes as bytes is looked at as a file is: kernels of gradients trust that they have the types of their ops."""
+    trained()
+    found = to_dict(fluid.default_main_program())
+    assert static.deserialize_program(json.dumps(found).encode()).global_block().ops
+    (gradient,) = [op for op in found["blocks"][0]["ops"] if op["type"] == "mul_grad"]
+    gradient["inputs"]["X"], gradient["inputs"]["Y"] = gradient["inputs"]["Y"], gradient["inputs"]["X"]
+    with pytest.raises(ValueError, match=r"the bytes are no program: error: op 'mul_grad' reads 'fc_0.w_0' as X, but its mul has 'X'"):
+        static.deserialize_program(json.dumps(found).encode())
 
 
 def test_descriptions_of_feeds():

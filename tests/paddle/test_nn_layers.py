@@ -177,6 +177,12 @@ def test_what_a_layer_is_made_of():
     with pytest.raises(AttributeError, match="Net has no 'feature'"):
         net.feature  # noqa: B018
     assert "(conv): Conv2D()" in repr(net)
+    net.note = 1
+    del net.note, net.drop, net.scale
+    assert [n for n, _ in net.named_children()] == ["features", "heads"]
+    for gone in ("note", "drop", "scale", "never"):
+        with pytest.raises(AttributeError):
+            delattr(net, gone)
 
 
 def test_two_calls_share_parameters():

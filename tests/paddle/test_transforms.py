@@ -158,6 +158,33 @@ def test_keys_say_what_becomes_of_each_part():
         T.BaseTransform()(1)
 
 
+ARGUMENTS = {
+    **dict.fromkeys(["BrightnessTransform", "ContrastTransform", "SaturationTransform"], (0.5,)),
+    "HueTransform": (0.25,), "ColorJitter": (0.5,), "Resize": (3,), "CenterCrop": (3,), "Pad": (1,), "RandomCrop": (3,),
+    "Normalize": (9.0, 2.0, "HWC"), "RandomResizedCrop": (3,), "RandomRotation": (40,),
+    "RandomHorizontalFlip": (1.0,), "RandomVerticalFlip": (1.0,),
+}  # fmt: skip
+
+
+KINDS = sorted(n for n, kind in vars(T).items() if isinstance(kind, type) and issubclass(kind, T.BaseTransform))
+
+
+@pytest.mark.parametrize("name", [n for n in KINDS if n != "BaseTransform"])
+def test_every_transform_changes_the_parts_that_are_pictures_alone(name):
+    """With other keys, the second part of a sample is changed as a picture alone would be by the same draws."""
+    make, given = getattr(T, name), ARGUMENTS.get(name, ())
+    random.seed(3)
+    alone = make(*given)(PICTURE)
+    random.seed(3)
+    first, second, third = make(*given, keys=(None, "image"))((PICTURE, PICTURE, PICTURE))
+    assert first is PICTURE
+    assert third is PICTURE
+    np.testing.assert_array_equal(second, alone)
+    assert second.shape != PICTURE.shape or not np.array_equal(second, PICTURE)
+    with pytest.raises(TypeError, match="keys must be a list"):
+        make(*given, keys="image")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,17 @@ def test_threads_change_no_bit(trained) -> None:
         for threads in (1, 2)
     )
     assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_every_part_of_every_step_draws_numbers_of_its_own(trained) -> None:
+    model = Path("model.yaml")
+    noise = "  noise: {type: uniform_random_batch_size_like, input: x, shape: [-1, 3]}\n"
+    model.write_text(model.read_text().replace("  hidden:", f"{noise}  hidden:"))
+    trained("train.accumulate=3", "train.batch_size=4", "fetches={noise: {every: 1 steps, to: out.jsonl}}")
+    (written,) = Path("runs").glob("*/fetches/out.jsonl")
+    drawn = [str(json.loads(line)["noise"]) for line in written.read_text().splitlines()]
+    assert len(drawn) >= 8
+    assert len(set(drawn)) == len(drawn)
 
 
 def test_a_fed_start_of_the_gradient_is_shared_out_too(trained) -> None:

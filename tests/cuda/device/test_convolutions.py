@@ -11,6 +11,7 @@ import torch
 from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
 from pe_cli.ops.nn import column_sums_cuda, conv_cuda
+from pe_cli.ops.nn.conv_tile_cuda import divisor
 from tests.ops import support
 from tests.rotation import of_today, on_its_day
 
@@ -125,3 +126,12 @@ def test_relu_behind_batch_norm_by_fours(name: str):
     found = support.run_gradient(name, given, {"data_layout": "NHWC"}, "Y", up)
     for slot, value in inputs.items():
         close(found[slot], value.grad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 7, 28, 31, 32, 33, 49, 1000, 65535, 65536, 2**30 + 1, 2**31 - 1])
+def test_a_division_by_multiplying_is_exact(d):
+    """`through` has 32 bits for the factor and 64 for the product."""
+    by, shift = divisor(d)
+    assert by < 2**32
+    numbers = {0, 1, d - 1, d, min(2 * d - 1, 2**31 - 1), (2**31 - 1) // d * d, (2**31 - 1) // d * d - 1, 2**31 - 1}
+    assert [a * by >> shift for a in sorted(numbers)] == [a // d for a in sorted(numbers)]

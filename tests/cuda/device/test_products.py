@@ -41,6 +41,23 @@ def test_tensor_cores_multiply_factors_as_they_are_stored(monkeypatch, rng, flip
     np.testing.assert_array_equal(product(monkeypatch, x, y, "bf16", flip_x, flip_y), x @ y)
 
 
+@pytest.mark.parametrize(
+    ("size", "k", "groups", "shares"),
+    [
+        pytest.param(4, 64 * 32, [1], 32, id="one tile of long sums, shared by as many blocks as may be"),
+        pytest.param(4, 64 * 3 + 63, [1], 3, id="sums of three parts and a rest"),
+        pytest.param(4, 63, [1], 1, id="sums too short to share"),
+        pytest.param(4, 64 * 32, [2], 1, id="two products add up in one matrix: not shared"),
+        pytest.param(4, 64 * 32, [1] * 132, 1, id="blocks enough"),
+        pytest.param(4, 64 * 32, [1] * 66, 2, id="half as many"),
+    ],
+)
+def test_blocks_share_sums_where_there_are_too_few(size, k, groups, shares):
+    assert matrix_product_cuda.BLOCKS == 132
+    pairs = [[(0, 0)] * many for many in groups]
+    assert matrix_product_cuda.plan(size, size, k, pairs, "float32", "float32")[1] == shares
+
+
 @pytest.mark.parametrize("precision", of_today(["float32", "tf32"], 2))
 def test_the_largest_tile_and_what_rounding_allows(monkeypatch, rng, precision: str):
     monkeypatch.setattr(matrix_product_cuda, "BLOCKS", 1)

@@ -70,6 +70,8 @@ def test_levels_must_agree(data, levels, field, message):
         pytest.param("1 1_0 1 1 2 1 2", "no uint64", 3, id="a number of Python's"),
         pytest.param("1 5 1 nan 2 1 2", "value 1 of slot 'skipped' is 'nan', no float", 7, id="no number"),
         pytest.param("1 5 1 1e39 2 1 2", "no float", 7, id="above float32"),
+        pytest.param("1 5 1 3.4028235677973366e38 2 1 2", "no float", 7, id="half way from the largest float32 to the next"),
+        pytest.param("1 5 1 1 2 1 -3.4028235677973366e38", "value 2 of slot 'x'", 13, id="the same below 0"),
         pytest.param("1  5 1 1 2 1 2", "no uint64", 3, id="two spaces"),
         pytest.param("1 5 1 1 3 1 2 3", "slot 'x' has 3 values, but its shape has 2", 9, id="another shape"),
     ],
@@ -82,6 +84,13 @@ def test_a_wrong_line(read, tmp_path, line, message, column):
     assert caught.value.hint
     at = caught.value.at
     assert (at.file.endswith("part-0"), at.line, at.column) == (True, 2, column)
+
+
+def test_the_largest_numbers_are_finite(read, tmp_path):
+    (tmp_path / "part-0").write_text("1 5 1 0 2 3.4028235677973362e38 -3.4028235677973362e38\n")
+    largest = np.finfo(np.float32).max
+    found = read("multi_slot", files=["part-0"], slots=SLOTS).take(np.array([0]))
+    assert found["x"].tolist() == [[largest, -largest]]
 
 
 def test_an_empty_file(read, tmp_path):

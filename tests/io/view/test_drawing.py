@@ -108,3 +108,14 @@ def test_without_graphviz_the_layout_is_ours_and_with_it_its_own(monkeypatch: py
     svg, note = graph_svg(evil_picture())
     assert 'data-layout="graphviz"' in svg
     assert "Graphviz" in note
+
+
+def test_an_arrow_straight_over_many_layers_is_faint_and_an_order_is_not() -> None:
+    spots = {key: Spot(0.0, y, 50.0, 20.0) for key, y in (("a", 0.0), ("b", 12 * drawing.ROW), ("c", 12 * drawing.ROW + 1))}
+    looks = {}
+    for end, order, way in [("b", False, ()), ("c", False, ()), ("c", True, ()), ("c", False, (Spot(9.0, 9.0, 0.0, 0.0),))]:
+        text = drawing._arrow(Arrow("a", end, order=order), spots, {("a", end): way})
+        looks[end, order, bool(way)] = re.findall('class="([^"]*)"', text)
+    assert looks == {
+        ("b", False, False): ["edge"], ("c", False, False): ["edge far"], ("c", True, False): ["edge order"], ("c", False, True): ["edge"],
+    }  # fmt: skip

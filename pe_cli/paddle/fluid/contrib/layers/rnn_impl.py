@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
@@ -13,11 +13,7 @@ from pe_cli.program.ir import Variable
 
 def _named(attr: Any, suffix: str) -> Any:
     """Return an attribute whose name, if it has one, ends with a suffix."""
-    if getattr(attr, "name", None) is None:
-        return attr
-    made = copy.copy(attr)
-    made.name = attr.name + suffix
-    return made
+    return attr if getattr(attr, "name", None) is None else replace(attr, name=attr.name + suffix)
 
 
 class _Unit(Layer):

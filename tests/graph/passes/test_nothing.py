@@ -1,0 +1,38 @@
+"""What a fusing pass says of a program in which nothing is fused: the nearest thing that is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pe_cli.graph.passes import fuse_bn_conv, fuse_elewise_add_act, fuse_relu_depthwise
+from pe_cli.program.parse import parse_program
+from pe_cli.program.verify import verify
+
+HEAD = """\
+program "p"
+block 0
+  var x: float32[batch, 2, 4, 4] is_data stop_gradient
+  param k: float32[2, 1, 3, 3]
+"""
+RELU = "  forward relu(X=x) -> Out=r: float32[batch, 2, 4, 4]\n"
+CONV = '  forward depthwise_conv2d(Input=x, Filter=k) -> Output=y: float32[batch, 2, 2, 2] {"groups": 2}\n'
+ADD = "  forward elementwise_add(X=x, Y=x) -> Out=s: float32[batch, 2, 4, 4]\n"
+
+
+@pytest.mark.parametrize(
+    ("run", "ops", "why"),
+    [
+        pytest.param(fuse_relu_depthwise.run, RELU, "the program has no depthwise_conv2d after a relu", id="relu alone"),
+        pytest.param(fuse_relu_depthwise.run, CONV, "the program has no depthwise_conv2d after a relu", id="a convolution alone"),
+        pytest.param(fuse_relu_depthwise.run, RELU + CONV, "no relu is read by a depthwise_conv2d", id="both, side by side"),
+        pytest.param(fuse_elewise_add_act.run, CONV, "the program has no elementwise_add", id="neither"),
+        pytest.param(fuse_elewise_add_act.run, ADD, "the program has no activation", id="a sum alone"),
+        pytest.param(fuse_bn_conv.run, RELU, "the program has no batch_norm with relu", id="relu without batch_norm"),
+    ],
+)
+def test_what_is_missing_is_said(run, ops, why) -> None:
+    program = parse_program(HEAD + ops)
+    verify(program)
+    made, said = run(program, [])
+    assert made is program
+    assert said.partition(": nothing fused: ")[2] == why
