@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.collectives.cards import parts_of, summing
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda import shape_of
+from pe_cli.devices.cuda_calls import shape_of
 from pe_cli.devices.cuda_group import joined, together
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_protocol import Extent

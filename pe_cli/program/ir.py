@@ -268,12 +268,8 @@ class Block:
 
 def agrees(declared: TensorType, found: TensorType) -> bool:
     """Return whether two types can be the same once every size is known."""
-    same_rank = len(declared.shape) == len(found.shape)
-    return (
-        same_rank
-        and declared.dtype == found.dtype
-        and all(a == b or -1 in (a, b) for a, b in zip(declared.shape, found.shape, strict=True))
-    )
+    alike = declared.dtype == found.dtype and len(declared.shape) == len(found.shape)
+    return alike and all(a == b or -1 in (a, b) for a, b in zip(declared.shape, found.shape, strict=True))
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -283,9 +279,8 @@ def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
             continue
         values = list(value) if isinstance(value, (list, tuple)) else [value]
         out[slot] = [v.name if isinstance(v, Variable) else v for v in values]
-        for v in out[slot]:
-            if not isinstance(v, str):
-                raise WrongType(f"{slot} is {v!r:.60}, which is no variable", hint="fill_constant and assign make one of numbers")
+        if not all(isinstance(v, str) for v in out[slot]):
+            raise WrongType(f"{slot} is {value!r:.60}, which is no variable", hint="fill_constant and assign make one of numbers")
     return out
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pe_cli.collectives.lane import Lane
 from pe_cli.collectives.trees import gather, small_sum
 
-SECONDS = 20
+SECONDS = 200
 
 
 class Network:

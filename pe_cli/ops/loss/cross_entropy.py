@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pe_cli.core.errors import PeError
-from pe_cli.core.types import TensorType
+from pe_cli.core.errors import PeError, WrongType
+from pe_cli.core.types import FLOATS, TensorType, check_kind
 from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.cuda_math import replaces
@@ -108,6 +108,9 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
     Raises:
         PeError: labels of the wrong element type or shape.
     """
+    if x.dtype == "int64" and label.dtype in FLOATS:
+        raise WrongType(f"{name} needs scores of floats, got {x}", hint="the scores and the labels look exchanged")
+    check_kind(name, x)
     axis = axis_with_elements(name, x, axis)
     loss = x.with_shape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if soft:
@@ -117,8 +120,6 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
     if label.dtype != "int64":
         soft_fits = label.dtype == x.dtype and same_sizes(label.shape, x.shape)
         hint = "set soft_label: true" if soft_fits else "declare the feed with dtype: int64, or cast it to int64"
-        if x.dtype == "int64":
-            hint = "the scores and the labels look exchanged"
         raise PeError(f"{name} needs class numbers of type int64, got labels {label}", hint=hint)
     short = (*x.shape[:axis], *x.shape[axis + 1 :])
     if not same_sizes(label.shape, loss.shape) and not same_sizes(label.shape, short):
@@ -135,7 +136,6 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
     "cross_entropy",
     traits=[Compares("X", "Label", Says.PROBABILITIES), ReportsData()],
     inputs="X Label",
-    floats="X",
     outputs="Y",
     attrs={"soft_label": SOFT, "ignore_index": IGNORE},
     differentiable="X",

@@ -118,7 +118,6 @@ def add_to(x: Ptr, out: Ptr, n: Int):
     "softmax_with_cross_entropy",
     traits=[ReportsData(), InPlace({"Softmax": "Logits"}), Compares("Logits", "Label", Says.LOGITS)],
     inputs="Logits Label",
-    floats="Logits",
     outputs="Loss Softmax",
     attrs={
         "soft_label": SOFT,

@@ -114,7 +114,11 @@ def _values(o: Writer, places: str, to: str) -> None:
 
 @in_onnx("max_pool3d_with_index")
 def max_pool3d_with_index_onnx(o: Writer) -> None:
-    """ONNX counts places over all volumes; the windows of an adaptive pool are told one by one."""
+    """ONNX counts places over all volumes; the windows of an adaptive pool are told one by one.
+
+    Raises:
+        PeError: a size is not known.
+    """
     sizes = o.type().shape[2:]
     if -1 in sizes:
         raise PeError(f"{o.op.type} has an ONNX form for known sizes alone, got {o.type()}", hint="give the feed's shape")
@@ -136,7 +140,11 @@ def values_at_places_onnx(o: Writer) -> None:
 
 @in_onnx("affine_grid")
 def affine_grid_onnx(o: Writer) -> None:
-    """A product of every matrix with all places."""
+    """A product of every matrix with all places.
+
+    Raises:
+        PeError: a variable has the sizes.
+    """
     if o.has("OutputShape"):
         raise PeError("affine_grid has no ONNX form where a variable has its sizes", hint="write them as numbers")
     dtype, (height, width) = o.type("Theta").dtype, o.attrs["output_shape"][2:]
@@ -153,7 +161,11 @@ def affine_grid_onnx(o: Writer) -> None:
 
 @in_onnx("deformable_im2col")
 def deformable_im2col_onnx(o: Writer) -> None:
-    """Every group is an image of its own, whose places are sampled."""
+    """Every group is an image of its own, whose places are sampled.
+
+    Raises:
+        PeError: a size is not known.
+    """
     a, x, offset = o.attrs, o.type(), o.type("Offset")
     (kh, kw), (sh, sw), (ph, pw), (dh, dw) = a["ksize"], a["strides"], a["paddings"], a["dilations"]
     groups, (c, h, w), (oh, ow) = a["deformable_groups"], x.shape[1:], offset.shape[2:]

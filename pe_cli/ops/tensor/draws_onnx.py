@@ -54,7 +54,11 @@ def sampling_id_onnx(o: Writer) -> None:
 
 @in_onnx("random_crop")
 def random_crop_onnx(o: Writer) -> None:
-    """The middle, as in every evaluation."""
+    """The middle, as in every evaluation.
+
+    Raises:
+        PeError: the op is for training, or a size is not known.
+    """
     if not o.attrs["is_test"]:
         raise PeError("random_crop has an ONNX form for evaluation alone", hint="set is_test: true")
     shape = o.attrs["shape"]

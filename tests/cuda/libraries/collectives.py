@@ -119,7 +119,7 @@ class NcclAcross(Nccl):
     def __init__(self, processes: int) -> None:
         super().__init__(None)  # type: ignore[arg-type]
         self.local = threading.local()
-        self._barrier, self._shared = threading.Barrier(processes, timeout=60), dict[int, Any]()
+        self._barrier, self._shared = threading.Barrier(processes, timeout=200), dict[int, Any]()
         self.exchanged: list[tuple[int, str, int]] = []
 
     def _ncclGetUniqueId(self, found: Any) -> int:
