@@ -302,6 +302,19 @@ def test_convolution_of_rows():
 
 
 @pytest.mark.parametrize(
+    ("padding", "around"),
+    [(2, (2, 2)), ([1], (1, 1)), ([2, 0], (2, 0)), ((0, 1), (0, 1)), ("SAME", (1, 1)), ("VALID", (0, 0))],
+)
+def test_convolution_of_rows_with_paddings(padding, around):
+    spread = 1 if padding == "SAME" else 2  # SAME sets it to 1
+
+    def theirs(x, w):
+        return T.conv1d(T.pad(x, around), w, dilation=spread)
+
+    check(torch, lambda x, w: F.conv1d(x, w, padding=padding, dilation=2), theirs, ROWS, values(3, 4, 3))
+
+
+@pytest.mark.parametrize(
     "options",
     [
         pytest.param({}, id="plain"),
