@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
+from pe_cli.ops.define.onnx import Writer, element_type, in_onnx, not_in_onnx
+from pe_cli.ops.tensor.fill import sizes_like
 
 
 def _seed(o: Writer) -> dict[str, Any]:
@@ -21,6 +22,11 @@ def _drawn(o: Writer, kind: str, **limits: float) -> None:
         o.node(kind, [], to="Out", dtype=element_type(o.attrs["dtype"]), shape=o.attrs["shape"], **limits, **seed)
 
 
+def _drawn_like(o: Writer, kind: str, **limits: float) -> None:
+    like = o.node("Expand", [o.const(0.0, dtype=o.attrs["dtype"]), sizes_like(o)])
+    o.node(kind, [like], to="Out", **limits, **_seed(o))
+
+
 @in_onnx("uniform_random")
 def uniform_random_onnx(o: Writer) -> None:
     """ONNX's own."""
@@ -31,6 +37,21 @@ def uniform_random_onnx(o: Writer) -> None:
 def gaussian_random_onnx(o: Writer) -> None:
     """ONNX's own."""
     _drawn(o, "RandomNormal", mean=o.attrs["mean"], scale=o.attrs["std"])
+
+
+@in_onnx("uniform_random_batch_size_like")
+def uniform_random_batch_size_like_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    _drawn_like(o, "RandomUniformLike", low=o.attrs["min"], high=o.attrs["max"])
+
+
+@in_onnx("gaussian_random_batch_size_like")
+def gaussian_random_batch_size_like_onnx(o: Writer) -> None:
+    """ONNX's own."""
+    _drawn_like(o, "RandomNormalLike", mean=o.attrs["mean"], scale=o.attrs["std"])
+
+
+not_in_onnx("ONNX draws no such numbers; uniform and gaussian ones are exported", "truncated_gaussian_random")
 
 
 @in_onnx("randperm")

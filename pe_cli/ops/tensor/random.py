@@ -9,10 +9,9 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
 from pe_cli.kernels.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
-from pe_cli.ops.define.onnx import Writer, in_onnx, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, Random
-from pe_cli.ops.tensor.fill import like_batch, sizes_like
+from pe_cli.ops.tensor.fill import like_batch
 
 
 @kernel
@@ -343,25 +342,3 @@ def gaussian_random_rows_cpu(o: Lowering) -> None:
 
 deal(draw_uniform, draw_normal, draw_truncated, draw_uniform_rows, draw_normal_rows)
 also_on_cuda(uniform_random, gaussian_random, truncated_gaussian_random, uniform_random_batch_size_like, gaussian_random_batch_size_like)
-
-
-# --- ONNX -------------------------------------------------------------------------------------------------------------
-
-
-def _drawn_like(o: Writer, kind: str, **limits: float) -> None:
-    like = o.node("Expand", [o.const(0.0, dtype=o.attrs["dtype"]), sizes_like(o)])
-    seed = {"seed": float(o.attrs["seed"])} if o.attrs["seed"] else {}
-    o.node(kind, [like], to="Out", **limits, **seed)
-
-
-@in_onnx("uniform_random_batch_size_like")
-def uniform_random_batch_size_like_onnx(o: Writer) -> None:
-    """Other draws from the same range."""
-    _drawn_like(o, "RandomUniformLike", low=o.attrs["min"], high=o.attrs["max"])
-
-
-@in_onnx("gaussian_random_batch_size_like")
-def gaussian_random_batch_size_like_onnx(o: Writer) -> None:
-    """Other draws of the same distribution."""
-    _drawn_like(o, "RandomNormalLike", mean=o.attrs["mean"], scale=o.attrs["std"])
-not_in_onnx("ONNX draws no such numbers; uniform and gaussian ones are exported", "truncated_gaussian_random")
