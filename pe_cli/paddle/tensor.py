@@ -85,6 +85,11 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, name: str | None 
     return layers.cumsum(layers.reshape(x, [-1]) if axis is None else x, -1 if axis is None else axis)
 
 
+def einsum(equation: str, *operands: Any) -> Any:
+    """Multiply tensors and add up, as letters of their axes say."""
+    return layers.einsum(equation, list(operands))
+
+
 def argsort(x: Any, axis: int = -1, descending: bool = False, name: str | None = None) -> Any:
     """Return the places of the elements in order, along an axis."""
     return layers.argsort(x, axis, descending)[1]
@@ -118,6 +123,6 @@ def functions() -> dict[str, Any]:
     """Return every function that is there."""
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
     reduced = {n: _reduced(n) for n in _REDUCED}
-    own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, argsort, sort, scatter, randperm)
+    own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, einsum, argsort, sort, scatter, randperm)
     more = {name: getattr(further, name) for name in further.__all__}
     return {**same, **reduced, **{f.__name__: f for f in own}, **more, **later_functions()}

@@ -338,6 +338,7 @@ CALLS |= {
     "isinf": (lambda f: L.isinf(f.x), "fill_constant abs equal", ["bool[b, 4]"]),
     "isfinite": (lambda f: L.isfinite(f.label), "cast fill_constant abs less_than", ["bool[b, 1]"]),
     "bmm": (lambda f: L.bmm(f.volume, L.transpose(f.volume, [0, 2, 1])), "transpose matmul", ["float32[b, 2, 2]"]),
+    "einsum": (lambda f: L.einsum("bi,bj->bij", [f.x, f.y]), "reshape reshape matmul", ["float32[b, 4, 4]"]),
     "mv": (lambda f: L.mv(f.x, L.fill_constant([4], "float32", 2.0)), "fill_constant unsqueeze matmul squeeze", ["float32[b]"]),
     "dot": (lambda f: L.dot(f.x, f.y), "elementwise_mul reduce_sum", ["float32[b, 1]"]),
     "addmm": (

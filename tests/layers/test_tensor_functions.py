@@ -15,6 +15,16 @@ CUBE, MATRIX = (2, 3, 4), (3, 4)
 #: Name -> the layer, PyTorch's function, and shapes of what both take.
 CASES = {
     "bmm": (L.bmm, lambda x, y: x @ y, (CUBE, (2, 4, 5))),
+    **{f"einsum {t}": (lambda t=t, **a: L.einsum(t, [*a.values()]), lambda t=t, **a: torch.einsum(t, *a.values()), shapes)
+       for t, *shapes in (
+           ("bij,bkj->bik", CUBE, (2, 5, 4)), ("ij, jk", (3, 3), MATRIX), ("bhid,bhjd->bhij", (2, 3, 4, 5), (2, 3, 6, 5)),
+           ("bi,bj->bij", MATRIX, (3, 2)), ("ij->ji", MATRIX), ("ijk->k", CUBE), ("bi,bi->bi", MATRIX, MATRIX), ("bi,bi->b", MATRIX, MATRIX),
+           ("abcd,cdef->abef", (2, 3, 2, 5), (2, 5, 2, 3)), ("bij,jk->bik", (4, 3, 4), (4, 2)), ("ij,kl->il", MATRIX, (3, 2)),
+           ("bc,bcd->db", CUBE[:2], CUBE), ("ij->ij", MATRIX),
+       )},
+    "einsum of everything": (
+        lambda x, y: L.einsum("i,i,jk->", [x, x, y]), lambda x, y: torch.einsum("i,i,jk->", x, x, y)[None], ((3,), MATRIX),
+    ),
     "dot of vectors": (L.dot, lambda x, y: torch.dot(x, y)[None], ((4,), (4,))),
     "dot of rows": (L.dot, lambda x, y: (x * y).sum(1, keepdim=True), (MATRIX, MATRIX)),
     "mv": (lambda x: L.mv(x, L.fill_constant([4], "float64", 2.0)), lambda x: torch.mv(x, torch.full((4,), 2.0, dtype=x.dtype)), (MATRIX,)),
@@ -125,6 +135,13 @@ def test_variance_of_one_element_is_nan():
         (lambda x: L.dot(L.unsqueeze(x, [1]), L.unsqueeze(x, [1])), "x should be"),
         (lambda x: L.cross(x, x, 1), "axis of size 3"),
         (lambda x: L.kron(x, x), "known sizes"),
+        (lambda x: L.einsum("bi,bi", [x]), "is for 2 operands, got 1"),
+        (lambda x: L.einsum("bij->i", [x]), "is for 3 axes, got x"),
+        (lambda x: L.einsum("ii->i", [x]), "a letter twice"),
+        (lambda x: L.einsum("...i->i", [x]), "something else than letters"),
+        (lambda x: L.einsum("bi->bk", [x]), "must be letters of the operands"),
+        (lambda x: L.einsum("bi,ik->bk", [x, L.fill_constant([3, 2], "float32", 1.0)]), "axis i is of size 4, and of 3"),
+        (lambda x: L.einsum("bi,cj->bcij", [x, x]), "more than one of the sizes"),
         (L.var, "not known"),
         (L.median, "known size"),
         (lambda x: L.median(x, 2), "no axis 2"),
