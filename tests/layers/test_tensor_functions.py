@@ -18,7 +18,8 @@ CASES = {
     **{f"einsum {t}": (lambda t=t, **a: L.einsum(t, [*a.values()]), lambda t=t, **a: torch.einsum(t, *a.values()), shapes)
        for t, *shapes in (
            ("bij,bkj->bik", CUBE, (2, 5, 4)), ("ij, jk", (3, 3), MATRIX), ("bhid,bhjd->bhij", (2, 3, 4, 5), (2, 3, 6, 5)),
-           ("bi,bj->bij", MATRIX, (3, 2)), ("ij->ji", MATRIX), ("ijk->k", CUBE), ("bi,bi->bi", MATRIX, MATRIX), ("bi,bi->b", MATRIX, MATRIX),
+           ("bi,bj->bij", MATRIX, (3, 2)), ("ij->ji", MATRIX), ("ijk->k", CUBE), ("bi,bi->bi", MATRIX, MATRIX),
+          ("bi,bi->b", MATRIX, MATRIX),
            ("abcd,cdef->abef", (2, 3, 2, 5), (2, 5, 2, 3)), ("bij,jk->bik", (4, 3, 4), (4, 2)), ("ij,kl->il", MATRIX, (3, 2)),
            ("bc,bcd->db", CUBE[:2], CUBE), ("ij->ij", MATRIX),
        )},
