@@ -26,6 +26,17 @@ class Network:
         self.messages: Counter[int] = Counter()
         self.nbytes: Counter[int] = Counter()
         self.ways = {(a, b, block): queue.SimpleQueue() for a in range(size) for b in range(size) for block in (False, True)}
+        self.failed: BaseException | None = None
+
+    def take(self, way: tuple[int, int, bool]) -> Any:
+        """Return what has come, or comes in time; nobody waits for a process that has failed."""
+        for _ in range(SECONDS):
+            try:
+                return self.ways[way].get(timeout=1)
+            except queue.Empty:
+                if self.failed is not None:
+                    break
+        raise TimeoutError(f"nothing has come to process {way[1]} from process {way[0]}")
 
     def run(self, process: Callable[[Simulated], Any]) -> list[Any]:
         """Call a function for each process, all at once, and return what it returns for each."""
@@ -34,11 +45,17 @@ class Network:
             peers = Simulated(rank, self)
             try:
                 return process(peers)
+            except BaseException as error:
+                self.failed = self.failed or error
+                raise
             finally:
                 peers.close()
 
         with ThreadPoolExecutor(self.size) as pool:
-            return list(pool.map(one, range(self.size)))
+            futures = [pool.submit(one, rank) for rank in range(self.size)]
+        if self.failed is not None:
+            raise self.failed
+        return [each.result() for each in futures]
 
 
 class Simulated:
@@ -63,14 +80,14 @@ class Simulated:
         if out is not None and out.size:
             self._send(peer, out.tobytes())
         if into is not None and into.size:
-            came = self._network.ways[peer, self.rank, False].get(timeout=SECONDS)
+            came = self._network.take((peer, self.rank, False))
             assert len(came) == into.nbytes
             into.view("uint8")[:] = bytearray(came)
 
     def swap_block(self, peer, out, wanted):
         if out is not None:
             self._send(peer, out, True)
-        return self._network.ways[peer, self.rank, True].get(timeout=SECONDS) if wanted else b""
+        return self._network.take((peer, self.rank, True)) if wanted else b""
 
     def gather(self, message):
         return gather(self, message)

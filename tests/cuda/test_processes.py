@@ -70,7 +70,11 @@ class Cards:
         def one(peers: Simulated) -> Any:
             self.nccl.local.library = library = Library([], memory=1 << 22, devices=devices, seed=peers.rank)
             self._local.drivers = [LearningDriver(library, i) for i in range(devices)]
-            found = process(peers)
+            try:
+                found = process(peers)
+            except BaseException:
+                self.nccl.give_up()
+                raise
             self.calls = library.calls
             return found
 
