@@ -25,7 +25,6 @@ import functools
 import inspect
 import math
 import textwrap
-import threading
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from pe_cli.kernels.cuda_deal import deal_loops
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
+from pe_cli.kernels.parsing import expression, statements
 
 #: Name of what Python's math is on CUDA.
 MATH = "math on CUDA"
@@ -46,8 +46,6 @@ MATH = "math on CUDA"
 MOST_ITERATIONS = 2**31 - 1
 #: Bytes of Python's code in the helpers of a loop that is done by fours; what is longer takes longer than its memory.
 MOST_CODE = 600
-#: Held while Python parses: 3.11 counts how deep its parser is for all threads together, and calls a difference an error.
-_PARSING = threading.RLock()
 
 
 class _Module:
@@ -291,20 +289,18 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str, halves: frozense
         second: element type U.
         halves: see `Built`.
     """
-    with _PARSING:
-        tree, space, resolver, loops = _prepared(kernel, dtype, second, halves)
-        own = kernel if isinstance(kernel, CudaKernel) else None
-        threads = loops or [ast.parse(t, mode="eval").body for t in (own.threads if own else ())]
-        exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
-        codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
+    tree, space, resolver, loops = _prepared(kernel, dtype, second, halves)
+    own = kernel if isinstance(kernel, CudaKernel) else None
+    threads = loops or [expression(t) for t in (own.threads if own else ())]
+    exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
+    codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
     made = space.pop(tree.name)
     return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops), halves)
 
 
 def prepared(built: Built) -> tuple[ast.FunctionDef, dict[str, Any]]:
     """Return the text of a kernel, its loops dealt, and its globals."""
-    with _PARSING:
-        return _prepared(built.kernel, built.dtype, built.second, built.halves)[:2]
+    return _prepared(built.kernel, built.dtype, built.second, built.halves)[:2]
 
 
 def _prepared(
@@ -330,8 +326,8 @@ def _loops(fn: types.FunctionType) -> bool:
 
 def definition(fn: types.FunctionType, text: str | None) -> ast.FunctionDef:
     """Return the function without decorators and annotations, with the line numbers of its file."""
-    tree = ast.parse(textwrap.dedent(text or inspect.getsource(fn)))
-    found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == fn.__name__)
+    given = statements(textwrap.dedent(text or inspect.getsource(fn)))
+    found = next(n for n in given if isinstance(n, ast.FunctionDef) and n.name == fn.__name__)
     if text is None:
         ast.increment_lineno(found, fn.__code__.co_firstlineno - 1)
     found.decorator_list = []

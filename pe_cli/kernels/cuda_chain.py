@@ -14,6 +14,7 @@ from typing import Any
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaKernel
 from pe_cli.kernels.cuda_table import Here, asks_elsewhere, meanings, taken, tree_of
+from pe_cli.kernels.parsing import statements
 
 #: Threads of the block.
 THREADS = 256
@@ -56,7 +57,7 @@ def _meanings(parts: tuple[Built, ...]) -> dict[str, Any]:
 def _member(built: Built, number: int) -> types.FunctionType:
     """Return a kernel as a function for the only block that there is."""
     tree, space = language.prepared(built)
-    tree.body = [*ast.parse(ALONE).body, *(Here().visit(statement) for statement in tree_of(built, tree))]
+    tree.body = [*statements(ALONE), *(Here().visit(statement) for statement in tree_of(built, tree))]
     tree.name = f"_member_{number}"
     space |= _meanings((built,))
     exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), built.kernel.name, "exec"), space)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.kernels.cuda_vectors import WIDTH, widened
+from pe_cli.kernels.parsing import expression, statements
 
 
 def deal_loops(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.expr]:
@@ -37,7 +38,7 @@ def deal_loops(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.exp
                 f"        {fours} = _u32({fours} + _dealt_stride)\n    {at} = _u32(_u32({end} & _u32(0xFFFFFFFC)) + _dealt_first)\n"
             )
         text += f"while {at} < {end}:\n    {name.id} = {begin} + _i64({at})\n    {at} = _u32({at} + _dealt_stride)\n"
-        made = [_put(statement, high=high, low=low) for statement in ast.parse(text).body]
+        made = [_put(statement, high=high, low=low) for statement in statements(text)]
         if wide:
             by_fours: Any = made[-2]
             by_fours.body[1].body[:1] = wide.body
@@ -58,7 +59,7 @@ def deal_loops(tree: ast.FunctionDef, arrays: Mapping[str, str]) -> list[ast.exp
         return out
 
     only = _loops_in_turn(tree.body) == 1
-    start = ast.parse("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))").body
+    start = statements("_dealt_first = _u32(_cuda.grid(1))\n_dealt_stride = _u32(_cuda.gridsize(1))")
     for statement in start:
         ast.increment_lineno(statement, tree.lineno - 1)
     skip = 1 if ast.get_docstring(tree) else 0
@@ -78,7 +79,7 @@ def _loops_in_turn(body: Sequence[ast.stmt]) -> int:
 
 
 def _expression(text: str, **parts: ast.expr) -> ast.expr:
-    made: ast.expr = _put(ast.parse(text, mode="eval").body, **parts)
+    made: ast.expr = _put(expression(text), **parts)
     return made
 
 

@@ -11,6 +11,7 @@ from pe_cli.kernels import cuda as language
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda import DEALT, CudaKernel, cuda_intrinsic
 from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.parsing import statements
 
 #: Words of a report; the first is 0 as long as nothing has been reported.
 WORDS = 8
@@ -56,7 +57,7 @@ def _guarded(kernel: Kernel | CudaKernel) -> CudaKernel:
     tree = language.definition(kernel.fn, own.text if own else None)
     begin = 1 if ast.get_docstring(tree) else 0
     names = [f"_{word}_{len(kernel.params)}" for word in ("reports", "count")]  # a guarded kernel may be guarded once more
-    look = ast.parse(f"if not any_report({', '.join(names)}):\n    pass").body[0]
+    look = statements(f"if not any_report({', '.join(names)}):\n    pass")[0]
     assert isinstance(look, ast.If)
     look.body, tree.body = tree.body[begin:], [look]
     tree.args.args += map(ast.arg, names)

@@ -19,6 +19,7 @@ from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.cuda_table import PLACES, Here, placed, tree_of
 from pe_cli.kernels.lang import POINTERS
+from pe_cli.kernels.parsing import statements
 
 #: What a kernel is told of its place: its first block that is another's, and its blocks along x, y and z.
 TOLD = ("until", "gridDim_x", "gridDim_y", "gridDim_z")
@@ -111,7 +112,7 @@ def _member(built: Built, number: int) -> types.FunctionType:
             f"_table_threadIdx_z = _i32(_u32(_cuda.threadIdx.x) // _u32({x * y}))",
         ]
     here = Here((*PLACES, "threadIdx") if built.block else PLACES)
-    tree.body = [*ast.parse("\n".join(lines)).body, *(here.visit(each) for each in tree_of(built, tree))]
+    tree.body = [*statements("\n".join(lines)), *(here.visit(each) for each in tree_of(built, tree))]
     tree.args.args += [ast.arg(name) for name in (*(f"_told_{what}" for what in TOLD), "_first")]
     tree.name = f"_kernel_{number}"
     space["_i32"] = np.int32

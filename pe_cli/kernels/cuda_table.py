@@ -20,6 +20,7 @@ import numpy as np
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
 from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.parsing import statements
 
 #: Words of a row before its arguments.
 HEAD = 4
@@ -103,7 +104,7 @@ def tree_of(built: Built, tree: ast.FunctionDef) -> list[ast.stmt]:
     """Return the statements of a kernel whose loops are dealt; of one that deals none, those of its only thread."""
     if built.loops or built.block or (isinstance(built.kernel, CudaKernel) and built.kernel.dealt):
         return tree.body
-    alone = ast.parse("if _cuda.threadIdx.x == 0:\n    pass").body
+    alone = statements("if _cuda.threadIdx.x == 0:\n    pass")
     assert isinstance(alone[0], ast.If)
     alone[0].body = tree.body
     return list(alone)
@@ -127,7 +128,7 @@ def _take_row(tree: ast.FunctionDef, built: Built) -> None:
         "_table_blockIdx_y = _i32(_table_block // _u32(_table_gridDim_x) % _u32(_table_gridDim_y))",
         "_table_blockIdx_z = _i32(_table_block // _u32(_table_gridDim_x) // _u32(_table_gridDim_y))",
     ]
-    start = ast.parse("\n".join(lines)).body
+    start = statements("\n".join(lines))
     tree.body = [*start, *(Here().visit(statement) for statement in tree_of(built, tree))]
     tree.args.args = [ast.arg("_table")]
 
@@ -152,7 +153,7 @@ class Here(ast.NodeTransformer):
                  "_dealt_stride": "_u32(_u32(_table_gridDim_x) * _u32(_cuda.blockDim.x))"}  # fmt: skip
         target = node.targets[0]
         if isinstance(target, ast.Name) and target.id in names:
-            return ast.parse(f"{target.id} = {names[target.id]}").body[0]
+            return statements(f"{target.id} = {names[target.id]}")[0]
         return self.generic_visit(node)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from pe_cli.core.types import BFLOAT16, DTYPES, computed
 from pe_cli.kernels.halves import round_half, widen
 from pe_cli.kernels.lang import Intrinsic
+from pe_cli.kernels.parsing import statements
 
 #: Iterations that a thread does at a time.
 WIDTH = 4
@@ -60,12 +61,12 @@ def widened(loop: ast.For, group: str, arrays: Mapping[str, str]) -> Wide | None
         return None
     stored = {name for name in walked if any(_is_store(n, name) for n in ast.walk(loop))}
     made = [f"{_lane(name, k)} = {TAKE}{walked[name]}({name}, {group}, {k})" for name in walked for k in range(WIDTH)]
-    body = ast.parse("\n".join(made)).body
+    body = statements("\n".join(made))
     for k in range(WIDTH):
-        body += ast.parse(f"{loop.target.id} = _i64(_u32({group} * _u32({WIDTH}) + _u32({k})))").body
+        body += statements(f"{loop.target.id} = _i64(_u32({group} * _u32({WIDTH}) + _u32({k})))")
         body += [_Lane(loop.target.id, walked, k).visit(copy.deepcopy(statement)) for statement in loop.body]
     for name in sorted(stored):
-        body += ast.parse(f"{PUT}{walked[name]}({name}, {group}, {', '.join(_lane(name, k) for k in range(WIDTH))})").body
+        body += statements(f"{PUT}{walked[name]}({name}, {group}, {', '.join(_lane(name, k) for k in range(WIDTH))})")
     aligned = " | ".join(f"({PLACE}{kind}({name}) & {_alignment(kind) - 1})" for name, kind in walked.items())
     return Wide(body, f"({aligned}) == 0", frozenset(walked.values()))
 

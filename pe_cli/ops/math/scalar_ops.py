@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pe_cli.kernels import vecmath
 from pe_cli.kernels.lang import T
+from pe_cli.kernels.parsing import statements
 from pe_cli.ops.define.second import Again
 
 #: A number, a truth, or the name of a variable.
@@ -43,7 +44,7 @@ _COMPARED: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 
 @functools.cache
 def _body(fn: Callable[..., Any]) -> tuple[list[str], list[ast.stmt]]:
-    (found,) = (n for n in ast.parse(textwrap.dedent(inspect.getsource(fn))).body if isinstance(n, ast.FunctionDef))
+    (found,) = (n for n in statements(textwrap.dedent(inspect.getsource(fn))) if isinstance(n, ast.FunctionDef))
     return [a.arg for a in found.args.args], found.body
 
 
