@@ -37,6 +37,7 @@ from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
 from tests.execute import owned_network, test_sparse_gradients
 from tests.execute.test_executor import batch, classifier, values
+from tests.rotation import of_today
 
 discover()  # not by several threads at once
 SIZES = (8, 8, 1)
@@ -195,7 +196,7 @@ SYNC = {"sync_batch_norm": True}
 
 @pytest.mark.parametrize(
     ("processes", "devices", "make", "build"),
-    [
+    of_today([
         pytest.param(2, 1, dense("Momentum", momentum=0.9), {}, id="sums for all"),
         pytest.param(2, 2, dense("Adam"), REDUCE, id="rows of each, on two cards each"),
         pytest.param(3, 1, dense("Adam", grad_clip=GradientClipByGlobalNorm(0.5)), REDUCE | PIECES, id="rows of each, in pieces"),
@@ -203,8 +204,8 @@ SYNC = {"sync_batch_norm": True}
         pytest.param(2, 2, sparse("SGD"), {}, id="rows of a table, SGD on two cards each"),
         pytest.param(3, 1, sparse("Adagrad"), REDUCE, id="rows of a table, Adagrad with owners"),
         pytest.param(2, 2, normalized, SYNC, id="statistics of all, on two cards each"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_by_the_host_processes_have_the_bits_of_one_process_with_as_many_cards(cards: Cards, processes, devices, make, build):
     """Also a batch that leaves processes without samples."""
     ((expected, _),) = cards.train(1, processes * devices, make, build if build == SYNC else {})
