@@ -410,10 +410,10 @@ def texts(levels: int) -> str:
     ],
 )
 def test_growth_is_bounded(model_errors: Callable[[str], list[str]], text: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     found = model_errors(text)
     assert any(f"error: {message}" in error for error in found)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 NAMES = st.sampled_from(["a", "b", "input", "type", "block", "repeat", "layers", "args", "output", "shape"])

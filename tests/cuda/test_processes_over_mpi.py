@@ -15,6 +15,7 @@ from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import Library
 from tests.cuda.test_group import use
 from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.rotation import on_its_day
 
 pytestmark = needs_mpi
 #: Runs pe where a machine has two cards of the tests.
@@ -62,6 +63,7 @@ def left(folder: Path) -> dict[str, Any]:
     return {"metrics": (run / "metrics.jsonl").read_text(), **{name: value.tobytes() for name, value in arrays.items()}}
 
 
+@on_its_day(0, of=2)
 def test_owners_of_rows_on_cards_stop_go_on_and_leave_what_one_process_leaves(monkeypatch, tmp_path: Path):
     needs_compiler()
     monkeypatch.chdir(tmp_path)

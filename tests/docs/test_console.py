@@ -22,7 +22,7 @@ def pe() -> Iterator[str]:
         yield line
 
 
-@pytest.mark.parametrize("page", of_today(sorted(PAGES), 5), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", of_today(sorted(PAGES), 8), ids=lambda page: str(page.relative_to(ROOT / "docs")))
 def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

@@ -112,24 +112,28 @@ def test_an_empty_sum(call, counts, acc, left):
     assert (y == left).all()
 
 
+#: Files of tests that hold for registers of any width.
+SAME = ("micro", "dots", "gemm", "transpose", "conv")
+
+
 def _others():
     found = []
     for width in (16, 32, 64):
         for halves in (False, True)[: 2 if width == 64 else 1]:
             if (width, halves) != (vector_bytes(), halves_cost_half()):
-                found.append(pytest.param(width, halves, id=f"registers of {width} bytes{' and halves' * halves}"))
+                named = f"registers of {width} bytes{' and halves' * halves}"
+                found += [pytest.param(width, halves, f"test_{name}.py", id=f"{name}, {named}") for name in SAME]
     return found
 
 
 @pytest.mark.skipif("PE_VECTOR_BYTES" in os.environ, reason="this is the run with a forced width")
-@pytest.mark.parametrize(("width", "halves"), of_today(_others(), 5))
-def test_other_register_widths_pass_the_same_tests(width, halves):
+@pytest.mark.parametrize(("width", "halves", "file"), of_today(_others(), 10))
+def test_other_register_widths_pass_the_same_tests(width, halves, file):
     here = Path(__file__).parent
-    tests = [str(here / name) for name in ("test_micro.py", "test_dots.py", "test_gemm.py", "test_transpose.py", "test_conv.py")]
     # callers of the microkernels differ by elements per register alone: 4, 8 and 16 of float32, and the 2 of float64
     both = [] if width == 16 else ["-k", "not float64 or test_micro or test_dots or test_transpose"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *both, *tests],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *both, str(here / file)],
         cwd=here.parents[1], env={**os.environ, "PE_VECTOR_BYTES": str(width), "PE_VECTOR_HALVES": str(int(halves))},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -66,7 +66,7 @@ def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str]
 
 @pytest.mark.parametrize(
     ("changes", "instants"),
-    [pytest.param(SHORT, 18, id="every kind of file"), pytest.param(ENDING, 8, id="accumulation and early stopping")],
+    [pytest.param(SHORT, 12, id="every kind of file"), pytest.param(ENDING, 6, id="accumulation and early stopping")],
 )
 def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str, str], ...], instants: int, bench: Bench) -> None:
     results = harmed(bench, "kill", MORE or instants, changes)
@@ -78,7 +78,7 @@ def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str,
 
 
 def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench: Bench) -> None:
-    results = harmed(bench, "saving", MORE or 16, BUSY)
+    results = harmed(bench, "saving", MORE or 10, BUSY)
     codes = [result["code"] for result in results]
     assert set(codes) == {-signal.SIGKILL}
     said = [str(result["said"]) for result in results]
@@ -96,7 +96,7 @@ def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench:
     ],
 )
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
-    for result in harmed(bench, how, MORE or 6):
+    for result in harmed(bench, how, MORE or 4):
         assert result["code"] in (code, 0), result
         assert "Traceback" not in str(result["said"])
         assert "bug of pe" not in str(result["said"])

@@ -26,7 +26,7 @@ def samples_of(definition: OpDef) -> list[Any]:
 
 
 NAMES = sorted(d.name for d in OPS.values() if d.is_grad_of is None and on_cuda(d))
-SAMPLES = [p for name in of_today(NAMES, 7) for p in samples_of(OPS[name])]
+SAMPLES = [p for name in of_today(NAMES, 10) for p in samples_of(OPS[name])]
 GRADIENTS = [
     p
     for p in SAMPLES

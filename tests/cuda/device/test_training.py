@@ -19,7 +19,7 @@ from pe_cli.execute.executor import Executor
 from pe_cli.execute.stalled import stalled
 from pe_cli.execute.startup import run_startup
 from pe_cli.io.checkpoint import load
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 MLP = """
 name: mlp
@@ -226,6 +226,7 @@ def test_the_command_trains_evaluates_and_saves_on_cuda(tmp_path, capsys):
     assert losses
 
 
+@on_its_day(1, of=2)
 def test_a_stopped_run_goes_on_bit_for_bit_and_a_nan_is_named_on_cuda(tmp_path, capsys):
     rng = np.random.default_rng(0)
     image = rng.standard_normal((10, 9)).astype("float32")

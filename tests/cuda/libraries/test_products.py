@@ -22,7 +22,7 @@ from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
 from tests.ops import support
-from tests.rotation import on_its_day
+from tests.rotation import of_today, on_its_day
 
 Array = np.ndarray[Any, Any]
 
@@ -128,7 +128,7 @@ def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt
     assert not library.called
 
 
-@pytest.mark.parametrize(("precision", "within"), [("float32", 1e-5), ("bf16", 1e-3)])
+@pytest.mark.parametrize(("precision", "within"), of_today([("float32", 1e-5), ("bf16", 1e-3)], 2))
 def test_a_config_trains_as_with_our_kernels(library: CublasLt, precision: str, within: float):
     losses = []
     for libraries in ("auto", "none"):
