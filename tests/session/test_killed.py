@@ -78,7 +78,7 @@ def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str,
 
 
 def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench: Bench) -> None:
-    results = harmed(bench, "saving", MORE or 10, BUSY)
+    results = harmed(bench, "saving", MORE or 16, BUSY)
     codes = [result["code"] for result in results]
     assert set(codes) == {-signal.SIGKILL}
     said = [str(result["said"]) for result in results]
