@@ -256,6 +256,18 @@ class CompiledProgram:
             raise FluidValueError("a data-parallel program cannot be optimized for inference")
         return self
 
+    def with_servers(self, place: Any) -> Program:
+        """Return the program, of a trainer whose parameters are on servers; `Executor.run` runs it on one device.
+
+        Raises:
+            FluidValueError: several devices are asked for; a ValueError.
+        """
+        places = self._given_places or (default_places(isinstance(place, CUDAPlace)) if self._parallel else [place])
+        if len(places) != 1:
+            message = f"a trainer with parameter servers has one device, and {len(places)} are asked for"
+            raise FluidValueError(message, hint="set CPU_NUM=1, and start more trainers")
+        return self._program
+
     def run_on(
         self, place: Any, scope: Scope, feed: Any, fetch_list: Any, return_numpy: bool, merge: bool
     ) -> list[Any]:
