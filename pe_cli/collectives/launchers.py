@@ -9,6 +9,8 @@ from dataclasses import dataclass
 RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
+#: What launchers say the number of a machine's processes in: those of MPICH and of Open MPI.
+HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 #: What Slurm says it in, in a script of one process, too.
 SLURM = "SLURM_NTASKS"
 #: Launchers with the variables of size and rank, their names, and the variables that are the same in all processes of one start alone.
@@ -37,6 +39,17 @@ class Started:
     variable: str
     launcher: str
     group: str = ""
+
+
+def asked_for(environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the processes of the job around this one, and the variable that says so: a shell of it has that before anything is started."""
+    found = ((environment.get(size, ""), size) for size, _, _, _ in _KNOWN)
+    return next(((int(count), size) for count, size in found if count.isdigit()), (1, ""))
+
+
+def processes_here(environment: Mapping[str, str]) -> int:
+    """Return the processes that the launcher of this one has started on this machine; 1 where it does not say."""
+    return next((int(environment[name]) for name in HERE if environment.get(name, "").isdigit() and int(environment[name])), 1)
 
 
 def started_by(environment: Mapping[str, str]) -> Started | None:

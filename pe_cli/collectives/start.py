@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from pe_cli.collectives import hydra
-from pe_cli.collectives.launchers import Started, started_by
+from pe_cli.collectives.launchers import Started, asked_for, started_by
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.signals import fatal
 
@@ -85,9 +85,13 @@ def check_size(size: int, environment: Mapping[str, str] | None = None) -> None:
         environment: variables of the launcher; default: of this process.
 
     Raises:
-        PeError: the launcher says more.
+        PeError: the launcher, or the job, says more.
     """
-    started = started_by(os.environ if environment is None else environment)
-    if size == 1 and started is not None and started.size > 1:
-        text = f"MPI knows 1 process, and {started.launcher} has started {started.size} ({started.variable})"
-        raise PeError(f"{text}: this launcher does not go with the MPI library", hint=REMEDY)
+    facts = os.environ if environment is None else environment
+    started, (count, variable) = started_by(facts), asked_for(facts)
+    if size != 1 or (started.size if started else count) == 1:
+        return
+    if started is None:
+        raise PeError(f"MPI knows 1 process, and the job has {count} ({variable}), which no launcher has started", hint=REMEDY)
+    text = f"MPI knows 1 process, and {started.launcher} has started {started.size} ({started.variable})"
+    raise PeError(f"{text}: this launcher does not go with the MPI library", hint=REMEDY)

@@ -145,7 +145,8 @@ def is_local(error: PeError) -> bool:
     if error.code != ExitCode.DATA:
         return error.code == ExitCode.DEVICE
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, OSError):
+    # without a number it is no error of the system, but one that a library calls so: Pillow's, of a picture that is cut off
+    while cause is not None and not (isinstance(cause, OSError) and cause.errno is not None):
         cause = cause.__cause__ or cause.__context__
     return cause is not None
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.encoding import Lane, Step
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
@@ -44,6 +45,7 @@ class Context:
         base: folder that paths in cells start from.
         notes: sentences for the log, added to: cells that were unknown, and the like.
         fields: of the columns that the column is made of, by name; for `encode`.
+        peers: processes that fit the same columns of the same rows at the same time, and may share the work; for `fit`.
     """
 
     table: Table
@@ -54,6 +56,7 @@ class Context:
     base: Path = Path()
     notes: list[str] = field(default_factory=list)
     fields: Mapping[str, Field] = field(default_factory=dict)
+    peers: Communicator | None = None
 
     @property
     def cells(self) -> Cells:

@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pe_cli.collectives.launchers import processes_here
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
 
 # deflate cannot shrink further than one bit pair per 258 bytes
@@ -108,6 +109,11 @@ class Origin:
         memory = physical_memory()
         if size > memory:
             raise self.error(f"{path} unpacks to {size} bytes, and this machine has {memory} bytes of memory", remedy)
+
+
+def memory_of_one() -> int:
+    """Return the machine's memory in bytes, divided by the processes that a launcher has started on it together."""
+    return physical_memory() // processes_here(os.environ)
 
 
 def physical_memory() -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
@@ -39,6 +40,7 @@ class Prepared:
 
     Attributes:
         sources: the opened sources and the rows of their parts.
+        peers: processes that prepare the same data at the same time, and may share the work; None for this one alone.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Prepared:
     ) -> None:
         self.wishes, self.uses = wishes, uses
         self.given = fitted is not None
+        self.peers: Communicator | None = None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
         self.sources = Sources(data, wishes.split, base, self.fitted)
@@ -164,7 +167,7 @@ class Prepared:
 
     def _fit(self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None) -> FittedColumn | None:
         use = self.uses.get(name, ColumnUse())
-        context = self._context(table, name)
+        context = replace(self._context(table, name), peers=self.peers)
         if declared is None:
             if isinstance(table, DatasetTable):
                 return None

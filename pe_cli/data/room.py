@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.dataset import Array
-from pe_cli.data.origin import physical_memory
+from pe_cli.data.origin import memory_of_one
 
 #: Share of the machine's memory above which one column lies in a file and not in memory.
 SHARE = 1 / 8
@@ -44,7 +44,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a colu
     """
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    if size <= physical_memory() * SHARE:
+    if size <= memory_of_one() * SHARE:
         return np.zeros(shape, kind)
     try:
         with tempfile.TemporaryFile(prefix="pe-column-") as file:
@@ -71,7 +71,7 @@ def unpacked(stream: Readable, size: int, what: str) -> Array:
     """
     with contextlib.ExitStack() as stack:
         into: IO[bytes] = io.BytesIO()
-        if size > physical_memory() * SHARE:
+        if size > memory_of_one() * SHARE:
             into = stack.enter_context(tempfile.TemporaryFile(prefix="pe-unpacked-"))
         got = 0
         while got <= size and (chunk := stream.read(min(_CHUNK, size + 1 - got))):

@@ -315,14 +315,20 @@ class Executor:
         plan = self.plan(types, whole, fetches)
         return Batch(plan, plan.request, parts, samples_of(plan, sizes))
 
-    def batch_of(self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str]) -> Batch:
+    def batch_of(
+        self, parts: Sequence[Mapping[str, Array]], sizes: Sequence[int], fetches: Sequence[str], told: Told | None = None
+    ) -> Batch:
         """Find or make the plan of a batch that has been checked and split.
 
         Args:
             parts: per device, of all processes, what it is fed, with the arrays of `sequences.complete`.
             sizes: samples of each.
             fetches: names of variables that are read after the step.
+            told: where parts and sizes are those of this process's devices alone: what the others tell of theirs.
         """
+        if told is not None:
+            plan = self.plan(told.types(parts), told.sizes(sizes), fetches)
+            return Batch(plan, plan.request, parts, samples_of(plan, sizes))
         types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
         plan = self.plan(types, sizes, fetches)
         return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))

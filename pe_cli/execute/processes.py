@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.ssa import Graph
 
@@ -63,10 +64,20 @@ class Told:
 
     Args:
         peers: the processes.
+
+    Raises:
+        PeError: by `types` and `sizes`: one of them has ended instead.
     """
 
     def __init__(self, peers: Summing) -> None:
         self._peers = peers
+
+    def _told(self, message: bytes) -> list[bytes]:
+        found = self._peers.gather(message)
+        gone = [rank for rank, said in enumerate(found) if not said]
+        if gone:  # what a process says that ends
+            raise PeError(f"process {gone[0]} has ended, and this one goes on", hint="all processes take the same number of steps")
+        return found
 
     def longest(self, mine: Sequence[Array]) -> Array:
         """Return the longest of the arrays of all devices, which have one axis of whole numbers."""
@@ -77,8 +88,12 @@ class Told:
     def types(self, mine: Sequence[Mapping[str, Array]]) -> list[dict[str, TensorType]]:
         """Return the types of what every device of all processes is fed."""
         text = json.dumps([{name: [list(a.shape), str(a.dtype)] for name, a in part.items()} for part in mine])
-        told = [json.loads(message) for message in self._peers.gather(text.encode())]
+        told = [json.loads(message) for message in self._told(text.encode())]
         return [{name: TensorType(tuple(shape), dtype) for name, (shape, dtype) in part.items()} for parts in told for part in parts]
+
+    def sizes(self, mine: Sequence[int]) -> list[int]:
+        """Return the samples of every device of all processes."""
+        return [size for message in self._told(json.dumps(list(mine)).encode()) for size in json.loads(message)]
 
 
 def types_of_all(arrays: Mapping[str, Array], sizes: Sequence[int], batched: Collection[str]) -> list[dict[str, TensorType]]:

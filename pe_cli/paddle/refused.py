@@ -25,9 +25,13 @@ class Refusal:
 
 
 _DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it")
-_PROCESSES = Refusal("processes are started by MPI, and a config says what they share", "mpirun -n 4 pe train: docs/how-to/processes.md")
+_PROCESSES = Refusal(
+    "processes are started by MPI, and a config or num_trainers says what they share",
+    "mpiexec -n 4 pe train: docs/how-to/processes.md, or ParallelExecutor(num_trainers=4): docs/how-to/fluid.md",
+)
 _HALF = Refusal("programs run in the element types that they are written in", "executor.precision: bf16 of a run file, for pe train")
 _FEWER_BITS = Refusal("there are no kernels for fewer bits, and no pass that prunes", "pe export writes ONNX, which other tools quantise")
+_ROLES = Refusal("a role is said by arguments, or by the environment", "role_maker.UserDefinedRoleMaker or PaddleCloudRoleMaker")
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
@@ -71,6 +75,9 @@ REFUSED: dict[str, Refusal] = {
     "fluid.contrib.Compressor": _FEWER_BITS,
     "fluid.contrib.HDFSClient": Refusal("files lie where the machine can open them", "copy them, or mount the file system"),
     "fluid.incubate.fleet.collective.*": _PROCESSES,
+    "fluid.incubate.fleet.base.role_maker.UserDefinedCollectiveRoleMaker": _PROCESSES,
+    "fluid.incubate.fleet.base.role_maker.GeneralRoleMaker": _ROLES,
+    "fluid.incubate.fleet.base.role_maker.MPISymetricRoleMaker": _ROLES,
     "paddle.incubate.*": _PROCESSES,
     "paddle.distributed.*": _PROCESSES,
     "paddle.amp.*": _HALF,

@@ -72,6 +72,7 @@ class Trainer:
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
             job.data.refit(learned)
+        job.data.prepared.peers = job.team.sums
         self.section = self.run.train
         self.calendar = Calendar(self.run, smoke)
         self._take_programs()

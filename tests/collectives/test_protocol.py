@@ -46,16 +46,15 @@ def test_who_is_lost_is_an_error_that_was_met() -> None:
     assert Failure.of(PeerError("process 1 of 3 did not answer")) == Failure("process 1 of 3 did not answer", ExitCode.PEER_LOST)
 
 
-def of_reading() -> PeError:
-    """What a reader says where the system does not give a file."""
+def of_reading(cause: OSError) -> PeError:
+    """What a reader says of a file."""
     try:
-        open("/nosuch")  # noqa: PTH123, SIM115 (fails)
+        raise cause
     except OSError:
         try:
-            raise PeError("no such file: /nosuch", code=ExitCode.DATA) from None
+            raise PeError("x cannot be read", code=ExitCode.DATA) from None
         except PeError as error:
             return error
-    raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,8 @@ def of_reading() -> PeError:
     [
         pytest.param(write_error(OSError(28, "No space left on device"), Path("x")), True, id="a full disk"),
         pytest.param(write_error(PermissionError(13, "Permission denied"), Path("x")), False, id="a folder that may not be written"),
-        pytest.param(of_reading(), True, id="a file that the system does not give"),
+        pytest.param(of_reading(FileNotFoundError(2, "no such file", "x")), True, id="a file that the system does not give"),
+        pytest.param(of_reading(OSError("image file is truncated")), False, id="a picture that is cut off, as Pillow says it"),
         pytest.param(PeError("line 3: 'x' is no number", code=ExitCode.DATA), False, id="a cell, whoever reads it"),
         pytest.param(PeError("the loss is nan", code=ExitCode.DIVERGED), False, id="numbers"),
         pytest.param(PeError("epochs must be at least 1"), False, id="a config"),

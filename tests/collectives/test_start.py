@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pe_cli.collectives.launchers import started_by
+from pe_cli.collectives.launchers import processes_here, started_by
 from pe_cli.collectives.start import check_size
 from pe_cli.core.errors import ExitCode, PeError
 from tests.mpi_support import finished, mpiexec, needs_mpi
@@ -14,6 +14,7 @@ from tests.mpi_support import finished, mpiexec, needs_mpi
     ("environment", "launcher"),
     [
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, "srun has started 4 .SLURM_NTASKS."),
+        ({"SLURM_NTASKS": "4"}, "the job has 4 .SLURM_NTASKS., which no launcher has started"),
         ({"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH's mpiexec has started 3 .PMI_SIZE."),
         ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI's mpiexec has started 2 .OMPI_COMM_WORLD_SIZE."),
     ],
@@ -26,9 +27,25 @@ def test_to_be_alone_where_a_launcher_started_several_is_an_error_with_a_remedy(
     check_size(2, environment)
 
 
-@pytest.mark.parametrize("environment", [{}, {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, {"PMI_SIZE": "two", "PMI_RANK": "0"}])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"},
+        {"PMI_SIZE": "two"},
+        {"PMI_SIZE": "1", "PMI_RANK": "0", "SLURM_NTASKS": "4"},  # mpiexec -n 1 in a job of four
+    ],
+)
 def test_one_process_may_be_alone(environment):
     check_size(1, environment)
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [({}, 1), ({"MPI_LOCALNRANKS": "4", "PMI_SIZE": "8"}, 4), ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2), ({"MPI_LOCALNRANKS": "0"}, 1)],
+)
+def test_the_launcher_says_how_many_processes_share_the_memory_of_the_machine(environment, count):
+    assert processes_here(environment) == count
 
 
 def test_the_launcher_says_which_process_this_is():

@@ -10,7 +10,7 @@ from pe_cli.paddle.fluid.incubate.fleet.base import role_maker
 from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler, StrategyFactory
 from tests.paddle.copies import run_copies
 from tests.paddle.pserver_job import Job
-from tests.paddle.pserver_models import MODELS
+from tests.paddle.pserver_models import MODELS, batch
 
 SCRIPT = """
 import sys
@@ -33,12 +33,18 @@ if fleet.is_server():
 else:
     fleet.init_worker()
     executor = fluid.Executor(fluid.CPUPlace())
+    program = fleet.main_program
     if kind != "geo":
         executor.run(fleet.startup_program)
+    if kind == "sync":
+        program = fluid.CompiledProgram(program).with_data_parallel(
+            loss.name, strategy.get_build_strategy(), strategy.get_execute_strategy()
+        )
     for i in range(4):
-        executor.run(fleet.main_program, batch("emb_sparse", fleet.worker_index(), i), [loss])
+        executor.run(program, batch("emb_sparse", fleet.worker_index(), i), [loss])
     if fleet.is_first_worker():
         fleet.save_persistables(executor, folder)
+        fleet.save_inference_model(executor, folder + "-model", ["w", "y"], [loss])
     fleet.stop_worker()
 """
 
@@ -47,7 +53,8 @@ def run(kind, folder, *, workers=2, servers=2, first=()):
     """Run the script as processes; all of them have to end well."""
     job = Job(servers=servers).placed()
     common = {
-        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(job.endpoints), "PADDLE_TRAINERS_NUM": str(workers), "FLAGS_rpc_deadline": "60000",
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(job.endpoints), "PADDLE_TRAINERS_NUM": str(workers),
+        "FLAGS_rpc_deadline": "60000", "CPU_NUM": "1",
     }  # fmt: skip
     given = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(i)} for i in range(workers)]
     given += [{"TRAINING_ROLE": "PSERVER", "POD_IP": e.split(":")[0], "PADDLE_PORT": e.split(":")[1]} for e in job.endpoints]
@@ -84,12 +91,30 @@ def check_loaded(folder):
     assert np.count_nonzero(seen["table_velocity_0"].any(axis=1)) > 50, "rows of some ids have been learned"
 
 
+def check_model(folder):
+    """Check that the saved part of the program runs in one process, with the table that servers had; against NumPy."""
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    with fluid.scope_guard(scope):
+        program, feeds, fetches = fluid.io.load_inference_model(f"{folder}-model", executor)
+        values = {v.name: np.array(scope.read(v.name), "f8") for v in program.list_vars() if v.persistable}
+        fed = batch("emb_sparse", 0, 9)
+        (found,) = executor.run(program, {name: fed[name] for name in feeds}, fetches)
+    words, lengths, label = np.array(fed["w"])[:, 0], fed["w"].recursive_sequence_lengths()[0], fed["y"][:, 0]
+    summed = np.stack([part.sum(0) for part in np.split(values["table"][words], np.cumsum(lengths)[:-1])])
+    z = np.tanh(summed @ values["fc_0.w_0"] + values["fc_0.b_0"]) @ values["fc_1.w_0"] + values["fc_1.b_0"]
+    p = np.exp(z - z.max(1, keepdims=True))
+    expected = -np.log((p / p.sum(1, keepdims=True))[np.arange(len(label)), label]).mean()
+    np.testing.assert_allclose(found.item(), expected, rtol=1e-5)
+    assert sorted(values) == ["fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0", "table"]
+
+
 @pytest.mark.parametrize("kind", ["sync", "half", "geo"])
 def test_one_script_trains_and_what_it_saves_loads_into_another_number_of_servers(kind, tmp_path):
     run(kind, tmp_path / "a")
     if kind == "sync":
         run(kind, tmp_path / "b", workers=1, servers=3, first=[tmp_path / "a"])
         check_loaded(tmp_path / "a")
+    check_model(tmp_path / "a")
     names = sorted(p.name for p in (tmp_path / "a").iterdir())
     assert {"table", "fc_0.w_0", "fc_1.b_0"} <= {n.partition(".npy")[0] for n in names}
 
@@ -130,6 +155,40 @@ def test_files_are_shared_out():
 def test_roles_that_are_refused(arguments, kind):
     with pytest.raises(kind):
         role_maker.UserDefinedRoleMaker(**arguments)
+
+
+def test_parts_of_a_strategy_are_set():
+    strategy = StrategyFactory.create_half_async_strategy()
+    strategy.set_program_config({"min_block_size": 9000, "runtime_split_send_recv": False, "sync_mode": True})
+    config = strategy.get_program_config()
+    assert (config.min_block_size, config.sync_mode, config.runtime_split_send_recv, config.half_async) == (9000, False, True, True)
+    strategy.set_build_strategy({"fuse_all_optimizer_ops": True})
+    execution = fluid.ExecutionStrategy()
+    strategy.set_execute_strategy(execution)
+    assert strategy.get_build_strategy().fuse_all_optimizer_ops is True
+    assert strategy.get_execute_strategy() is execution
+    with pytest.raises(ValueError, match="DistributeTranspilerConfig has no 'blocks'"):
+        strategy.set_program_config({"blocks": 1})
+    with pytest.raises(TypeError, match="takes a dict or a ServerRuntimeConfig, got int"):
+        strategy.set_server_runtime_config(3)
+
+
+def test_workers_are_named_where_the_environment_names_them(monkeypatch):
+    told = {"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "1"}
+    for name, value in {**told, "PADDLE_TRAINER_ENDPOINTS": "b:3,c:4"}.items():
+        monkeypatch.setenv(name, value)
+    fleet = FleetTranspiler()
+    fleet.init(role_maker.PaddleCloudRoleMaker())
+    assert fleet.worker_endpoints() == ["b:3", "c:4"]
+    assert fleet.worker_endpoints(to_string=True) == "b:3,c:4"
+    assert fleet.role.to_string() == "role: 1, current_id: 1, workers: 2, servers: a:1"
+
+
+def test_roles_without_servers_say_what_to_use():
+    with pytest.raises(NotImplementedError, match=r"UserDefinedCollectiveRoleMaker.*MPI"):
+        role_maker.UserDefinedCollectiveRoleMaker(0, ["a:1"])
+    with pytest.raises(NotImplementedError, match="PaddleCloudRoleMaker"):
+        role_maker.GeneralRoleMaker()
 
 
 def test_the_order_of_calls():

@@ -229,8 +229,8 @@ def test_wrong_attributes_of_strategies():
         build.reduce_strategy = "Ring"
     with pytest.raises(ValueError, match="must be >= 0"):
         fluid.ExecutionStrategy().num_threads = -1
-    with pytest.raises(NotThereYet, match=r"num_trainers = 2 is not there yet"):
-        build.num_trainers = 2
+    with pytest.raises(NotThereYet, match=r"nccl_comm_num = 2 is not there yet"):
+        build.nccl_comm_num = 2
 
 
 def test_strategies_are_frozen_once_used():

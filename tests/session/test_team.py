@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
 
+from pe_cli.collectives.trees import small_sum
 from pe_cli.config.load import load_run
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
@@ -52,6 +54,47 @@ def test_numbers_cost_a_message_a_level_and_are_those_of_as_many_devices(size: i
         assert sizes == [n for n in split_sizes(samples, size) if n]
         assert values_ == []
         assert (late, again) == (True, False)
+
+
+class Many:
+    """The first of so many processes, to which the others are silent: what it does costs its own time alone."""
+
+    rank, doing, advice, spans = 0, "", "", ()
+
+    def __init__(self, size: int) -> None:
+        self.size, self.messages = size, 0
+
+    def swap(self, peer, out, into) -> None:
+        self.messages += 1
+
+    def total(self, values):
+        return small_sum(self, values)
+
+    def reserve(self, nbytes: int) -> None:
+        pass
+
+    def begin(self, values, most: int, halved: bool = False):
+        return self
+
+    def wait(self) -> None:
+        pass
+
+
+def test_a_step_of_one_of_1024_processes_takes_ten_messages_and_little_of_its_time() -> None:
+    peers, size, samples = Many(1024), 1024, 4
+    team, executor = PeerTeam(peers, peers), executor_on(1, peers)
+    mine = batch(samples, 0)
+
+    def step(number: int) -> float:
+        begin = time.process_time()
+        team.begin_step(number)
+        team.stepped(executor.run(mine, ["loss"], number, samples=samples * size), ["loss"])
+        return time.process_time() - begin
+
+    step(0)
+    before = peers.messages
+    assert min(step(i) for i in range(1, 6)) < 0.005, "0.05 ms, with computing"
+    assert peers.messages - before == 5 * 10
 
 
 def test_arrays_are_told_to_all_in_the_order_of_devices() -> None:

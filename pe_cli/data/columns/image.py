@@ -124,8 +124,8 @@ class Image(ColumnType[ImageOptions]):
             mean, deviation = list(options.mean), list(options.std)
         elif options.scale == "standard":
             if options.broken == "skip" and isinstance(found, Files):
-                found.verify(survey)
-            mean, deviation = moments(found, np.flatnonzero(survey.usable).tolist(), channels)
+                found.verify(survey, context.peers)
+            mean, deviation = moments(found, np.flatnonzero(survey.usable).tolist(), channels, context.peers)
             flat = [i for i, value in enumerate(deviation) if value == 0]
             if flat:
                 context.notes.append(f"column '{context.name}': channel {flat[0]} has one value in all training pictures")

@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Hashable
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.origin import physical_memory
+from pe_cli.data.origin import memory_of_one
 
-#: Share of the machine's memory that decoded pictures of a process take, at most.
+#: Share of the machine's memory that decoded pictures take, at most, of all processes together.
 SHARE = 1 / 8
 
 
@@ -58,4 +58,4 @@ class Cache:
 
 
 #: The pictures of this process.
-PICTURES = Cache(int(physical_memory() * SHARE))
+PICTURES = Cache(int(memory_of_one() * SHARE))

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import PeError
 from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
@@ -169,24 +170,30 @@ class Files:
         hint = "copy the pictures into the folder, or name one that holds them all: folder: PATH"
         return Broken(f"leads out of the folder {self.folder}, to {real}", hint)
 
-    def verify(self, survey: Survey) -> int:
+    def verify(self, survey: Survey, peers: Communicator | None = None) -> int:
         """Decode every picture once, and mark those in the survey that are cut off or damaged.
+
+        Args:
+            survey: of the pictures.
+            peers: processes that do the same at the same time; each decodes its share.
 
         Returns:
             The number of rows that were marked.
         """
         good = np.flatnonzero(survey.usable)
-        before = len(good)
+        mine, bad = _share(np.arange(len(good)), peers), np.zeros(len(good), np.int64)
 
         def check(start: int, end: int) -> None:
-            for row in good[start:end].tolist():
+            for i in mine[start:end].tolist():
                 try:
-                    self._load(row)
+                    self._load(int(good[i]))
                 except Unreadable:
-                    survey.sizes[row] = 0
+                    bad[i] = 1
 
-        workers.in_parts(check, len(good))
-        return before - int(survey.usable.sum())
+        workers.in_parts(check, len(mine))
+        bad = bad if peers is None else peers.total(bad)
+        survey.sizes[good[bad > 0]] = 0
+        return int(bad.sum())
 
     def load(self, row: int) -> Array:
         """Return the picture of a row; see `Pictures.load`.
@@ -248,11 +255,27 @@ class Stored:
         return of_array(pixels, self.recipe)
 
 
-def moments(source: Pictures, rows: Iterable[int], channels: int) -> tuple[list[float], list[float]]:
-    """Return mean and deviation of every channel over all pixels of some pictures, in units of 255; the same for any number of threads."""
+def _share(rows: Rows, peers: Communicator | None) -> Rows:
+    """Return what this process looks at of rows that others look at, too."""
+    return rows if peers is None else rows[peers.rank :: peers.size]
+
+
+def moments(
+    source: Pictures, rows: Iterable[int], channels: int, peers: Communicator | None = None
+) -> tuple[list[float], list[float]]:
+    """Return mean and deviation of every channel over all pixels of some pictures, in units of 255.
+
+    They are the same for any number of threads and processes, whose counts are whole numbers.
+
+    Args:
+        source: of the pictures.
+        rows: that count.
+        channels: of a picture.
+        peers: processes that ask for the same at the same time; each decodes its share.
+    """
     from pe_cli.data.pictures.render import count_bytes
 
-    chosen = np.fromiter(rows, np.int64)
+    chosen = _share(np.fromiter(rows, np.int64), peers)
     parts: list[NDArray[np.int64]] = []
 
     def count(start: int, end: int) -> None:
@@ -262,7 +285,9 @@ def moments(source: Pictures, rows: Iterable[int], channels: int) -> tuple[list[
         parts.append(counts)
 
     workers.in_parts(count, len(chosen))
-    total: NDArray[np.int64] = np.sum(parts, axis=0)
+    total: NDArray[np.int64] = np.sum([np.zeros((channels, 256), np.int64), *parts], axis=0)
+    if peers is not None:
+        total = peers.total(total.reshape(-1)).reshape(total.shape)
     values = np.arange(256) / 255
     number = total.sum(axis=1)
     means = (total * values).sum(axis=1) / number

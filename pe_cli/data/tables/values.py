@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from pe_cli.data.cells import Strings
-from pe_cli.data.origin import physical_memory
+from pe_cli.data.origin import memory_of_one
 from pe_cli.data.room import SHARE, room
 from pe_cli.data.tables.dialect import is_number
 from pe_cli.data.tables.source import no_room
@@ -93,7 +93,7 @@ class Texts:
             self._data += text.encode()
         self._row += 1
         self._offsets[self._row] = self._size + len(self._data)
-        if len(self._data) > PIECE and (self._file or self._size + len(self._data) > SHARE * physical_memory()):
+        if len(self._data) > PIECE and (self._file or self._size + len(self._data) > SHARE * memory_of_one()):
             self._spill()
 
     def _spill(self) -> None:

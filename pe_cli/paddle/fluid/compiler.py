@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import did_you_mean
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
@@ -17,6 +18,7 @@ from pe_cli.paddle.fluid.places import CUDAPlace, core_places, cpu_places, cuda_
 from pe_cli.paddle.fluid.reader import next_feed
 from pe_cli.paddle.fluid.scope import Places, Scope
 from pe_cli.paddle.fluid.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.paddle.fluid.trainers import share_first_values, trainers
 from pe_cli.program.ir import Program, Role, Variable
 
 
@@ -33,7 +35,8 @@ class DataParallel:
         checks_loss: one device needs no loss.
 
     Raises:
-        FluidValueError: the loss is missing or unknown; a ValueError.
+        FluidValueError: the loss is missing or unknown, or trainers (`build.num_trainers`) are not those that mpiexec has started; a
+            ValueError.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class DataParallel:
         self.times = execution.num_iteration_per_run
         shared = share.setting.key[1] if share else None
         self.setting: running.Setting = running.Setting(
-            places, build.core(), execution.core(len(places)), shared=shared
+            places, build.core(), execution.core(len(places)), shared=shared, peers=_peers(build)
         )
         self._customized: tuple[int, Program] | None = None
         self.has_run = False
@@ -79,6 +82,8 @@ class DataParallel:
         wanted = running.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
         fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
+        if self.setting.peers is not None and not self.has_run and self.share is None:
+            share_first_values(self.setting.peers, self.program, scope.root())
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
                 values = running.run(self.program, scope, fed, parts, running.names_of(wanted))
@@ -122,6 +127,17 @@ class DataParallel:
                 UserWarning,
                 stacklevel=4,
             )
+
+
+def _peers(build: BuildStrategy) -> Summing | None:
+    """Return the trainers of a strategy, None for one.
+
+    Raises:
+        FluidValueError: what they cannot do together; a ValueError.
+    """
+    if build.num_trainers > 1 and build.reduce_strategy == "Reduce":
+        raise FluidValueError("num_trainers above 1 needs reduce_strategy AllReduce", hint="Reduce over processes: pe train, of a run file")
+    return trainers(build.num_trainers, build.trainer_id)
 
 
 def loss_of(program: Program, loss: Any) -> str | None:
@@ -168,7 +184,8 @@ def write_pictures(program: Program, setting: running.Setting) -> None:
     from pe_cli.graph.compile import Purpose, compile_program
     from pe_cli.graph.dot import to_dot
 
-    stages = compile_program(program, Purpose(setting.places, setting.build))
+    rank, size = (setting.peers.rank, setting.peers.size) if setting.peers else (0, 1)
+    stages = compile_program(program, Purpose(setting.places, setting.build, size, rank=rank))
     for stage, name in (("original", "ssa"), ("fused", "fused"), ("multi_devices", "multi_device")):
         path = Path(f"{setting.build.debug_graphviz_path}_{stage}_graph")
         try:
@@ -255,6 +272,18 @@ class CompiledProgram:
         if self._parallel:
             raise FluidValueError("a data-parallel program cannot be optimized for inference")
         return self
+
+    def with_servers(self, place: Any) -> Program:
+        """Return the program, of a trainer whose parameters are on servers; `Executor.run` runs it on one device.
+
+        Raises:
+            FluidValueError: several devices are asked for; a ValueError.
+        """
+        places = self._given_places or (default_places(isinstance(place, CUDAPlace)) if self._parallel else [place])
+        if len(places) != 1:
+            message = f"a trainer with parameter servers has one device, and {len(places)} are asked for"
+            raise FluidValueError(message, hint="set CPU_NUM=1, and start more trainers")
+        return self._program
 
     def run_on(
         self, place: Any, scope: Scope, feed: Any, fetch_list: Any, return_numpy: bool, merge: bool

@@ -71,6 +71,8 @@ class Executor:
             raise EnforceNotMet("this Executor is closed", hint="make another one")
         program = default_main_program() if program is None else program
         scope = scope or global_scope()
+        if isinstance(program, CompiledProgram) and parameter_server.is_remote(program._program):
+            program = program.with_servers(self.place)
         if isinstance(program, CompiledProgram):
             return program.run_on(self.place, scope, feed, fetch_list, return_numpy, return_merged)
         if not isinstance(program, Program):

@@ -245,12 +245,17 @@ def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 
     Returns:
         Names of the targets.
+
+    Raises:
+        FluidValueError, EnforceNotMet: see `save_persistables`.
     """
     program = main_program._program if isinstance(main_program, CompiledProgram) else main_program
     program = default_main_program() if program is None else program
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     targets = [v.name for v in (target_vars if isinstance(target_vars, (list, tuple)) else [target_vars])]
     needed = prune(program.clone(for_test=True), targets)
+    remote = getattr(program, "remote_values", None)
+    needed.remote_values = remote and remote.among({v.name for v in needed.list_vars()})  # type: ignore[attr-defined]
     model = {"program": to_dict(needed), "feeds": feeds, "fetches": targets}
     path = _inside(dirname, model_filename or "__model__")
     path.parent.mkdir(parents=True, exist_ok=True)

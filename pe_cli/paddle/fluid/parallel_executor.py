@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from pe_cli.paddle.errors import FluidTypeError, NotThereYet
+from pe_cli.paddle.errors import FluidTypeError
 from pe_cli.paddle.fluid.compiler import DataParallel, default_places
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.scope import Scope, global_scope
@@ -23,14 +23,15 @@ class ParallelExecutor:
         share_vars_from: an executor that has run before, whose variables this one uses.
         exec_strategy: how the graph is scheduled; default: all defaults.
         build_strategy: how it is built; default: all defaults.
-        num_trainers: processes; 1.
-        trainer_id: of this process.
+        num_trainers: processes that mpiexec has started, each with this script; gradients are means over the batches of all.
+        trainer_id: number of this process among them, the one that mpiexec gave it.
         scope: default: the global scope.
 
     Raises:
         FluidTypeError: share_vars_from is no ParallelExecutor; a TypeError.
-        FluidValueError: the loss is missing or unknown, or CPU_NUM is no number; a ValueError.
-        NotThereYet: more than one trainer.
+        FluidValueError: the loss is missing or unknown, CPU_NUM is no number, or mpiexec has started another number of trainers; a
+            ValueError.
+        EnforceNotMet: a trainer never comes; a RuntimeError.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 (fluid's arguments)
@@ -47,15 +48,15 @@ class ParallelExecutor:
     ) -> None:
         if share_vars_from is not None and not isinstance(share_vars_from, ParallelExecutor):
             raise FluidTypeError(f"share_vars_from must be a ParallelExecutor, got {type(share_vars_from).__name__}")
-        if num_trainers != 1:
-            hint = "leave num_trainers at 1"
-            raise NotThereYet(f"num_trainers is {num_trainers}, but the process engine is not there yet", hint=hint)
         share = share_vars_from._runner if share_vars_from else None
         self._scope = scope or global_scope()
         program = default_main_program() if main_program is None else main_program
         if not isinstance(program, Program):
             raise FluidTypeError(f"main_program must be a Program, got {type(program).__name__}")
         places = default_places(use_cuda)
+        if num_trainers != 1:
+            build_strategy = build_strategy or BuildStrategy()
+            build_strategy.num_trainers, build_strategy.trainer_id = num_trainers, trainer_id
         self._runner: DataParallel = DataParallel(program, places, loss_name, build_strategy, exec_strategy, share)
 
     def run(self, fetch_list: Any, feed: Any = None, feed_dict: Any = None, return_numpy: bool = True) -> list[Any]:

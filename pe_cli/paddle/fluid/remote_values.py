@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,14 @@ class RemoteValues:
     def names(self) -> list[str]:
         """Names of whole variables, in their order."""
         return sorted({k.whole for each in self._kept.values() for k in each} - self._here)
+
+    def among(self, names: Collection[str]) -> RemoteValues:
+        """Return those of these names."""
+
+        def find() -> Mapping[str, Sequence[Kept]]:
+            return {endpoint: [k for k in kept if k.whole in names] for endpoint, kept in self._kept.items()}
+
+        return RemoteValues(self._trainer, find, self._types, self._here)
 
     @property
     def are_saved(self) -> bool:

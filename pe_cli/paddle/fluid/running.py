@@ -10,11 +10,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor as CoreExecutor
+from pe_cli.execute.processes import Told
 from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import Leveled
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
@@ -62,6 +64,7 @@ class Setting:
         execution: strategy of the schedule.
         worker: a number for each of several threads that run one program at once; each gets its own temporaries.
         shared: devices use one copy of the parameters; default: as the strategy says.
+        peers: trainers that sum their gradients; None for one.
     """
 
     places: Places
@@ -69,6 +72,7 @@ class Setting:
     execution: ExecutionStrategy = field(default_factory=ExecutionStrategy)
     worker: int = 0
     shared: bool | None = None
+    peers: Summing | None = None
 
     @property
     def key(self) -> Key:
@@ -225,11 +229,13 @@ def _run_once(
             raise EnforceNotMet(f"variable '{name}', {kind}, has no value yet", hint=hint)
     root.bring(setting.key, ready.keeps)
     sequences, used = ready.executor.sequences, ready.executor.read.union(fetches)
-    whole = sequences.complete([feeding.arrays_of(part) for part in parts])
+    told = Told(setting.peers) if setting.peers else None
+    mine = [feeding.arrays_of(part) for part in parts]
+    whole = sequences.complete(mine, told.longest) if told else sequences.complete(mine)
     arrays = [{name: a for name, a in part.items() if name in used} for part in whole]
     sizes = step.sizes if step else [feeding.samples_of(program, part) for part in parts]
     with _PREPARING:
-        batch = ready.executor.batch_of(arrays, sizes, fetches)
+        batch = ready.executor.batch_of(arrays, sizes, fetches, told)
     with RECORDER.step(program.name or "program"):
         values = ready.executor.step(batch, step.number if step else _step(ready, program)).values
     ready.steps += 1
@@ -300,6 +306,7 @@ def _made(
         seed=seed,
         check_nan_inf=_check_nan_inf(),
         levels=dict(levels),
+        peers=setting.peers,
     )
     keeps = {v.name: v.type for v in block.vars.values() if v.persistable}
     written: set[str] = set()

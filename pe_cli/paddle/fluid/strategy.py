@@ -71,8 +71,8 @@ BUILD: Mapping[str, Option] = {
     "cache_runtime_context": Option(False, "prepared operators are always kept"),
     "enable_parallel_graph": Option(False),
     "async_mode": Option(False),
-    "num_trainers": Option(1),
-    "trainer_id": Option(0),
+    "num_trainers": Option(1, "executors ask the processes"),
+    "trainer_id": Option(0, "executors ask the processes"),
     "trainers_endpoints": Option([]),
     "is_distribution": Option(False),
     "nccl_comm_num": Option(1),
@@ -172,7 +172,7 @@ class BuildStrategy(_Strategy):
     """How the graph of a data-parallel program is built."""
 
     options = BUILD
-    fields = _names(core.BuildStrategy) - {"use_hierarchical_allreduce", "fp16_allreduce"}  # there is one process here
+    fields = _names(core.BuildStrategy) - {"use_hierarchical_allreduce", "fp16_allreduce"}
     ReduceStrategy = ReduceStrategy
     GradientScaleStrategy = GradientScaleStrategy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pe_cli.data.fields import FieldDataset
 from pe_cli.data.origin import Origin
 from pe_cli.data.pictures import sources, workers
 from pe_cli.data.pictures.cache import Cache
+from tests.collectives.simulated import Network
 
 KIND = discover()["image"]
 RNG = np.random.default_rng(6)
@@ -317,3 +319,17 @@ def test_samples_do_not_depend_on_the_number_of_threads(folder, threads):
     expected = np.stack([field.take(np.array([row]))[0][0] for row in rows])
     field.threads = threads
     assert np.array_equal(field.take(rows)[0], expected)
+
+
+def test_processes_decode_a_share_each_and_learn_what_one_learns(folder, monkeypatch):
+    """Three processes and a damaged picture: mean and deviation have the same bits, and no picture is decoded by two of them."""
+    (folder / "p2.png").write_bytes((folder / "p2.png").read_bytes()[:60])  # the header is there
+    cells, checked = [f"p{i}.png" for i in range(5)], options(scale="standard", broken="skip", size=[6, 8])
+    alone = KIND.fit(checked, context(folder, cells), None)
+    decoded: list[str] = []
+    read = sources.read
+    monkeypatch.setattr(sources, "read", lambda path, recipe: decoded.append(os.path.basename(path)) or read(path, recipe))  # noqa: PTH119
+    monkeypatch.setattr(sources, "PICTURES", Cache(0))
+    found = Network(3).run(lambda peers: KIND.fit(checked, replace(context(folder, cells), peers=peers), None))
+    assert found == [alone] * 3
+    assert sorted(decoded) == sorted([*cells, *(c for c in cells if c != "p2.png")]), "once to see whether it is whole, once to count"

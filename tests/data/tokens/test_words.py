@@ -165,7 +165,7 @@ def test_ids_that_are_larger_than_their_share_of_memory_are_in_a_file(learned, m
     texts = ["b a b", "", "a c"] * 50
     found = learned("words", texts)
     before = found.tokens.encode_many(_column(texts))
-    monkeypatch.setattr("pe_cli.data.room.physical_memory", lambda: 100)
+    monkeypatch.setattr("pe_cli.data.room.memory_of_one", lambda: 100)
     after = found.tokens.encode_many(_column(texts))
     assert isinstance(after.ids, np.memmap)
     assert after.ids.tolist() == before.ids.tolist()

@@ -96,7 +96,8 @@ class DistributeTranspiler:
         """
         if self.config.mode != "pserver":
             raise FluidValueError(
-                f"mode {self.config.mode}: operator gen_nccl_id has not been registered", hint="use mpiexec and executor.processes: mpi"
+                f"mode {self.config.mode}: operator gen_nccl_id has not been registered",
+                hint="leave the transpiler out: mpiexec starts the trainers, and ParallelExecutor(num_trainers=N) sums",
             )
         if self.config.geo_sgd_mode:
             raise FluidValueError("geo_sgd_mode is of another transpiler", hint="use fluid.transpiler.GeoSgdTranspiler")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import endpoints_of
+from pe_cli.paddle.names import missing
 
 
 class Role:
@@ -24,12 +25,14 @@ class RoleMakerBase:
         current_id: its number among those.
         workers: number of workers.
         servers: host:port of all servers.
+        trainers: host:port of all workers, where somebody has said so.
     """
 
     role: int = Role.WORKER
     current_id: int = 0
     workers: int = 1
     servers: Sequence[str] = ()
+    trainers: Sequence[str] = ()
 
     def generate_role(self) -> None:
         """Look up what the process is; nothing to do where arguments say so."""
@@ -66,6 +69,14 @@ class RoleMakerBase:
         """Return host:port of all servers."""
         return list(self.servers)
 
+    def get_trainer_endpoints(self) -> list[str]:
+        """Return host:port of all workers, where somebody has said so."""
+        return list(self.trainers)
+
+    def to_string(self) -> str:
+        """Return what the process is, in a line."""
+        return f"role: {self.role}, current_id: {self.current_id}, workers: {self.workers}, servers: {','.join(self.servers)}"
+
 
 class UserDefinedRoleMaker(RoleMakerBase):
     """A role from arguments.
@@ -101,6 +112,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
     """A role from the environment.
 
     It is read from TRAINING_ROLE, PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM, and PADDLE_TRAINER_ID, or POD_IP and PADDLE_PORT.
+    PADDLE_TRAINER_ENDPOINTS may name the workers.
 
     Args:
         is_collective: only False: without servers, use mpiexec.
@@ -127,6 +139,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             raise FluidValueError(f"TRAINING_ROLE must be PSERVER or TRAINER, got {role!r}")
         self.servers = endpoints_of(_variable("PADDLE_PSERVERS_IP_PORT_LIST"))
         self.workers = _number("PADDLE_TRAINERS_NUM")
+        self.trainers = [each for each in os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",") if each]
         if role == "TRAINER":
             self.role, self.current_id = Role.WORKER, _number("PADDLE_TRAINER_ID")
         else:
@@ -150,4 +163,5 @@ def _number(name: str) -> int:
     return int(text)
 
 
+__getattr__ = missing("fluid.incubate.fleet.base.role_maker", lambda: globals())
 __all__ = ["PaddleCloudRoleMaker", "Role", "RoleMakerBase", "UserDefinedRoleMaker"]

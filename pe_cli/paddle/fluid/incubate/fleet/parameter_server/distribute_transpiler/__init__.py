@@ -40,6 +40,7 @@ class FleetTranspiler:
         self._communicator: Communicator | None = None
         self._envs: dict[str, str] = {}
         self._executor: Executor | None = None
+        self._whole: Any = None  # the program before it was cut
         self.main_program: Any = None
         self.startup_program: Any = None
 
@@ -86,6 +87,11 @@ class FleetTranspiler:
         """Return the number of workers."""
         return self.role.worker_num()
 
+    def worker_endpoints(self, to_string: bool = False) -> Any:
+        """Return host:port of all workers where the role knows them, as a list or as a text with commas."""
+        found = self.role.get_trainer_endpoints()
+        return ",".join(found) if to_string else found
+
     def server_index(self) -> int:
         """Return the number of this server."""
         return self.role.server_index()
@@ -127,6 +133,7 @@ class FleetTranspiler:
         role = self.role
         kind = GeoSgdTranspiler if config.geo_sgd_mode else DistributeTranspiler
         made = self._transpiler = kind(config)
+        self._whole = loss.block.program.clone()
         worker = role.worker_index() if role.is_worker() else 0
         servers = self.server_endpoints(to_string=True)
         made.transpile(worker, loss.block.program, servers, role.worker_num(), config.sync_mode, startup)
@@ -135,6 +142,7 @@ class FleetTranspiler:
             self.main_program, self.startup_program = made.get_pserver_programs(endpoint)
         else:
             self.main_program, self.startup_program = made.get_trainer_program(wait_port=False), startup
+            self._whole.remote_values = getattr(self.main_program, "remote_values", None)
 
     @property
     def transpiler(self) -> DistributeTranspiler:
@@ -204,6 +212,25 @@ class FleetTranspiler:
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None, **more: Any) -> None:
         """Write the variables of a worker's program that live between steps, and what servers have; see `io.save_persistables`."""
         io.save_persistables(executor, dirname, main_program or self.main_program)
+
+    def save_inference_model(
+        self,
+        executor: Any,
+        dirname: Any,
+        feeded_var_names: Any,
+        target_vars: Any,
+        main_program: Any = None,
+        export_for_deployment: bool = True,
+    ) -> list[str]:
+        """Write the part of the program that targets need, as it was before `minimize` cut it, with the tables of servers.
+
+        It then runs in one process. The first worker writes the tables; other arguments as of `io.save_inference_model`.
+
+        Raises:
+            EnforceNotMet: `minimize` comes first, or a server is lost; a RuntimeError.
+        """
+        whole = main_program or (self.transpiler and self._whole)
+        return io.save_inference_model(dirname, feeded_var_names, target_vars, executor, whole, None, None, export_for_deployment)
 
 
 class TranspilerOptimizer:

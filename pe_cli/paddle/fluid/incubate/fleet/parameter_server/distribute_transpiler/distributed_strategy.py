@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TypeVar
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.communicator import KNOWN, LIMITS
+from pe_cli.paddle.fluid.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.paddle.fluid.transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig
+
+Kind = TypeVar("Kind")
 
 
 class TrainerRuntimeConfig:
@@ -27,13 +31,36 @@ class TrainerRuntimeConfig:
         return dict(self.runtime_configs)
 
 
+def changed(what: str, now: Kind, given: Mapping[str, object] | Kind) -> Kind:
+    """Return what takes the place of a part of a strategy: another one, or this one with some attributes set.
+
+    Raises:
+        FluidTypeError: neither a dict nor one of its kind; a TypeError.
+        FluidValueError: it has no such attribute; a ValueError.
+    """
+    if isinstance(given, type(now)):
+        return given
+    if not isinstance(given, Mapping):
+        raise FluidTypeError(f"{what} takes a dict or a {type(now).__name__}, got {type(given).__name__}")
+    for name, value in given.items():
+        if not hasattr(now, name):
+            raise FluidValueError(f"{what}: {type(now).__name__} has no '{name}'")
+        setattr(now, name, value)
+    return now
+
+
 class DistributedStrategy:
     """How trainers and servers work together."""
 
+    #: Fields of the transpiler's configuration that make the strategy what it is, whatever else is set.
+    mode: Mapping[str, object] = {}
+
     def __init__(self) -> None:
-        self._program_config = DistributeTranspilerConfig()
+        self._program_config: DistributeTranspilerConfig = changed("mode", DistributeTranspilerConfig(), self.mode)
         self._trainer_runtime_config = TrainerRuntimeConfig()
         self._server_runtime_config = ServerRuntimeConfig()
+        self._execute_strategy = ExecutionStrategy()
+        self._build_strategy = BuildStrategy()
 
     def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
         """Return the limits of what a trainer sends beside its training."""
@@ -61,30 +88,53 @@ class DistributedStrategy:
         """Return the threads of a server, which have no effect: a server has one for each trainer."""
         return self._server_runtime_config
 
+    def set_server_runtime_config(self, config: Mapping[str, object] | ServerRuntimeConfig) -> None:
+        """Set the threads of a server; see `changed` for what may be given, here and below."""
+        self._server_runtime_config = changed("set_server_runtime_config", self._server_runtime_config, config)
+
     def get_program_config(self) -> DistributeTranspilerConfig:
         """Return the transpiler's configuration."""
         return self._program_config
+
+    def set_program_config(self, config: Mapping[str, object] | DistributeTranspilerConfig) -> None:
+        """Set the transpiler's configuration, but for what makes this strategy what it is."""
+        found = changed("set_program_config", self._program_config, config)
+        found.sync_mode = found.runtime_split_send_recv = False  # the two exclude each other, whichever is set first
+        self._program_config = changed("mode", found, self.mode)
+
+    def get_execute_strategy(self) -> ExecutionStrategy:
+        """Return how graphs are scheduled, for `CompiledProgram.with_data_parallel`."""
+        return self._execute_strategy
+
+    def set_execute_strategy(self, config: Mapping[str, object] | ExecutionStrategy) -> None:
+        """Set how graphs are scheduled."""
+        self._execute_strategy = changed("set_execute_strategy", self._execute_strategy, config)
+
+    def get_build_strategy(self) -> BuildStrategy:
+        """Return how graphs are built, for `CompiledProgram.with_data_parallel`."""
+        return self._build_strategy
+
+    def set_build_strategy(self, config: Mapping[str, object] | BuildStrategy) -> None:
+        """Set how graphs are built."""
+        self._build_strategy = changed("set_build_strategy", self._build_strategy, config)
 
 
 class SyncStrategy(DistributedStrategy):
     """Servers wait for all trainers."""
 
+    mode: Mapping[str, object] = {"geo_sgd_mode": False, "runtime_split_send_recv": False, "sync_mode": True, "half_async": False}
+
 
 class AsyncStrategy(DistributedStrategy):
     """Servers apply every gradient as it comes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._program_config.sync_mode = False
-        self._program_config.runtime_split_send_recv = True
+    mode: Mapping[str, object] = {"geo_sgd_mode": False, "sync_mode": False, "runtime_split_send_recv": True, "half_async": False}
 
 
-class HalfAsyncStrategy(AsyncStrategy):
+class HalfAsyncStrategy(DistributedStrategy):
     """The same; a trainer waits for its own gradients to be sent."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._program_config.half_async = True
+    mode: Mapping[str, object] = {"geo_sgd_mode": False, "sync_mode": False, "runtime_split_send_recv": True, "half_async": True}
 
 
 class GeoStrategy(DistributedStrategy):
@@ -97,14 +147,13 @@ class GeoStrategy(DistributedStrategy):
         FluidValueError: it is no positive number; a ValueError.
     """
 
+    mode: Mapping[str, object] = {"geo_sgd_mode": True, "sync_mode": False, "runtime_split_send_recv": True, "half_async": False}
+
     def __init__(self, update_frequency: int = 100) -> None:
         super().__init__()
         if update_frequency < 1:
             raise FluidValueError(f"update_frequency must be at least 1 step, got {update_frequency}")
-        self._program_config.sync_mode = False
-        self._program_config.runtime_split_send_recv = True
-        self._program_config.geo_sgd_mode = True
-        self._program_config.geo_sgd_need_push_nums = update_frequency
+        self.set_program_config({"geo_sgd_need_push_nums": update_frequency})
 
 
 class StrategyFactory:
