@@ -99,6 +99,8 @@ def _layer(layer: LayerDef) -> str:
         parts.append(_table(("argument", "takes", "default"), rows))
     if layer.implied:
         parts.append(f"`{layer.implied}` is the previous layer's output where nothing is written.")
+    if layer.example:
+        parts.append(f"In a model file:\n\n```yaml\n{layer.example}```")
     return "\n\n".join(parts)
 
 
