@@ -22,6 +22,7 @@ WORDS = {
     "int": "int",
     "ints": "list of int",
     "int_or_ints": "int or list of int",
+    "int_or_ints_or_str": "int, list of int, or text",
     "float": "float",
     "floats": "list of float",
     "float_lists": "list of lists of float",

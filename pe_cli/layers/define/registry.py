@@ -25,6 +25,7 @@ KINDS = {
     "int": "int",
     "list[int]": "ints",
     "int | list[int]": "int_or_ints",
+    "int | list[int] | str": "int_or_ints_or_str",
     "float": "float",
     "list[float]": "floats",
     "list[list[float]]": "float_lists",
