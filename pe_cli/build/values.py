@@ -21,6 +21,7 @@ WORDS = {
     "float_lists": "a list of numbers, or of lists of them",
     "strs": "a list of texts",
     "int_or_ints": "a whole number or a list of them",
+    "int_or_ints_or_str": "a whole number, a list of them, or text",
 }
 #: A number of steps that is not a number alone.
 _STEPS = re.compile(r"([1-9][0-9]{0,11}) +(step|epoch)s?")
@@ -138,6 +139,10 @@ def _list(item: Callable[[Node], Any]) -> Callable[[Node], list[Any]]:
     return convert_list
 
 
+def _ints_or_int(node: Node) -> Any:
+    return _list(_int)(node) if isinstance(node, ListNode) else _int(node)
+
+
 _CONVERT: dict[str, Callable[[Node], Any]] = {
     "int": _int,
     "float": _float,
@@ -147,5 +152,6 @@ _CONVERT: dict[str, Callable[[Node], Any]] = {
     "floats": _list(_float),
     "float_lists": _list(lambda node: _list(_float)(node) if isinstance(node, ListNode) else [_float(node)]),
     "strs": _list(_str),
-    "int_or_ints": lambda node: _list(_int)(node) if isinstance(node, ListNode) else _int(node),
+    "int_or_ints": _ints_or_int,
+    "int_or_ints_or_str": lambda node: _str(node) if isinstance(node, ScalarNode) and isinstance(node.value, str) else _ints_or_int(node),
 }

@@ -22,6 +22,7 @@ WORDS = {
     "int": "int",
     "ints": "list of int",
     "int_or_ints": "int or list of int",
+    "int_or_ints_or_str": "int, list of int, or text",
     "float": "float",
     "floats": "list of float",
     "float_lists": "list of lists of float",
@@ -99,6 +100,8 @@ def _layer(layer: LayerDef) -> str:
         parts.append(_table(("argument", "takes", "default"), rows))
     if layer.implied:
         parts.append(f"`{layer.implied}` is the previous layer's output where nothing is written.")
+    if layer.example:
+        parts.append(f"In a model file:\n\n```yaml\n{layer.example}```")
     return "\n\n".join(parts)
 
 

@@ -29,6 +29,7 @@ _VALUES: dict[str, Json] = {
     "float_lists": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}},
     "strs": {"type": "array", "items": {"type": "string"}},
     "int_or_ints": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+    "int_or_ints_or_str": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}, {"type": "string"}]},
     "param_attr": {"anyOf": [{"type": ["boolean", "string"]}, {"type": "object"}]},
     "initializer": {"anyOf": [{"type": "string"}, _TYPED]},
 }

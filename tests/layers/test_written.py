@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 import yaml
@@ -78,3 +79,17 @@ def test_a_model_file_says_the_same_as_a_call(name, written, tmp_path):
     built = build(load_model(tmp_path / "m.yaml"))
     assert name in LAYERS
     assert [op.type for op in built.eval.global_block().ops] == ops.split()
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(discover()) if n not in ELSEWHERE])
+def test_the_example_of_a_layer_is_a_model_file_without_mistakes(name, tmp_path):
+    (tmp_path / "m.yaml").write_text(discover()[name].example)
+    read = yaml.safe_load(discover()[name].example)
+    assert name in [entry["type"] for entry in read["layers"].values()]
+    assert build(load_model(tmp_path / "m.yaml")).eval.global_block().vars
+
+
+def test_every_example_belongs_to_a_layer():
+    files = {Path(inspect.getfile(found.fn)).with_name("examples.yaml") for found in discover().values()}
+    keys = [line.partition(":")[0] for file in files for line in file.read_text().splitlines() if line and line[0] not in " #"]
+    assert sorted(keys) == sorted(set(discover()) - set(ELSEWHERE))

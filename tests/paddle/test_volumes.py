@@ -160,7 +160,7 @@ def test_layers_of_volumes_and_their_parameters():
         (lambda x: L.conv3d(x, 5, 3, groups=2), "which 2 groups do not divide"),
         (lambda x: L.conv3d(x, 4, 9), "do not fit"),
         (lambda x: L.conv3d(x, 4, [3, 3]), "three of them"),
-        (lambda x: L.conv3d(x, 4, 3, padding=[1, 2]), "padding is"),
+        (lambda x: L.conv3d(x, 4, 3, padding=[1, 2]), "3 or 6 of them"),
         (lambda x: L.conv3d(x, 4, 3, data_format="NCHW"), "NCDHW or NDHWC"),
         (lambda x: L.conv3d_transpose(x, 4), "filter_size is missing"),
         (lambda x: L.conv3d_transpose(x, 4, 9, 2), "output_size 9 is not one of 5 to 5"),

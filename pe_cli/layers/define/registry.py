@@ -9,6 +9,7 @@ import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from pe_cli.config.plugins import is_foreign, offered
@@ -24,6 +25,7 @@ KINDS = {
     "int": "int",
     "list[int]": "ints",
     "int | list[int]": "int_or_ints",
+    "int | list[int] | str": "int_or_ints_or_str",
     "float": "float",
     "list[float]": "floats",
     "list[list[float]]": "float_lists",
@@ -87,9 +89,23 @@ class LayerDef:
         return inspect.getdoc(self.fn) or ""
 
     @property
+    def example(self) -> str:
+        """A small model file with this layer, of `examples.yaml` beside the layer's module; empty for a layer without one."""
+        written = Path(inspect.getfile(self.fn)).with_name("examples.yaml")
+        return _examples(written).get(self.name, "") if written.is_file() else ""
+
+    @property
     def implied(self) -> str | None:
         """The argument that takes the previous layer's output when nothing is written."""
         return next((a.name for a in self.args.values() if a.kind in ("variable", "variables") and a.required), None)
+
+
+@functools.cache
+def _examples(file: Path) -> dict[str, str]:
+    import yaml  # only `pe ops` and the reference need it
+
+    found: dict[str, str] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
 
 
 def _argument(fn: Callable[..., Any], parameter: inspect.Parameter) -> LayerArg:

@@ -6,6 +6,7 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, pair
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.nn.edges import LOWEST, edges, is_even, is_same, padded
 from pe_cli.program.initializer import Normal
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
@@ -33,7 +34,7 @@ def conv2d(
     num_filters: int,
     filter_size: int | list[int],
     stride: int | list[int] = 1,
-    padding: int | list[int] = 0,
+    padding: int | list[int] | str = 0,
     dilation: int | list[int] = 1,
     groups: int | None = None,
     param_attr: ParamAttr | None = None,
@@ -51,7 +52,8 @@ def conv2d(
         num_filters: output channels.
         filter_size: pixels, one number or [height, width].
         stride: pixels between outputs.
-        padding: zeros on every side, pixels.
+        padding: zeros, pixels: on every side, [height, width], [above, below, left, right], SAME (with stride 1, images keep their
+            size; dilation counts as 1) or VALID (none).
         dilation: pixels between filter taps.
         groups: parts that channels are split into; as many as input channels makes it depthwise. 1 by default.
         param_attr: of W, [num_filters, channels / groups, height, width]; by default normal with variance
@@ -62,7 +64,7 @@ def conv2d(
         data_format: NCHW or NHWC.
 
     Returns:
-        Images of num_filters channels, (size + 2 padding - dilation (filter - 1) - 1) // stride + 1 pixels a side.
+        Images of num_filters channels, (size + padding of both sides - dilation (filter - 1) - 1) // stride + 1 pixels a side.
 
     Raises:
         PeError: sizes that do not fit.
@@ -82,10 +84,13 @@ def conv2d(
     taps = pair("conv2d", "filter_size", filter_size, 1)
     default = Normal(0.0, math.sqrt(2.0 / (taps[0] * taps[1] * size)))
     weight = helper.parameter(param_attr, (num_filters, size // parts, *taps), input.dtype, default=default)
+    around = edges("conv2d", padding, input, taps, stride, data_format)
+    if not is_even(around):
+        input, around = padded(helper, input, around, data_format), [0] * 4
     attrs = {
         "strides": pair("conv2d", "stride", stride, 1),
-        "paddings": pair("conv2d", "padding", padding, 0),
-        "dilations": pair("conv2d", "dilation", dilation, 1),
+        "paddings": around[::2],
+        "dilations": pair("conv2d", "dilation", 1 if is_same(padding) else dilation, 1),
         "groups": parts,
         "data_format": data_format,
     }
@@ -101,7 +106,7 @@ def pool2d(
     pool_size: int | list[int] = -1,
     pool_type: str = "max",
     pool_stride: int | list[int] = 1,
-    pool_padding: int | list[int] = 0,
+    pool_padding: int | list[int] | str = 0,
     global_pooling: bool = False,
     ceil_mode: bool = False,
     exclusive: bool = True,
@@ -115,7 +120,8 @@ def pool2d(
         pool_size: pixels of a window, one number or [height, width]; needed unless global_pooling.
         pool_type: max or avg.
         pool_stride: pixels between windows.
-        pool_padding: pixels on every side.
+        pool_padding: pixels: on every side, [height, width], [above, below, left, right], SAME (with stride 1, images keep their size)
+            or VALID (none).
         global_pooling: one window over the whole image.
         ceil_mode: round the number of windows up instead of down.
         exclusive: an average counts the pixels of the image only, not the padding.
@@ -123,7 +129,7 @@ def pool2d(
         data_format: NCHW or NHWC.
 
     Returns:
-        Images of as many channels, (size + 2 padding - pool_size) // stride + 1 pixels a side.
+        Images of as many channels, (size + padding of both sides - pool_size) // stride + 1 pixels a side.
 
     Raises:
         PeError: sizes that do not fit, or an unknown pool_type.
@@ -137,14 +143,27 @@ def pool2d(
         raise helper.error(f"pool2d: pool_type is {pool_type!r}", hint="max or avg")
     if not global_pooling and pool_size == -1:
         raise helper.error("pool2d: pool_size is missing", hint="give pool_size, or set global_pooling: true")
+    around = [0] * 4 if global_pooling else edges("pool2d", pool_padding, input, pool_size, pool_stride, data_format, "pool_padding")
     attrs = {
         "pooling_type": pool_type,
         "ksize": [1, 1] if global_pooling else pair("pool2d", "pool_size", pool_size, 1),
         "strides": pair("pool2d", "pool_stride", pool_stride, 1),
-        "paddings": [0, 0] if global_pooling else pair("pool2d", "pool_padding", pool_padding, 0),
+        "paddings": around[::2],
         "global_pooling": global_pooling,
         "ceil_mode": ceil_mode,
         "exclusive": exclusive,
         "data_format": data_format,
     }
-    return helper.one("pool2d", {"X": input}, attrs)
+    if is_even(around):
+        return helper.one("pool2d", {"X": input}, attrs)
+    attrs |= {"paddings": [0, 0], "exclusive": False}
+
+    def pooled(images: Variable, border: float) -> Variable:
+        return helper.one("pool2d", {"X": padded(helper, images, around, data_format, border)}, attrs)
+
+    if pool_type == "max":
+        return pooled(input, LOWEST)
+    if not exclusive:
+        return pooled(input, 0.0)
+    ones = helper.one("scale", {"X": input}, {"scale": 0.0, "bias": 1.0})
+    return helper.one("elementwise_div", {"X": pooled(input, 0.0), "Y": pooled(ones, 0.0)}, {"axis": -1})

@@ -6,6 +6,7 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, several
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.nn.edges import edges, is_same
 from pe_cli.program.initializer import Normal
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
@@ -36,7 +37,7 @@ def conv3d(
     num_filters: int,
     filter_size: int | list[int],
     stride: int | list[int] = 1,
-    padding: int | list[int] = 0,
+    padding: int | list[int] | str = 0,
     dilation: int | list[int] = 1,
     groups: int | None = None,
     param_attr: ParamAttr | None = None,
@@ -56,7 +57,8 @@ def conv3d(
         num_filters: output channels.
         filter_size: one number or [depth, height, width].
         stride: positions between outputs.
-        padding: zeros: on every side, for [depth, height, width], or [front, behind, above, below, left, right].
+        padding: zeros: on every side, for [depth, height, width], [front, behind, above, below, left, right], SAME
+            (dilation counts as 1) or VALID.
         dilation: positions between filter taps.
         groups: parts that channels are split into; 1 by default.
         param_attr: of W, [num_filters, channels / groups, depth, height, width]; by default normal with variance
@@ -84,25 +86,12 @@ def conv3d(
     default = Normal(0.0, math.sqrt(2.0 / (math.prod(taps) * size)))
     weight = helper.parameter(param_attr, (num_filters, size // parts, *taps), input.dtype, default=default)
     x = input if data_format == "NCDHW" else helper.one("transpose", {"X": input}, {"axis": FIRST})
-    steps, gaps = several("conv3d", "stride", stride, 1, 3), several("conv3d", "dilation", dilation, 1, 3)
-    out = append_conv3d(helper, x, weight, steps, six_sides(helper, padding), gaps, parts)
+    steps, gaps = several("conv3d", "stride", stride, 1, 3), several("conv3d", "dilation", 1 if is_same(padding) else dilation, 1, 3)
+    out = append_conv3d(helper, x, weight, steps, edges("conv3d", padding, input, taps, stride, data_format), gaps, parts)
     out = helper.add_bias(out, bias_attr, axis=1, end=2)
     if data_format == "NDHWC":
         out = helper.one("transpose", {"X": out}, {"axis": LAST})
     return helper.activate(out, act)
-
-
-def six_sides(helper: LayerHelper, padding: int | list[int]) -> list[int]:
-    """Return padding as [front, behind, above, below, left, right].
-
-    Raises:
-        PeError: neither one, three nor six numbers of at least 0.
-    """
-    if isinstance(padding, list) and len(padding) == 6:
-        if min(padding) < 0:
-            raise helper.error(f"{helper.layer_type}: padding must be at least 0, got {padding}")
-        return list(padding)
-    return [p for p in several(helper.layer_type, "padding", padding, 0, 3) for _ in range(2)]
 
 
 def append_conv3d(

@@ -16,7 +16,7 @@ def conv3d_transpose(
     num_filters: int,
     output_size: int | list[int] | None = None,
     filter_size: int | list[int] | None = None,
-    padding: int | list[int] = 0,
+    padding: int | list[int] | str = 0,
     stride: int | list[int] = 1,
     dilation: int | list[int] = 1,
     groups: int | None = None,
@@ -35,7 +35,8 @@ def conv3d_transpose(
         num_filters: output channels.
         output_size: of the output, where a stride leaves several; one number or [depth, height, width].
         filter_size: one number or [depth, height, width]; what output_size asks for when absent.
-        padding: positions that are cut off: of every side, for [depth, height, width], or [front, behind, above, below, left, right].
+        padding: positions that are cut off: of every side, for [depth, height, width], [front, behind, above, below, left, right],
+            SAME (dilation counts as 1) or VALID.
         stride: positions of the output between those of two elements of the input.
         dilation: positions between filter taps.
         groups: parts that channels are split into; 1 by default.
@@ -60,7 +61,7 @@ def conv3d_transpose(
     if parts < 1 or num_filters < 1 or count % parts or num_filters % parts:
         text = f"conv3d_transpose: {count} channels and {num_filters} filters, which {parts} groups do not divide"
         raise helper.error(text, hint="change groups")
-    axes = image_axes(helper, input, output_size, padding, stride, dilation, data_format)
+    axes = image_axes(helper, input, output_size, padding, stride, dilation, data_format, filter_size)
     if filter_size is None and output_size is None:
         raise helper.error("conv3d_transpose: filter_size is missing", hint="give filter_size, or output_size")
     taps = [a.taps() for a in axes] if filter_size is None else several("conv3d_transpose", "filter_size", filter_size, 1, 3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pe_cli.layers.define.helper import LayerHelper, pair, several
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.nn.conv import channels
+from pe_cli.layers.nn.edges import edges, is_same
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -44,7 +45,7 @@ def conv2d_transpose(
     num_filters: int,
     output_size: int | list[int] | None = None,
     filter_size: int | list[int] | None = None,
-    padding: int | list[int] = 0,
+    padding: int | list[int] | str = 0,
     stride: int | list[int] = 1,
     dilation: int | list[int] = 1,
     groups: int | None = None,
@@ -63,7 +64,8 @@ def conv2d_transpose(
         num_filters: output channels.
         output_size: pixels of the output, where a stride leaves several; one number or [height, width].
         filter_size: pixels, one number or [height, width]; what output_size asks for when absent.
-        padding: pixels that are cut off the output: of every side, [height, width], or [top, bottom, left, right].
+        padding: pixels that are cut off the output: of every side, [height, width], [above, below, left, right], SAME (what
+            a convolution with it adds; dilation counts as 1) or VALID (none).
         stride: pixels of the output between those of two pixels of the input.
         dilation: pixels between filter taps.
         groups: parts that channels are split into; 1 by default.
@@ -88,7 +90,7 @@ def conv2d_transpose(
     if parts < 1 or num_filters < 1 or count % parts or num_filters % parts:
         text = f"conv2d_transpose: {count} channels and {num_filters} filters, which {parts} groups do not divide"
         raise helper.error(text, hint="change groups")
-    axes = image_axes(helper, input, output_size, padding, stride, dilation, data_format)
+    axes = image_axes(helper, input, output_size, padding, stride, dilation, data_format, filter_size)
     if filter_size is None and output_size is None:
         raise helper.error("conv2d_transpose: filter_size is missing", hint="give filter_size, or output_size")
     taps = [a.taps() for a in axes] if filter_size is None else pair("conv2d_transpose", "filter_size", filter_size, 1)
@@ -153,10 +155,11 @@ def image_axes(
     helper: LayerHelper,
     x: Variable,
     output_size: int | list[int] | None,
-    padding: int | list[int],
+    padding: int | list[int] | str,
     stride: int | list[int],
     dilation: int | list[int],
     data_format: str = "NCHW",
+    filter_size: int | list[int] | None = None,
 ) -> list[ImageAxis]:
     """Return the axes of images or volumes with what a layer says of them; arguments of `conv2d_transpose`.
 
@@ -168,10 +171,7 @@ def image_axes(
     if min(sizes) < 1 and (count > 2 or output_size is not None):
         what = "height and width" if count == 2 else "depth, height and width"
         raise helper.error(f"{kind}: {what} of {x} are not known", hint="declare the feed with its sizes")
-    cut = padding if isinstance(padding, list) and len(padding) == 2 * count else None
-    if cut is not None and min(cut) < 0:
-        raise helper.error(f"{kind}: padding must be at least 0, got {cut}")
-    each = [v for p in several(kind, "padding", padding, 0, count) for v in (p, p)] if cut is None else cut
+    each, dilation = edges(kind, padding, x, filter_size, stride, data_format), 1 if is_same(padding) else dilation
     around = zip(each[::2], each[1::2], strict=True)
     wanted = [None] * count if output_size is None else several(kind, "output_size", output_size, 1, count)
     steps, gaps = several(kind, "stride", stride, 1, count), several(kind, "dilation", dilation, 1, count)

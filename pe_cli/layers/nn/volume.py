@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.nn.conv3d import FIRST, LAST, six_sides
+from pe_cli.layers.nn.conv3d import FIRST, LAST
+from pe_cli.layers.nn.edges import edges
 from pe_cli.program.ir import Variable
 
 
@@ -27,7 +28,7 @@ def pool3d(
     pool_size: int | list[int] = -1,
     pool_type: str = "max",
     pool_stride: int | list[int] = 1,
-    pool_padding: int | list[int] = 0,
+    pool_padding: int | list[int] | str = 0,
     global_pooling: bool = False,
     ceil_mode: bool = False,
     name: str | None = None,
@@ -41,7 +42,8 @@ def pool3d(
         pool_size: of a window, one number or [depth, height, width]; needed unless global_pooling.
         pool_type: max or avg.
         pool_stride: positions between windows.
-        pool_padding: positions on every side, for [depth, height, width], or [front, behind, above, below, left, right].
+        pool_padding: positions on every side, for [depth, height, width], [front, behind, above, below, left, right], SAME
+            or VALID.
         global_pooling: one window over the whole volume.
         ceil_mode: round the number of windows up instead of down.
         name: prefix of the output's name.
@@ -60,11 +62,12 @@ def pool3d(
     helper = LayerHelper("pool3d", name)
     if not global_pooling and pool_size == -1:
         raise helper.error("pool3d: pool_size is missing", hint="give pool_size, or set global_pooling: true")
+    around = [0] * 3 if global_pooling else edges("pool3d", pool_padding, input, pool_size, pool_stride, data_format, "pool_padding")
     attrs = {
         "pooling_type": _kind(helper, pool_type),
         "ksize": [1, 1, 1] if global_pooling else _three(helper, "pool_size", pool_size),
         "strides": _three(helper, "pool_stride", pool_stride),
-        "paddings": [0, 0, 0] if global_pooling else six_sides(helper, pool_padding),
+        "paddings": around,
         "global_pooling": global_pooling,
         "ceil_mode": ceil_mode,
         "exclusive": exclusive,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError, WrongType
-from pe_cli.core.types import TensorType, check_kind
+from pe_cli.core.types import DTYPES, TensorType, check_kind
 from pe_cli.ops.define.registry import OpDef, forward_name
 
 #: Sizes of an axis, and bytes of a variable, that no machine has; so sizes multiply without overflow.
@@ -44,10 +44,7 @@ def infer_types(
             for kind in given:
                 check_kind(definition.name, kind.computed)
         args.append(given if slot.variadic else (given[0] if given else None))
-    try:
-        result = definition.infer(*args, **attrs)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # values that no layer gives
-        raise PeError(f"op '{definition.name}' cannot take {dict(attrs)!r:.200} with {args!r:.200}: {error}") from error
+    result = _inferred(definition, args, attrs)
     if not isinstance(result, tuple):
         result = (result,)
     assert len(result) == len(definition.outputs), f"{definition.name}: inference returned {len(result)} outputs"
@@ -59,3 +56,33 @@ def infer_types(
         if any(size > MAX_SIZE for size in kind.shape) or kind.nbytes > MAX_BYTES:
             raise PeError(f"op '{definition.name}' would make {kind}, which no memory holds", hint="look at its sizes")
     return found
+
+
+def _inferred(definition: OpDef, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    assert definition.infer is not None
+    try:
+        return definition.infer(*args, **attrs)
+    except PeError as error:
+        if isinstance(error, WrongType) or not _takes_other_types(definition, args, attrs):
+            raise
+        raise WrongType(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code) from error.__cause__
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # values that no layer gives
+        raise PeError(f"op '{definition.name}' cannot take {dict(attrs)!r:.200} with {args!r:.200}: {error}") from error
+
+
+def _takes_other_types(definition: OpDef, args: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+    """Return whether an op that refuses some inputs would take them if those of one slot, or all, had another element type."""
+    assert definition.infer is not None
+    for dtype in DTYPES:
+        cast = [[_cast(t, dtype) for t in given] if isinstance(given, list) else _cast(given, dtype) for given in args]
+        for others in (cast, *([*args[:i], other, *args[i + 1 :]] for i, other in enumerate(cast))):
+            try:
+                definition.infer(*others, **attrs)
+            except (PeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                continue
+            return True
+    return False
+
+
+def _cast(given: TensorType | None, dtype: str) -> TensorType | None:
+    return given and TensorType(given.shape, dtype)

@@ -8,7 +8,7 @@ from typing import Any
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.constants import known_or_fed
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
@@ -70,6 +70,7 @@ def _scaled(x: Variable, scale: float, bias: float) -> Variable:
 def binary(op: str, *, reflected: bool = False) -> Any:
     """Return the method of an operator."""
 
+    @raised_as(FluidValueError)
     def method(self: Variable, other: Any) -> Any:
         number = isinstance(other, numbers.Real) and not isinstance(other, Variable)
         if not number and not isinstance(other, Variable):
@@ -129,9 +130,13 @@ class Arithmetic:
     def __neg__(self: Any) -> Any:
         return self * -1
 
+    @raised_as(FluidValueError)
     def __getitem__(self: Any, index: Any) -> Any:
+        index = index if isinstance(index, tuple) else (index,)
         with program_guard(self.block.program):
-            return _cut(self, index if isinstance(index, tuple) else (index,))
+            index = _every_axis(self, index)
+            out = _cut(self, tuple(part for part in index if part is not None))
+            return _with_new_axes(out, index, len(self.shape))
 
     #: Indexing alone would make variables iterable without an end.
     __iter__ = None
@@ -139,7 +144,6 @@ class Arithmetic:
 
 def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
     """Append the slice of `x[...]`: integers, numbers or variables, drop their axis; where none is left, one element is [1]."""
-    index = _every_axis(x, index)
     axes, starts, ends, steps, dropped = [], [], [], [], []
     for axis, part in enumerate(index):
         if isinstance(part, slice):
@@ -173,6 +177,13 @@ def _cut(x: Variable, index: tuple[Any, ...]) -> Variable:
     return LayerHelper("squeeze").one("squeeze", {"X": out}, {"axes": dropped}) if dropped else out
 
 
+def _with_new_axes(cut: Variable, index: tuple[Any, ...], axes: int) -> Variable:
+    """Append an axis of size 1 for every None of an index; one element of a variable with `axes` axes is [1] already."""
+    kept = [part for part in index if part is None or isinstance(part, slice)]
+    new = [i for i, part in enumerate(kept) if part is None][len(index) - len(kept) == axes :]
+    return LayerHelper("unsqueeze").one("unsqueeze", {"X": cut}, {"axes": new}) if new else cut
+
+
 def _every_axis(x: Variable, index: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an index with whole axes instead of `...`.
 
@@ -180,10 +191,11 @@ def _every_axis(x: Variable, index: tuple[Any, ...]) -> tuple[Any, ...]:
         FluidValueError: more parts than axes, or `...` twice.
     """
     dots = [i for i, part in enumerate(index) if part is Ellipsis]
-    if len(index) - len(dots) > len(x.shape) or len(dots) > 1:
-        raise FluidValueError(f"'{x.name}' has {len(x.shape)} axes, the index has {len(index)}")
+    named = len(index) - len(dots) - sum(part is None for part in index)
+    if named > len(x.shape) or len(dots) > 1:
+        raise FluidValueError(f"'{x.name}' has {len(x.shape)} axes, the index has {named}")
     for i in dots:
-        return (*index[:i], *[slice(None)] * (len(x.shape) - len(index) + 1), *index[i + 1 :])
+        return (*index[:i], *[slice(None)] * (len(x.shape) - named), *index[i + 1 :])
     return index
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.types import FLOATS
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.program import backward as core
 from pe_cli.program.ir import Variable
 
@@ -13,6 +14,7 @@ def _names(given: Any) -> set[str] | None:
     return None if given is None else {v.name if isinstance(v, Variable) else v for v in given}
 
 
+@raised_as(FluidValueError)
 def append_backward(
     loss: Variable,
     parameter_list: Any = None,
@@ -32,6 +34,9 @@ def append_backward(
     Returns:
         (parameter, gradient) pairs; empty where every parameter is left out. What is fed, and has no stop_gradient, has its gradient as
         `<name>@GRAD`.
+
+    Raises:
+        FluidValueError: the loss is not one number, or no gradient can be made of it; a ValueError.
     """
     block, before = loss.block, len(loss.block.ops)
     found = _appended(loss, _names(parameter_list), _names(no_grad_set) or set())
@@ -53,8 +58,13 @@ def _appended(loss: Variable, wanted: set[str] | None, stop: set[str]) -> list[t
     return list(core.append_backward(loss, chosen, stop, [v.name for v in fed]))
 
 
+@raised_as(FluidValueError)
 def gradients(targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None) -> list[Any]:
-    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence."""
+    """Append the ops that compute the gradients of targets with respect to inputs; None where there is no dependence.
+
+    Raises:
+        FluidValueError: there is no way back through an op; a ValueError.
+    """
     given = [None if g is None else g for g in _list(target_gradients)] if target_gradients is not None else None
     return core.gradients(_list(targets), _list(inputs), given, _names(no_grad_set))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
@@ -17,6 +17,14 @@ from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_plac
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, forms, ir
 from pe_cli.program.ir import Role
+
+
+def _type(shape: Any, dtype: Any) -> TensorType:
+    kind = as_dtype(dtype)
+    if kind not in DTYPES:
+        hint = f"one of {', '.join(DTYPES)}; NumPy casts what is fed or kept in another one, float16 to float32 for example"
+        raise FluidTypeError(f"a variable cannot have elements of {kind}", hint=hint)
+    return TensorType(as_sizes(shape), kind)
 
 
 class Block(ir.Block):
@@ -61,9 +69,10 @@ class Block(ir.Block):
 
         Raises:
             FluidValueError: there is one of that name and another type.
+            FluidTypeError: there is no such element type; a TypeError.
         """
         undefined = shape is None and not isinstance(type, TensorType)
-        kind = type if isinstance(type, TensorType) else TensorType(as_sizes(shape or ()), as_dtype(dtype or "float32"))
+        kind = type if isinstance(type, TensorType) else _type(shape or (), dtype or "float32")
         name = name or self.program.unique("_generated_var")
         known = {k: v for k, v in facts.items() if k in _FACTS}
         found = self.vars.get(name)
@@ -74,9 +83,13 @@ class Block(ir.Block):
         return self._add(Variable(self, name, kind, **{"at": self.program.mark.at, "undefined": undefined, **known}))
 
     def create_parameter(self, name: Any = None, type: Any = None, **facts: Any) -> Any:
-        """Add a parameter; `shape`, `dtype` and `initializer` as the original's, or the core's type."""
+        """Add a parameter; `shape`, `dtype` and `initializer` as the original's, or the core's type.
+
+        Raises:
+            FluidTypeError: there is no such element type; a TypeError.
+        """
         if not isinstance(type, TensorType):
-            type = TensorType(as_sizes(facts.pop("shape")), as_dtype(facts.pop("dtype", "float32")))
+            type = _type(facts.pop("shape"), facts.pop("dtype", "float32"))
         initializer = facts.pop("initializer", None)
         facts.pop("optimize_attr", None)
         made = Parameter(self, name, type, **{"persistable": True, "at": self.program.mark.at, **facts})

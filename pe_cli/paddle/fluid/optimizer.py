@@ -11,7 +11,7 @@ from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import Table
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
-from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import varied_betas
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
@@ -86,6 +86,7 @@ class _Adapter(Optimizer):
         """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""
         return 0.0 if self._excludes is not None and self._excludes(parameter) else super().decay_of(parameter)
 
+    @raised_as(FluidValueError)
     def minimize(
         self,
         loss: Variable,

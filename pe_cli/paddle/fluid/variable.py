@@ -14,6 +14,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
+from pe_cli.paddle.fluid.methods import Methods
 from pe_cli.program import defaults, ir
 from pe_cli.program.text import print_op
 
@@ -46,7 +47,7 @@ class Slots(list[str]):
 
 
 @dataclass(eq=False)
-class Variable(Arithmetic, ir.Variable):
+class Variable(Arithmetic, ir.Variable, Methods):
     """A variable with operators.
 
     Attributes:

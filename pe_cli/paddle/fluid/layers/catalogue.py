@@ -171,7 +171,7 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0
-    if kind in ("ints", "int_or_ints", "int") and not isinstance(value, (str, type(None))):
+    if kind in ("ints", "int_or_ints", "int_or_ints_or_str", "int") and not isinstance(value, (str, type(None))):
         found = value if isinstance(value, int) else sizes_of(definition.name, name, value, single=kind == "int")
         return [found] if kind == "ints" and isinstance(found, int) else found
     if kind == "float" and isinstance(value, (Variable, np.generic)):

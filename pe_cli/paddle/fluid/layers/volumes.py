@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.catalogue import adapt
-from pe_cli.paddle.fluid.layers.padding import is_same, sides
+from pe_cli.paddle.fluid.layers.padding import flat
 from pe_cli.program.ir import Variable
 
 #: The share of the statistics that the original's servers keep from step to step.
@@ -33,9 +33,8 @@ def conv3d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Any:
-    """Convolve volumes; see the core's layer. Padding may be SAME, which sets dilation to 1, VALID or six numbers."""
-    dilation = 1 if is_same(padding) else dilation
-    found = sides("conv3d", padding, input, filter_size, stride, _first(data_format))
+    """Convolve volumes; see the core's layer. Padding may have a pair for every axis."""
+    found = flat(padding, _first(data_format))
     facts = {"param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
     return adapt(find("conv3d"))(input, num_filters, filter_size, stride, found, dilation, groups, **facts)
 
@@ -56,16 +55,8 @@ def conv3d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     name: str | None = None,
     data_format: str = "NCDHW",
 ) -> Any:
-    """Convolve volumes the other way round; see the core's layer. Padding may be SAME, VALID or six numbers.
-
-    Raises:
-        FluidValueError: sizes that do not fit, or padding as text without filter_size.
-    """
-    if isinstance(padding, str):
-        if filter_size is None:
-            raise FluidValueError(f"conv3d_transpose: padding {padding!r} needs filter_size")
-        dilation = 1 if is_same(padding) else dilation
-    found = sides("conv3d_transpose", padding, input, filter_size, stride, _first(data_format))
+    """Convolve volumes the other way round; see the core's layer. Padding may have a pair for every axis."""
+    found = flat(padding, _first(data_format))
     facts = {"groups": groups, "param_attr": param_attr, "bias_attr": bias_attr, "act": act, "name": name, "data_format": data_format}
     return adapt(find("conv3d_transpose"))(input, num_filters, output_size, filter_size, found, stride, dilation, **facts)
 
@@ -83,8 +74,8 @@ def pool3d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     exclusive: bool = True,
     data_format: str = "NCDHW",
 ) -> Any:
-    """Pool volumes; see the core's layer. Padding may be SAME, VALID or six numbers."""
-    found = [0] * 6 if global_pooling else sides("pool3d", pool_padding, input, pool_size, pool_stride, _first(data_format))
+    """Pool volumes; see the core's layer. Padding may have a pair for every axis."""
+    found = flat(pool_padding, _first(data_format))
     facts = {"ceil_mode": ceil_mode, "name": name, "exclusive": exclusive, "data_format": data_format}
     return adapt(find("pool3d"))(input, pool_size, pool_type, pool_stride, found, global_pooling, **facts)
 

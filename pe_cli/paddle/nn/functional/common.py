@@ -64,7 +64,7 @@ def one_hot(x: Any, num_classes: int, name: str | None = None) -> Any:
 
 def label_smooth(label: Any, prior_dist: Any = None, epsilon: float = 0.1, name: str | None = None) -> Any:
     """Move the share epsilon of every label to all classes, or to a given distribution."""
-    return call("label_smooth", label, prior_dist, epsilon)
+    return call("label_smooth", label, prior_dist, epsilon, label.dtype)
 
 
 def dropout(
@@ -237,15 +237,24 @@ def local_response_norm(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Any:
-    """Divide by the mean square of `size` neighbouring channels: x / (k + alpha mean x^2)^beta.
+    """Divide by the mean square of `size` neighbouring channels: x / (k + alpha mean x^2)^beta; an even size looks one further back.
 
     Raises:
-        FluidValueError: not images, or size is even.
+        FluidValueError: fewer than three or more than five axes, size below 1, or an unknown layout.
     """
-    if len(x.shape) != 4 or size % 2 == 0:
-        raise FluidValueError(f"local_response_norm needs images and an odd size, got {x} and {size}")
-    channels_first("local_response_norm", data_format)
-    return call("lrn", x, size, k, alpha / size, beta, None, data_format)
+    if not 3 <= len(x.shape) <= 5 or size < 1:
+        raise FluidValueError(
+            f"local_response_norm needs 3 to 5 axes and a size of 1 or more, got {x} and {size}", hint="unsqueeze adds axes"
+        )
+    first, whole = channels_first("local_response_norm", data_format), [0, *x.shape[1:]]
+    if size % 2:
+        images = call("reshape", x, [0, x.shape[1], -1, 1] if first else [0, -1, 1, x.shape[-1]])
+        return call("reshape", call("lrn", images, size, k, alpha / size, beta, None, "NCHW" if first else "NHWC"), whole)
+    squares = call("reshape", call("square", x), [0, 1, x.shape[1], -1] if first else [0, 1, -1, x.shape[-1]])
+    sides, window = [size // 2, (size - 1) // 2], [size, 1]
+    padded = call("pad2d", squares, [*sides, 0, 0] if first else [0, 0, *sides])
+    means = call("pool2d", padded, window if first else window[::-1], "avg", 1, exclusive=False)
+    return call("elementwise_div", x, call("reshape", call("pow", call("scale", means, alpha, k), beta), whole))
 
 
 __all__ = [

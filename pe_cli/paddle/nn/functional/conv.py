@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper, several
 from pe_cli.layers.nn.conv3d import append_conv3d, volume_channels
+from pe_cli.layers.nn.edges import is_same
 from pe_cli.layers.nn.transposed import append_transposed, image_axes, image_size
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
@@ -42,7 +43,7 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     ensure_defaults()
     first = 2 if channels_first("conv2d", data_format) else 1
     around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first)
-    dilation = 1 if borders.is_same(padding) else dilation
+    dilation = 1 if is_same(padding) else dilation
     if around[0] != around[1] or around[2] != around[3]:
         x, around = call("pad", x, [0] * (2 * first) + around + [0] * (2 * (2 - first))), [0] * 4
     attrs = {
@@ -78,7 +79,7 @@ def conv3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     ensure_defaults()
     first, helper = channels_first("conv3d", data_format), LayerHelper("conv3d", name)
     around = borders.sides("conv3d", padding, x, list(weight.shape[2:]), stride, 2 if first else 1)
-    dilation = 1 if borders.is_same(padding) else dilation
+    dilation = 1 if is_same(padding) else dilation
     with raised_as(FluidValueError):
         size = volume_channels(helper, x, data_format)
         if size != weight.shape[1] * groups or weight.shape[0] % groups:
@@ -189,7 +190,7 @@ def _transposed(function: str, x: Any, weight: Any, bias: Any, facts: tuple[Any,
         return [value] * len(taps) if isinstance(value, int) else [int(v) for v in value]
 
     cut = borders.sides(function, padding, x, taps, stride, 2 if order == "NCHW" else 1)
-    gaps = [1] * len(taps) if borders.is_same(padding) else each(dilation)
+    gaps = [1] * len(taps) if is_same(padding) else each(dilation)
     helper = LayerHelper(function, name)
     with raised_as(FluidValueError):
         wanted = None if output_size is None else each(output_size)

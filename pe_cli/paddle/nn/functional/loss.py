@@ -250,14 +250,14 @@ def ctc_loss(
         input_lengths: [sequences] int64, steps of each.
         label_lengths: [sequences] int64, labels of each.
         blank: class that stands for no label.
-        reduction: mean, of every sequence's loss over its number of labels; sum; or none, [sequences, 1].
+        reduction: mean, of every sequence's loss over its number of labels; sum; or none, [sequences].
         norm_by_times: divide the gradient of every sequence by its number of steps.
     """
     check_reduction("ctc_loss", reduction)
-    elements = call("warpctc", log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
+    elements = call("squeeze", call("warpctc", log_probs, labels, blank, norm_by_times, input_lengths, label_lengths), [1])
     if reduction != "mean":
         return reduced("ctc_loss", elements, reduction)
-    sizes = call("reshape", call("cast", label_lengths, log_probs.dtype), [-1, 1])
+    sizes = call("cast", call("reshape", label_lengths, [-1]), log_probs.dtype)
     return call("mean", call("elementwise_div", elements, sizes))
 
 
