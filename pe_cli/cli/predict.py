@@ -120,7 +120,7 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     from pe_cli.session.rowids import row_ids, superfluous
 
     meant = answers(job, fetches)
-    names = [answer.variable for answer in meant]
+    names = list(dict.fromkeys(name for answer in meant for name in answer.variables))
     if not job.team.leads:
         _help(job, use, names)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ def row_ids(job: Job, use: str, wanted: str | None) -> dict[str, Ids]:
         job: whose data is predicted.
         use: of the data.
         wanted: column; when None, of series their key and the time of the last row that is known; else the first column that the
-            model does not read and that has another value in every row, or the number of the row, from 1.
+            model does not read, or of paths of pictures, that has another value in every row, or the number of the row, from 1.
 
     Raises:
         PeError: DATA; there is no such column.
@@ -38,7 +39,8 @@ def row_ids(job: Job, use: str, wanted: str | None) -> dict[str, Ids]:
         hint = did_you_mean(wanted, table.names) or f"it has {', '.join(table.names[:20])}"
         raise PeError(f"the data has no column '{wanted}'", hint=hint, code=ExitCode.DATA)
     own: tuple[str, ...] = getattr(table, "sample_names", ())
-    names = (wanted,) if wanted else own or tuple(name for name in _unread(job, table) if _tells_apart(table, name))[:1]
+    told = (name for name in (*_unread(job, table), *_pictures(job, table)) if _tells_apart(table, name))
+    names = (wanted,) if wanted else own or tuple(itertools.islice(told, 1))
     if not names:
         return {"row": lambda first, last: [int(row) + 1 for row in _rows(job, use, first, last)]}
     return {name: _texts(job, use, table.cells(name)) for name in names}
@@ -65,6 +67,13 @@ def _unread(job: Job, table: Table) -> list[str]:
     fitted = job.data.fitted.columns
     read = {source for column in fitted.values() for source in column.sources} | set(fitted)
     return [name for name in table.names if name not in read]
+
+
+def _pictures(job: Job, table: Table) -> list[str]:
+    """Return the columns that hold paths of pictures that the model reads."""
+    columns = [column for column in job.data.fitted.columns.values() if column.type == "image"]
+    names = [source for column in columns for source in column.sources if source in table.names]
+    return [name for name in names if table.cells(name).array() is None]
 
 
 def _tells_apart(table: Table, name: str) -> bool:
