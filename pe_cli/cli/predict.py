@@ -112,7 +112,7 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
     echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
 
 
-def _answers(  # noqa: PLR0913 - what the command was given
+def _answers(
     job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str, *, unnamed: bool
 ) -> None:
     """Write what the outputs mean, a row per sample."""
