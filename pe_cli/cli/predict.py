@@ -64,7 +64,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
             if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
                 _arrays(job, use, fetches or tuple(job.outputs()), out, values)
             else:
-                _answers(job, use, fetches, out, id_column, values)
+                _answers(job, use, fetches, out, id_column, values, unnamed=Path("-") in files)
 
 
 def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> Path:
@@ -112,7 +112,9 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
     echo(f"{rows:,} {'samples' if by_sample else 'batches'} of {use}, {values} -> {out}")
 
 
-def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str) -> None:
+def _answers(
+    job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str, *, unnamed: bool
+) -> None:
     """Write what the outputs mean, a row per sample."""
     from pe_cli.io.rows import row_writer
     from pe_cli.session.answers import answers, said
@@ -120,12 +122,12 @@ def _answers(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_
     from pe_cli.session.rowids import row_ids, superfluous
 
     meant = answers(job, fetches)
-    names = [answer.variable for answer in meant]
+    names = list(dict.fromkeys(name for answer in meant for name in answer.variables))
     if not job.team.leads:
         _help(job, use, names)
         return
-    ids = row_ids(job, use, id_column)
-    spare = [name for name in superfluous(job, use) if name not in ids]
+    ids = row_ids(job, use, id_column, unnamed=unnamed)
+    spare = [name for name in superfluous(job, use, unnamed=unnamed) if name not in ids]
     if spare:
         listed = ", ".join(spare[:10]) + (f" and {len(spare) - 10} more" if len(spare) > 10 else "")
         echo(f"note: the model does not read {listed}", err=True)

@@ -100,7 +100,8 @@ class FetchWriter(abc.ABC):
 
         Args:
             step: number of steps done.
-            values: name -> [samples, ...] or a scalar (); one sample among values with more is repeated in tables.
+            values: name -> [samples, ...] or a scalar (); one sample among values with more is repeated in tables. Of sequences an array
+                of arrays, [samples] of [rows, ...].
 
         Raises:
             PeError: USAGE, the values don't fit the file's format; DEVICE, the disk is full or failed.
@@ -145,7 +146,10 @@ class _DiscardedError(Exception):
 
 
 class _Npz(FetchWriter):
-    """Stacks everything along the sample axis; `step` has one element per write. Kept in memory, or with append on disk."""
+    """Stacks everything along the sample axis; `step` has one element per write. Kept in memory, or with append on disk.
+
+    Of sequences `name` has the rows of all samples, and `name.lengths` how many each has.
+    """
 
     def __init__(self, path: Path, append: bool) -> None:
         super().__init__(path, append)
@@ -161,7 +165,11 @@ class _Npz(FetchWriter):
 
     def write(self, step: int, values: Values) -> None:
         _check_names(values)
-        samples = {name: np.atleast_1d(value) for name, value in values.items()}
+        samples: dict[str, np.ndarray] = {}
+        for name, value in values.items():
+            samples[name] = np.concatenate(value) if value.dtype == object else np.atleast_1d(value)
+            if value.dtype == object:
+                samples[f"{name}.lengths"] = np.array([len(rows) for rows in value], np.int64)
         for name, value in samples.items():
             first = self._first.setdefault(name, value[:0])
             if (first.dtype, first.shape[1:]) != (value.dtype, value.shape[1:]):
@@ -247,6 +255,10 @@ class _Csv(_Table):
         self._header = _first_line(path) if append else ""
 
     def _lines(self, step: int, samples: Values) -> list[str]:
+        ragged = next((name for name, value in samples.items() if value.dtype == object), None)
+        if ragged is not None:
+            hint = "write a .jsonl, whose lines may differ, or an .npz"
+            raise PeError(f"{self.path}: '{ragged}' has sequences, and samples of a .csv have one length", hint=hint)
         columns = [column for name, value in samples.items() for column in _columns(name, value.shape[1:])]
         header = _csv([[STEP, *columns]])
         body = np.concatenate([_texts(value) for value in samples.values()], axis=1)
@@ -266,7 +278,7 @@ class _Jsonl(_Table):
     """One JSON object per sample: step and every value; a sample of one element is a plain number."""
 
     def _lines(self, step: int, samples: Values) -> list[str]:
-        lists = [_shortest(value.reshape(-1) if value.shape[1:] == (1,) else value) for value in samples.values()]
+        lists = [_shortest(value) for value in samples.values()]
         rows = zip(*lists, strict=True)
         return [strict_json.dumps({STEP: step, **dict(zip(samples, row, strict=True))}) for row in rows]
 
@@ -312,7 +324,10 @@ def _texts(value: np.ndarray) -> np.ndarray:
 
 
 def _shortest(value: np.ndarray) -> list[object]:
-    """Return nested lists in which a float32 0.1 is 0.1, not 0.10000000149011612."""
+    """Return nested lists in which a float32 0.1 is 0.1, not 0.10000000149011612; rows of one element are plain numbers."""
+    if value.dtype == object:
+        return [_shortest(rows) for rows in value]
+    value = value.reshape(-1) if value.shape[1:] == (1,) else value
     exact = value.astype(np.str_).astype(np.float64) if value.dtype == np.float32 else value
     result: list[object] = exact.tolist()
     return result

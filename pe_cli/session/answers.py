@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,9 @@ from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import PeError
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.layers.define.registry import discover, find
-from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, ToProbabilities
+from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, Spells, ToProbabilities
+from pe_cli.program.ir import Block
+from pe_cli.session.apart import without_padding
 from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
 
@@ -36,6 +38,8 @@ class Answer:
         logits: whether the variable holds scores that softmax makes probabilities.
         boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
         separator: text between the names of the classes that a sample has, where it may have any number of them; None where it has one.
+        spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
+        lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
     """
 
     variable: str
@@ -45,20 +49,30 @@ class Answer:
     logits: bool = False
     boxes: bool = False
     separator: str | None = None
+    spelled: bool = False
+    lengths: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What has to be computed for it."""
+        return (self.variable, self.lengths) if self.lengths else (self.variable,)
 
     def decode(self, values: Array) -> dict[str, list[Any]]:
         """Return what a batch of outputs says, name -> one value per sample.
 
         Args:
-            values: [batch, ...] of the variable.
+            values: [batch, ...] of the variable; [batch] arrays of rows where it has sequences.
 
         Returns:
             Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
             class, where there are more than `EACH`), or where a sample may have several, the names of all that are at least as probable
             as not, with `separator` between them, and `prob_<class>` up to `EACH`; of numbers,
             `name`, or `name_1`, `name_2`, ... in the units of the file; of
-            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}.
+            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of sequences their items, as in a cell
+            of the column, or as a list where there is none.
         """
+        if values.dtype == object:
+            return {self.name: [self._items(rows) for rows in values]}
         if self.boxes:
             return {self.name: [_found(rows) for rows in values]}
         flat = np.asarray(values).reshape(len(values), -1)
@@ -71,6 +85,14 @@ class Answer:
         if flat.shape[1] == 1:
             return {self.name: _plain(flat[:, 0])}
         return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
+
+    def _items(self, rows: Array) -> Any:
+        """Return what is said of the items of a sequence: [items], or [items, numbers]."""
+        if self.spelled or self.classes:
+            codes = rows.reshape(-1) if self.spelled else _best(rows, self.logits)
+            return codes.tolist() if self.column is None else self.column.decode(codes[None])[0]
+        numbers = np.asarray(rows if self.column is None else self.column.decode(rows))
+        return _plain(numbers.reshape(len(numbers), -1)[:, 0] if numbers.size == len(numbers) else numbers)
 
     def _classes(self, scores: Array) -> dict[str, list[Any]]:
         prob = scores.astype(np.float64)
@@ -98,6 +120,11 @@ class Answer:
         return {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
 
 
+def _best(scores: Array, logits: bool) -> Array:
+    """Return the most probable class of every row; of two classes, the score is that of the second."""
+    return np.asarray(scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > (0 if logits else 0.5)).astype(np.int64))
+
+
 def _found(rows: Array) -> list[dict[str, Any]]:
     """Return what was found in a picture, the surest first."""
     there = rows[rows[:, 0] >= 0]
@@ -108,8 +135,10 @@ def _found(rows: Array) -> list[dict[str, Any]]:
 def _plain(values: Array) -> list[Any]:
     """Return numbers with as few digits as read back to the same float32."""
     if values.dtype.kind == "f":
-        short = values.astype(np.float32).astype(np.str_).astype(np.float64)
-        return [None if not np.isfinite(value) else value for value in short.tolist()]
+        short = values.astype(np.float32).astype(np.str_).astype(np.float64).astype(object)
+        short[~np.isfinite(values)] = None
+        plain: list[Any] = short.tolist()
+        return plain
     found: list[Any] = values.tolist()
     return found
 
@@ -190,6 +219,10 @@ def _known(job: Job) -> dict[str, Answer]:
         shape = block.var(link.scores).shape
         width = shape[-1] if len(shape) == 2 else 0
         classes = column.classes if column is not None and not column.counts else ()
+        spelled = [Answer(v, name, column, classes, spelled=True, lengths=lengths) for v, lengths in _spelled(block, link)]
+        if spelled:
+            found |= {answer.variable: answer for answer in spelled}
+            continue
         if column is not None and column.type == "text":
             found |= {variable: Answer(variable, name, column) for variable in _written(job)}
             continue
@@ -213,6 +246,17 @@ def _known(job: Job) -> dict[str, Answer]:
     return found
 
 
+def _spelled(block: Block, link: Taught) -> Iterator[tuple[str, str]]:
+    """Yield the variables that hold what a model spells of what a loss over sequences is taught, each with that of its lengths."""
+    for op in block.ops:
+        spells = op.definition.get(Spells)
+        if spells is None or spells.taught_by != link.layer or op.inputs.get(spells.unless):
+            continue
+        if not spells.scores or op.inputs[spells.scores][0] == link.scores:
+            lengths = op.inputs.get(spells.lengths) or op.outputs.get(spells.lengths)
+            yield op.outputs[spells.ids][0], lengths[0] if lengths else ""
+
+
 def _written(job: Job) -> list[str]:
     """Return the variables that hold the best sequences of a search, which are texts where the model is taught a text."""
     searches = (layer for layer in job.run.model.layers if layer.type == "beam")
@@ -227,8 +271,9 @@ def said(answer: Sequence[Answer], batch: Mapping[str, Array]) -> dict[str, list
     """
     found: dict[str, list[Any]] = {}
     for one in answer:
-        for name, values in one.decode(batch[one.variable]).items():
+        values = batch[one.variable]
+        for name, told in one.decode(without_padding(values, batch[one.lengths]) if one.lengths else values).items():
             if name in found:
                 raise PeError(f"two outputs are called '{name}'", hint="name them one at a time with --fetch")
-            found[name] = values
+            found[name] = told
     return found

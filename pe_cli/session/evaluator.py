@@ -9,11 +9,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.execute.executor import Executor
-from pe_cli.graph.sequences import declared_levels, resolve
+from pe_cli.graph.sequences import resolve
 from pe_cli.metrics.collect import Collector
 from pe_cli.metrics.define import Declared
 from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.prune import prune
+from pe_cli.session.apart import Ends, apart
 from pe_cli.session.averages import Averages
 from pe_cli.session.located import Place as Origin
 from pe_cli.session.located import locate
@@ -105,12 +106,12 @@ class Evaluator:
         return self.job.built.metrics
 
     def predict(self, split: str, fetches: Sequence[str], *, limit: int | None = None) -> Iterator[dict[str, Array]]:
-        """Yield the values of variables for each batch of a split, samples on axis 0.
+        """Yield the values of variables for each batch of a split, samples on axis 0; those with sequences as an array of arrays of rows.
 
         Only what the variables need is run, so labels are not asked for where nothing needs them. Feeds are variables too.
 
         Raises:
-            PeError: there is no such variable, it is a parameter, which has no value per sample, or has sequences.
+            PeError: there is no such variable, it is a parameter, which has no value per sample, or has sequences of sequences.
         """
         variables = {name: self.job.variable(name) for name in fetches}
         block = self.job.built.eval.global_block()
@@ -121,14 +122,9 @@ class Evaluator:
         wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
         hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
         program = prune(self.job.built.eval, wanted)
-        lods = resolve(program).lods
-        for name, variable in variables.items():
-            if variable in lods or variable in declared_levels(self.job.built.eval):
-                hint = "a layer of type sequence_pool makes one row of a sequence"
-                raise PeError(f"'{name}' has sequences, and a prediction is one row per sample", hint=hint)
         executor, share = self.job.executor(program), share_of(self.job.team, len(self.job.places))
         loader = self.job.data.loader(split, program, self.job.batch_size, shuffle=False, also=fed, share=share)
-        means = [v for v in wanted if hows[v] == "mean"]
+        means, ends = [v for v in wanted if hows[v] == "mean"], Ends(self.job, executor, variables)
         for i, feed in enumerate(loader.epoch(0)):
             if limit is not None and i >= limit:
                 return
@@ -138,4 +134,6 @@ class Evaluator:
                 ran = executor.run(read, wanted, i, loader.size_of(i) if share else None)
                 result = self.job.team.joined(ran, means)
                 found |= {v: result.last(v) if v in result.means else result.merged(v, hows[v]) for v in wanted}
+            lengths = self.job.team.whole(ends.lengths(feed))
+            found |= {v: apart(found[v], rows) for v, rows in lengths.items()}
             yield {name: found[variable] for name, variable in variables.items()}

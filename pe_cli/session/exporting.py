@@ -177,7 +177,7 @@ class Exporting:
             if answer is not None and answer.column is not None and not answer.classes:
                 units = self._units(answer.column, self.job.built.eval.global_block().var(target).dtype)
             found.append(Told(target, target, units))
-            if answer is not None and answer.classes and answer.separator is None:
+            if answer is not None and answer.classes and answer.separator is None and not answer.lengths:
                 found.append(Told(f"{target}_label", target, self._label(answer)))
         return tuple(found)
 
@@ -188,6 +188,8 @@ class Exporting:
 
     def _label(self, answer: Answer) -> tuple[Step, ...]:
         """Return how the name of the most probable class is found."""
+        if answer.spelled:
+            return (Names(answer.classes),)
         one = self.job.built.eval.global_block().var(answer.variable).shape[-1] == 1
         return (Above(0.0 if answer.logits else 0.5) if one else Best(), Names(answer.classes))
 

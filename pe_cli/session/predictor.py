@@ -23,6 +23,7 @@ from pe_cli.data.windows import WindowTable
 from pe_cli.graph.sequences import declared_levels
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import answers, said
+from pe_cli.session.apart import Ends, apart
 from pe_cli.session.job import Job
 
 Row = Mapping[str, Any]
@@ -46,7 +47,7 @@ class Predictor:
     def __init__(self, job: Job, fetches: Sequence[str] = ()) -> None:
         self._job = job
         self._answers = answers(job, fetches)
-        self._variables = list(dict.fromkeys(answer.variable for answer in self._answers))
+        self._variables = list(dict.fromkeys(v for answer in self._answers for v in answer.variables))
         program = prune(job.built.eval, self._variables)
         self._executor = job.executor(program)
         block = self._executor.program.global_block()
@@ -57,6 +58,7 @@ class Predictor:
             if v.is_data and v.name in read and v.name in job.data.sources
         }
         self._hows = {v: "concat" if job.built.eval.global_block().var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
+        self._ends = Ends(job, self._executor, {v: v for v in self._variables})
         self._wanted = [job.data.sources[name] for name in self._types]
         fitted = job.data.fitted.columns
         names = list(dict.fromkeys(name for want in self._wanted for name in want.names))
@@ -140,6 +142,7 @@ class Predictor:
         feed = loader.first()
         result = self._executor.run(feed, self._variables)
         batch = {v: result.merged(v, self._hows[v]) for v in self._variables}
+        batch |= {v: apart(batch[v], rows) for v, rows in self._ends.lengths(feed).items()}
         known = {} if rows is None else {name: list(map(table.cells(name).text, rows.tolist())) for name in table.sample_names}  # type: ignore[attr-defined]
         found = known | said(self._answers, batch)
         return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]

@@ -121,6 +121,16 @@ def test_a_model_of_texts_in_files(of_folder, pe, monkeypatch, tmp_path):
     assert labels(pe("predict", of_folder, "-").out) == ["bad"]
 
 
+def test_standard_input_is_known_by_no_file(of_folder, pe, monkeypatch, tmp_path):
+    (tmp_path / "new.txt").write_text("handy\n")
+    as_files = ("-o", "data.source.per=file")  # one text is one file
+    assert pe("predict", of_folder, tmp_path / "new.txt", *as_files).out.startswith("file,label,")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"handy\n")))
+    said = pe("predict", of_folder, "-", *as_files)
+    assert said.out.startswith("row,label,prob_bad,prob_good\n1,good,")
+    assert said.err == ""
+
+
 def test_words_that_training_never_saw_are_counted(of_folder, pe, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"quiet wombats\n")))
     said = pe("predict", of_folder, "-")

@@ -233,3 +233,29 @@ def test_a_table_keeps_nothing_in_memory(tmp_path: Path) -> None:
     # One batch of 1000 texts of up to 32 characters of 4 bytes, as array, list and lines; fifty would be over 5 MB.
     assert peak < 1_500_000
     assert size > 50 * 100 * 10 * 4
+
+
+def sequences() -> np.ndarray:
+    """Return the rows of two samples, as predictions of sequences are."""
+    found = np.empty(2, object)
+    found[0], found[1] = np.array([[LOSS], [2]], np.float32), np.array([[3]], np.float32)
+    return found
+
+
+def test_sequences_are_rows_with_lengths_in_an_npz_and_lists_in_lines(tmp_path: Path) -> None:
+    for name in ("s.npz", "s.jsonl"):
+        with open_writer(tmp_path / name) as writer:
+            writer.write(0, {"x": sequences(), "y": np.array([[7], [8]])})
+            writer.write(1, {"x": sequences()[1:], "y": np.array([[9]])})
+    with np.load(tmp_path / "s.npz", allow_pickle=False) as found:
+        assert found["x"].tolist() == [[LOSS], [2], [3], [3]]
+        assert found["x.lengths"].tolist() == [2, 1, 1]
+        assert found["y"].tolist() == [[7], [8], [9]]
+    assert [line["x"] for line in objects(tmp_path / "s.jsonl")] == [[0.1, 2], [3], [3]]
+
+
+def test_a_csv_takes_no_sequences(tmp_path: Path) -> None:
+    said = "'x' has sequences, and samples of a .csv have one length"
+    with pytest.raises(PeError, match=said) as raised, open_writer(tmp_path / "s.csv") as writer:
+        writer.write(0, {"x": sequences()})
+    assert raised.value.hint == "write a .jsonl, whose lines may differ, or an .npz"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from pe_cli.core.encoding import TEXT, Cast, Fill, Lane, Source, Standardise
@@ -118,6 +119,17 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices; none for numbers."""
         return names_of(state) if state["classes"] else ()
+
+    def decode(self, options: SequenceOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the cells of ids, [batch, items] as [batch] texts; of numbers those in the units of the file, in their shape."""
+        if options.items == "number":
+            return values * state["divisor"] + state["shift"]
+        if values.dtype.kind != "i" or values.ndim != 2:
+            return values
+        names, between = self.classes(state), options.separator or " "
+        found = np.empty(len(values), object)
+        found[:] = [between.join(names[i] if 0 <= i < len(names) else str(i) for i in row) for row in values.tolist()]
+        return found
 
     def lanes(self, name: str, options: SequenceOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps, from cells that are split; see `ColumnType.lanes`."""

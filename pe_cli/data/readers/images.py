@@ -37,15 +37,17 @@ class ImagesOptions(ReaderOptions):
     table: Name | dict[str, Any] | None = Field(
         None, description="table whose rows are the samples: its file, or the options of the reader `table`; instead of folder or files"
     )
-    path: Name | None = Field(None, description="column of the table that holds the paths of the pictures")
+    path: Name | None = Field(
+        None, description="column of the table that holds the paths of the pictures; without a table, what it is called, image when absent"
+    )
     broken: Literal["error", "skip"] = Field(
         "error", description="a file that is no picture: an error, or left out; for a table, see the column type image"
     )
 
     @model_validator(mode="after")
     def _fits(self) -> ImagesOptions:
-        if self.table is None and self.path is not None:
-            raise ValueError("path is a column of a table: add table: FILE")
+        if self.table is None and self.path == LABEL:
+            raise ValueError("path is what the column of the pictures is called, and label is that of their classes")
         if self.table is not None and self.path is None:
             raise ValueError("table needs path, the column that holds the paths of the pictures")
         ways = [name for name in ("folder", "files") if getattr(self, name) is not None]
@@ -78,11 +80,12 @@ def open_images(options: ImagesOptions, origin: Origin) -> Table:
         raise origin.error(f"skip: {options.skip} leaves none of {len(found)} pictures", "skip fewer")
     found = found[options.skip :][: options.limit]
     paths = [path for _, path in found]
-    columns: dict[str, Sequence[object]] = {IMAGE: paths}
+    image = options.path or IMAGE
+    columns: dict[str, Sequence[object]] = {image: paths}
     if found[0][0] is not None:
         columns[LABEL] = [label for label, _ in found]
     made = PictureTable({**columns, FILE: paths}, origin, folder)
-    made.implied = {IMAGE: {"type": "image", **({"broken": "skip"} if options.broken == "skip" else {})}}
+    made.implied = {image: {"type": "image", **({"broken": "skip"} if options.broken == "skip" else {})}}
     if LABEL in columns:
         made.implied = {**made.implied, LABEL: {"type": "category"}}
     return made

@@ -11,7 +11,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.define.traits import ReportsData, Spells
 
 
 @kernel
@@ -43,7 +43,7 @@ def align(
 
 @op(
     "ctc_align",
-    traits=[ReportsData()],
+    traits=[ReportsData(), Spells("Output", "warpctc", lengths="OutputLength")],
     inputs="Input InputLength",
     outputs="Output OutputLength",
     attrs={

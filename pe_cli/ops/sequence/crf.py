@@ -15,7 +15,7 @@ from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.define.traits import ReportsData, Spells
 
 
 @helper
@@ -295,7 +295,7 @@ def linear_chain_crf_grad_cpu(o: Lowering) -> None:
 
 @op(
     "crf_decoding",
-    traits=[ReportsData()],
+    traits=[ReportsData(), Spells("ViterbiPath", "linear_chain_crf", scores="Emission", lengths="Length", unless="Label")],
     inputs="Emission Transition Label? Length? Offsets?",
     floats="Emission Transition",
     outputs="ViterbiPath",

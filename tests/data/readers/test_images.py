@@ -64,6 +64,16 @@ def test_single_pictures_are_named_or_matched(read, draw, tmp_path):
     assert table.folder == tmp_path
 
 
+def test_the_column_of_pictures_may_have_another_name(read, draw):
+    draw("one/a.png", "one/b.png", "classes/cat/c.png")
+    table = read("images", folder="one", path="photo")
+    assert table.names == ("photo", "file")
+    assert column(table, "photo") == ["a.png", "b.png"]
+    assert table.implied == {"photo": {"type": "image"}}
+    assert read("images", files="one/*.png", path="file").names == ("file",)
+    assert read("images", folder="classes", path="photo").names == ("photo", "label", "file")
+
+
 def test_hidden_files_are_left_out(read, draw):
     draw("set/cat/a.png", "set/cat/.b.png", "set/.hidden/c.png")
     assert column(read("images", folder="set"), "image") == ["cat/a.png"]
@@ -139,7 +149,7 @@ def test_links_to_folders_are_refused(read, draw, tmp_path):
         pytest.param({}, "name one of folder, files and table", id="nothing"),
         pytest.param({"folder": "a", "files": "b"}, "folder and files both say which pictures there are", id="folder and files"),
         pytest.param({"table": "a.csv"}, "table needs path", id="a table without a path"),
-        pytest.param({"folder": "a", "path": "x"}, "path is a column of a table", id="a path without a table"),
+        pytest.param({"folder": "a", "path": "label"}, "label is that of their classes", id="pictures that are called as classes are"),
         pytest.param({"folder": "absent"}, "there is no folder", id="no folder"),
         pytest.param({"folder": "empty"}, "has no pictures", id="an empty folder"),
         pytest.param({"folder": "rows.csv"}, "is a file, not a folder", id="a file"),

@@ -100,3 +100,27 @@ class FindsBoxes(Trait):
 
     def verify(self, op: Named) -> None:
         need(op, [self.boxes], outputs=True)
+
+
+class Spells(Trait):
+    """The op writes a sequence of classes: what a loss over whole sequences is taught.
+
+    Args:
+        ids: output slot, whole numbers: [rows, 1] with sequences, or a row of them for each sample.
+        taught_by: type of the loss.
+        scores: input slot, of which the loss takes the same variable; empty where it takes another form of it.
+        lengths: slot, of an input or an output: how many of a row's ids count; absent where they have sequences.
+        unless: input slot with which it writes something else; empty where there is none.
+    """
+
+    ids: str
+    taught_by: str
+    scores: str = ""
+    lengths: str = ""
+    unless: str = ""
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.ids], outputs=True)
+        need(op, [slot for slot in (self.scores, self.unless) if slot])
+        if self.lengths not in op.slot_names(outputs=False):
+            need(op, [slot for slot in (self.lengths,) if slot], outputs=True)
