@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
 from pe_cli.devices.chains import chains
 from pe_cli.devices.checked import Allowed, CheckedTape
 from pe_cli.devices.loans import Loans

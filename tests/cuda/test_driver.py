@@ -126,7 +126,8 @@ def test_too_little_memory_says_what_to_do(library: Library):
 def test_too_little_memory_of_the_host_says_what_to_do(library: Library):
     driver = CudaDriver(library)
     library.failing["cuMemAllocHost_v2"] = 2
-    with pytest.raises(PeError, match="cannot allocate 4 MiB of the host's memory for copies to and from the CUDA device: CUDA_ERROR_OUT") as caught:
+    said = "cannot allocate 4 MiB of the host's memory for copies to and from the CUDA device: CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(PeError, match=said) as caught:
         driver.pinned(1 << 19)
     assert (caught.value.code, caught.value.hint) == (ExitCode.DEVICE, "use a smaller batch_size")
 
