@@ -1,7 +1,7 @@
 """Loops of machine code: what a card does again and again, counted in instructions.
 
-NVIDIA's disassembler is not needed for that: an instruction of capability 9.0 has 16 bytes, the lowest 12 bits say which it is, and a branch
-says how far it goes; other capabilities say that elsewhere.
+NVIDIA's disassembler is not needed for that: an instruction of capability 9.0 has 16 bytes, the lowest 12 bits say which it is, and a
+branch says how far it goes. Others say that elsewhere.
 """
 
 from __future__ import annotations

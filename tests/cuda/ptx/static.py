@@ -8,8 +8,9 @@ what it is allowed to have. `double` is arithmetic in float64 in a kernel of flo
 cards at a sixty-fourth; `divides` a division of 64-bit numbers, some hundred instructions; `local` an array that does not lie in
 registers. Spills are allowed to none, but for 16 bytes where several kernels are one, which has no more registers than each of them.
 
-What a kernel's text asks for must be in its code: accesses of several elements in a loop by fours, and tensor cores where it multiplies fragments.
-A loop by fours that divides no index takes at most 60 instructions for an element, and a loop of a product at most 1.2 for each multiply-add.
+What a kernel's text asks for must be in its code: accesses of several elements in a loop by fours, and tensor cores where it multiplies
+fragments. A loop by fours that divides no index takes at most 60 instructions for an element, and a loop of a product at most 1.2 for
+each multiply-add.
 """
 
 from __future__ import annotations

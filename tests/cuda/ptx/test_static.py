@@ -26,7 +26,9 @@ from tests.cuda.ptx.static import CAPABILITY, slow
 discover()
 PRODUCTS = [pytest.param(kernel_of(t), t.high * t.wide * UNROLLED, id=t.name) for t in TILES]
 PRODUCTS += [pytest.param(convolve(t, t is FLAT), t.high * t.wide * TOGETHER, id=f"convolve {t.name}") for t in (*CONV, FLAT)]
-PRODUCTS += [pytest.param(filters_back(t, t is FLAT_BACK), t.high * t.wide * TOGETHER, id=f"back {t.name}") for t in (*TILES_BACK, FLAT_BACK)]
+PRODUCTS += [
+    pytest.param(filters_back(t, t is FLAT_BACK), t.high * t.wide * TOGETHER, id=f"back {t.name}") for t in (*TILES_BACK, FLAT_BACK)
+]
 
 
 def said(built: Built, text: str | None = None) -> list[str]:
