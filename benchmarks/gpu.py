@@ -2,11 +2,12 @@
 
 Usage: python benchmarks/gpu.py [--out build/gpu.json] [--budget 480] [--only ceilings,speed] [--rehearse]
 
-Stages: versions; ceilings (copies, launches, a product); losses (five steps of configs against the CPU); speed (pe bench with NVIDIA's
-libraries and without, beside PyTorch, eager, compiled and with CUDA graphs); choices (libraries beside our kernels, call by call); cards
-(two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the tests of tests/cuda/device, on the card); sanitizer (some of
-them under compute-sanitizer). A stage that fails says why in the JSON, and the next begins; what does not fit the budget is left out.
---rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
+Stages: versions; ceilings (copies, launches, graphs, a product); losses (five steps of configs in each precision against the CPU); speed
+(pe bench with NVIDIA's libraries and without, launch by launch, and in each precision, beside PyTorch, eager, compiled, with CUDA graphs);
+choices (libraries beside our kernels, call by call); cards (two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the
+tests of tests/cuda/device, on the card); sanitizer (some of them under compute-sanitizer). A stage that fails says why in the JSON, and the
+next begins; what does not fit the budget is left out. --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on
+the CPU, sizes are small, times mean nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 import traceback
@@ -29,28 +30,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-import numpy as np  # noqa: E402
 import workloads  # noqa: E402
+from gpu_tools import METRICS, by_tool, said, slowest  # noqa: E402
 
 from pe_cli.cli.main import run as pe  # noqa: E402
 from pe_cli.devices import cuda_driver  # noqa: E402
-from pe_cli.devices.cuda_calls import shape_of  # noqa: E402
 from pe_cli.devices.cuda_libraries import choice, opened  # noqa: E402
-from pe_cli.devices.cuda_protocol import Extent  # noqa: E402
-from pe_cli.kernels.calls import Call  # noqa: E402
-from pe_cli.kernels.cuda import cuda_kernel  # noqa: E402
-from pe_cli.kernels.lang import Int, Ptr  # noqa: E402
 
 #: Workloads whose speed is compared; those of large images last.
 NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "resnet50")
 #: Column of ours -> `executor.libraries`; where no library is installed there is the second alone.
 COLUMNS = {"libraries": "auto", "none": "none"}
+#: Precisions, that of most bits first: all that it is compared with is measured in it, PyTorch's fastest way in the others.
+PRECISIONS = ("float32", "tf32", "bf16")
 #: Ways of PyTorch -> switches of torch_peer.py.
 WAYS = {"eager": (), "compiled": ("--compile",), "graphed": ("--compile", "--graphs")}
 #: Seconds that a stage needs at least: it is left out where less is left.
 LEAST = 10.0
-#: Bytes that one read and one write of a float32 move.
-MOVED = 8
 
 
 class Watched:
@@ -136,96 +132,71 @@ def versions(how: Settings, left: float) -> Any:
     return found
 
 
-@cuda_kernel
-def copied(x: Ptr, out: Ptr, n: Int):
-    for i in range(n):
-        out[i] = x[i]
-
-
 @stage
 def ceilings(how: Settings, left: float) -> Any:
-    """What copies, launches and a product of our own reach."""
-    from pe_cli.ops.define.registry import discover
+    """What copies, launches, graphs and a product of our own reach."""
+    from gpu_ceilings import measured_ceilings
 
-    discover()
-    from pe_cli.ops.math.product_tiles_cuda import TILES, kernel_of
-
-    driver = cuda_driver.only_driver()
-    n, k = how.elements, how.side
-    size = 4 * max(n, k * k)
-    places = [Extent(driver.allocate(size), size) for _ in range(3)]
-    table = Extent(driver.allocate(32), 32)
-    host = np.zeros(n, np.float32)
-    for place in places:
-        driver.zero(place.address, size)
-    driver.write(table.address, np.array([0, 1, 0, 0]))
-
-    def seconds(kernel: Any, *args: Any, times: int) -> float:
-        grid, block = shape_of(Call(kernel, args, "float32", "float32"))
-        launch = driver.launcher(shape_built(kernel), grid, block, args)
-        launch()
-        driver.wait()
-        begin = time.perf_counter()
-        for _ in range(times):
-            launch()
-        driver.wait()
-        return (time.perf_counter() - begin) / times
-
-    product = (0, 0, k, k, k, places[0], k, places[1], k, places[2], 1.0, 0, places[2], 0, table, 1, k, 1, places[2], table, 0)
-    times = 1 if how.rehearse else 20
-    begin = time.perf_counter()
-    driver.send(places[0].address, host)
-    driver.wait()
-    upload = time.perf_counter() - begin
-    found = {
-        "copy_GB_s": n * MOVED / seconds(copied, places[0], places[1], n, times=times) / 1e9,
-        "launch_us": seconds(copied, places[0], places[1], 1, times=how.launches) * 1e6,
-        "upload_GB_s": host.nbytes / upload / 1e9,
-        "product_TFLOP_s": 2 * k**3 / seconds(kernel_of(TILES[0]), *product, times=times) / 1e12,
-    }
-    for place in (*places, table):
-        driver.free(place.address)
-    return found
-
-
-def shape_built(kernel: Any) -> Any:
-    """Return a kernel of float32, ready to be compiled."""
-    from pe_cli.kernels.cuda import build
-
-    return build(kernel, "float32", "float32")
+    few = how.rehearse
+    return measured_ceilings(how.elements, how.side, how.launches, times=1 if few else 20, rounds=1 if few else 50)
 
 
 @stage
 def losses(how: Settings, left: float) -> Any:
-    """Five steps of configs, a few samples each, against the CPU."""
+    """Five steps of configs in each precision, a few samples each, against the CPU."""
     from tests.cuda.ptx.models import compare
 
-    found, end = {}, time.monotonic() + left
-    for name in how.configs:
+    found: dict[str, Any] = {}
+    end = time.monotonic() + left
+    for precision, name in itertools.product(PRECISIONS, how.configs):
+        row = found.setdefault(name, {})
         if time.monotonic() > end:
-            found[name] = "left out"
+            row[precision] = "left out"
             continue
-        one = compare(ROOT / f"configs/{name}.yaml")
-        found[name] = {"losses": one.losses, "weights": one.weights, "where": one.where, "fine": one.fine}
+        one = compare(ROOT / f"configs/{name}.yaml", precision)
+        row[precision] = {"losses": one.losses, "weights": one.weights, "where": one.where, "fine": one.fine}
     return found
 
 
 @stage
 def speed(how: Settings, left: float) -> Any:
     """Milliseconds of a step, ours and PyTorch's, medians."""
-    found, end = {}, time.monotonic() + left
-    for name in how.names:
+    found: dict[str, Any] = {}
+    end = time.monotonic() + left
+    for precision, name in itertools.product(PRECISIONS, how.names):
         size = how.batch or workloads.BATCHES[name][0]
-        row: dict[str, Any] = {"batch": size}
+        usual = precision == PRECISIONS[0]
+        row = found.setdefault(precision, {}).setdefault(name, {"batch": size})
         for column, libraries in COLUMNS.items() if opened.installed() else (("none", "none"),):
             if time.monotonic() < end:
-                with contextlib.suppress(RuntimeError):
-                    row[column] = trimmed(measured(name, size, how, libraries))
-        for way, switches in WAYS.items():
+                row[column] = trimmed(measured(name, size, how, libraries, precision=precision))
+        if usual and time.monotonic() < end:
+            with uncaptured():
+                row["launch by launch"] = trimmed(measured(name, size, how, "none"))
+        for way, switches in WAYS.items() if usual else [("graphed", WAYS["graphed"])]:
             if time.monotonic() < end:
+                switches = (*switches, *(() if usual else (f"--{precision}",)))
                 row[way] = trimmed(by_torch(name, size, switches, how, end - time.monotonic()))
-        found[name] = row
     return found
+
+
+@contextlib.contextmanager
+def uncaptured() -> Any:
+    """Let steps launch one by one what is a graph elsewhere."""
+    driver: Any = cuda_driver.only_driver()
+
+    def one_by_one(launches: Any, waits: Any) -> Callable[[], None]:
+        def run() -> None:
+            for launch in launches:
+                launch()
+
+        return run
+
+    driver.captured = one_by_one
+    try:
+        yield
+    finally:
+        del driver.captured
 
 
 @stage
@@ -246,12 +217,13 @@ def cards(how: Settings, left: float) -> Any:
     return measured_cards(sizes, times, name, lambda name, count, libraries: trimmed(measured(name, size, how, libraries, count)))
 
 
-def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1) -> dict[str, Any]:
+def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1, precision: str = "float32") -> dict[str, Any]:
     """Return what `pe bench` prints with `executor.libraries` on so many devices; an error is under `error`."""
     folder = ROOT / "build/gpu"
     batch, values = workloads.write(folder, name, size)
     options = [
         "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}",
+        "-o", f"executor.precision={precision}",
         "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
         "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
@@ -281,46 +253,26 @@ def trimmed(found: dict[str, Any]) -> dict[str, Any]:
 
 @stage
 def counters(how: Settings, left: float) -> Any:
-    """ncu on the kernels of some steps: which are slow, and why."""
+    """ncu on the kernels of some steps: the slowest three, and why they are slow."""
     bench = [sys.executable, "-m", "pe_cli", "bench", "configs/bench/resnet20.yaml", "-o", "executor.place=cuda", "--steps", "4"]
-    metrics = "gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed"
-    return by_tool("ncu", ["--csv", "--metrics", metrics, "--launch-skip", "600", "--launch-count", "300", *bench], how, left)
+    about = ["--csv", "--metrics", ",".join(METRICS), "--launch-skip", "600", "--launch-count", "300"]
+    lines = by_tool("ncu", [*about, *bench], how.rehearse, left)
+    return {"slowest": slowest(lines), "lines": lines[-400:]}
 
 
 @stage
 def agreement(how: Settings, left: float) -> Any:
-    """The tests of ops and trainings on the device."""
+    """The tests of ops and trainings on the device: all samples, as many as the time allows."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--no-header", "--tb=line", *how.tests]
     command += ["-n", "0" if how.rehearse else str(min(8, os.cpu_count() or 1))]  # most of it is compiling
-    return said(command, left).splitlines()[-12:]
+    return said(command, left, {} if how.rehearse else {"PE_WHOLE": "1"}).splitlines()[-12:]
 
 
 @stage
 def sanitizer(how: Settings, left: float) -> Any:
     """Kernels that work by blocks under compute-sanitizer."""
     tests = [sys.executable, "-m", "pytest", "-q", "-n", "0", "tests/cuda/device/test_rows.py"]
-    return by_tool("compute-sanitizer", ["--tool", "racecheck", *tests], how, left)
-
-
-def by_tool(name: str, arguments: list[str], how: Settings, left: float) -> Any:
-    """Return the last lines of what a tool of NVIDIA's prints; a rehearsal only prints its command."""
-    tool = "echo" if how.rehearse else name
-    if shutil.which(tool) is None:
-        return f"{name} is not there"
-    return said([tool, *arguments], left).splitlines()[-400:]
-
-
-def said(command: list[str], left: float) -> str:
-    """Return what a command prints; where it takes longer than what is left, what it printed until then."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=left, check=False, env=environment
-        )
-    except subprocess.TimeoutExpired as error:
-        text = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        return f"{text}\nended after {left:.0f} s"
-    return done.stdout
+    return by_tool("compute-sanitizer", ["--tool", "racecheck", *tests], how.rehearse, left)[-400:]
 
 
 @contextlib.contextmanager

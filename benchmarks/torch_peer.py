@@ -17,13 +17,15 @@ ARGS = peer.arguments(
     compile="torch.compile the forward pass; needs a C++ compiler",
     graphs="with --compile: CUDA graphs",
     cuda="on a CUDA device, float32 without tf32",
+    tf32="factors of products and convolutions rounded to tf32",
+    bf16="the forward pass under autocast to bfloat16",
 )
 
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 torch.set_num_threads(ARGS.threads)
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = ARGS.tf32
 DEVICE = "cuda" if ARGS.cuda else "cpu"
 
 
@@ -196,9 +198,10 @@ def main() -> None:
                 return net(x).item()
         if ARGS.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        loss = net(p, feed if ARGS.workload == "ctr" else x)
-        if ARGS.workload not in ("branches", "ctr"):
-            loss = functional.cross_entropy(loss, torch.from_numpy(feed["y"]).to(DEVICE).reshape(-1))
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=ARGS.bf16):
+            loss = net(p, feed if ARGS.workload == "ctr" else x)
+            if ARGS.workload not in ("branches", "ctr"):
+                loss = functional.cross_entropy(loss, torch.from_numpy(feed["y"]).to(DEVICE).reshape(-1))
         for update in updates:
             update.zero_grad(set_to_none=True)
         loss.backward()

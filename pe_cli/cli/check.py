@@ -254,10 +254,12 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         return [f"memory is not planned: {error.message}"]
     for one in found:
         echo(
-            f"memory of {one.place}: {size_text(one.persistable + one.temporaries)}"
-            f" = {size_text(one.persistable)} that stays + {size_text(one.temporaries)} a step"
-            f" (without sharing {size_text(one.unshared)}), batch_size {source.batch_size}"
+            f"memory of {one.place}: {size_text(one.own)}"
+            f" = {size_text(one.persistable)} that stays + {size_text(one.own - one.persistable)} a step"
+            f" (without sharing {size_text(one.unshared + one.carried.rooms)}), batch_size {source.batch_size}"
         )
+        if one.carried.pinned:
+            echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
     with mistakes.catch():
-        check_room(sum(one.persistable + one.temporaries for one in found if device(one.place.kind).is_host))
+        check_room(sum(one.carried.pinned + (one.own if device(one.place.kind).is_host else 0) for one in found))
     return []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
 from pe_cli.devices.chains import chains
 from pe_cli.devices.checked import Allowed, CheckedTape
 from pe_cli.devices.loans import Loans
@@ -19,7 +20,7 @@ from pe_cli.devices.memory import ALIGN, Arena
 from pe_cli.devices.nested import NestedTapes, every_call
 from pe_cli.devices.parts import in_order, pieces, settle
 from pe_cli.devices.pool import runners
-from pe_cli.devices.protocol import Loan, Progress, Spot, Stalled, Takers, Timeline, Work
+from pe_cli.devices.protocol import Carried, Loan, Progress, Spot, Stalled, Takers, Timeline, Work
 from pe_cli.devices.stall import StampedStep
 from pe_cli.devices.stamps import StampedTape
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
@@ -52,6 +53,11 @@ class CpuDevice:
         """Return zeroed host memory; the index does not matter."""
         del index
         return Arena(nbytes)
+
+    def carried(self, calls: Sequence[Call], feeds: Sequence[TensorType], fetches: Sequence[TensorType]) -> Carried:
+        """Return nothing: steps read arrays where they lie, and small ones are copied into the arena."""
+        del calls, feeds, fetches
+        return Carried(0, 0)
 
     def compile(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)

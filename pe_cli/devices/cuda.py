@@ -15,7 +15,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
 from pe_cli.devices.cuda_batches import merged
 from pe_cli.devices.cuda_calls import built_of, calls_of
-from pe_cli.devices.cuda_feeds import CudaFeed
+from pe_cli.devices.cuda_feeds import TURNS, CudaFeed, carried
 from pe_cli.devices.cuda_group import joined
 from pe_cli.devices.cuda_launches import Launch
 from pe_cli.devices.cuda_libraries.choice import Chosen, settled
@@ -23,9 +23,9 @@ from pe_cli.devices.cuda_maker import REPORT, LaunchMaker
 from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_protocol import Driver, Extent
 from pe_cli.devices.cuda_waits import waits_of
-from pe_cli.devices.cuda_words import WORD
-from pe_cli.devices.protocol import Progress, Spot, Stalled, Timeline, Work
-from pe_cli.kernels.calls import Buffer, Call, buffers_of
+from pe_cli.devices.cuda_words import WORD, words_of
+from pe_cli.devices.protocol import Carried, Progress, Spot, Stalled, Timeline, Work
+from pe_cli.kernels.calls import STATUS, Buffer, Call, buffers_of
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, is_kept
 from pe_cli.kernels.cuda_workers import compile_ahead
@@ -61,6 +61,13 @@ class CudaDevice:
         """
         return CudaMemory(cuda_driver.driver_of(index), nbytes)
 
+    def carried(self, calls: Sequence[Call], feeds: Sequence[TensorType], fetches: Sequence[TensorType]) -> Carried:
+        """Return pinned memory for feeds, fetches, error reports and the step's number, and rooms for large feeds."""
+        brought = [carried(kind.nbytes) for kind in feeds]
+        taken = TURNS * (1 + sum(words_of(kind.nbytes) for kind in fetches))
+        reports = _report_words(sum(STATUS in call.args for call in calls))
+        return Carried(sum(one.pinned for one in brought) + WORD * (taken + reports), sum(one.rooms for one in brought))
+
     def compile(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)
     ) -> CudaStep:
@@ -88,12 +95,12 @@ class CudaStep:
     ) -> None:
         self._driver = driver
         self._maker = LaunchMaker(driver, spot)
-        self._host_step = driver.pinned(2)  # of this step and the next
+        self._host_step = driver.pinned(TURNS)  # of this step and the next
         works = self._settled(works, progress)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
         self.chosen = dict(call.kernel.record for _, call in calls if isinstance(call.kernel, Chosen))
         launches = self._maker.launches(works, calls)
-        self._host_reports = driver.pinned(2 * max(1, len(self._maker.reporters)) * REPORT).reshape(2, -1, REPORT)
+        self._host_reports = driver.pinned(_report_words(len(self._maker.reporters))).reshape(TURNS, -1, REPORT)
         self._watch: tuple[float, Callable[[Stalled], PeError]] | None = None
         self.launches = self._prepare(launches, progress)
         self._runs = 0
@@ -159,7 +166,7 @@ class CudaStep:
         copies = []
         for spot, kind in wanted:
             if (half, spot, kind) not in self._fetched:
-                words = self._driver.pinned(-(-max(1, kind.nbytes) // WORD))
+                words = self._driver.pinned(words_of(kind.nbytes))
                 self._fetched[half, spot, kind] = words.view(np.uint8)[: kind.nbytes].view(kind.numpy).reshape(kind.shape)
             copies.append(self._fetched[half, spot, kind])
             if kind.size:
@@ -174,7 +181,7 @@ class CudaStep:
 
     def _launch(self, step: int) -> int:
         """Launch everything, and return which of the places on the host are this step's."""
-        half = self._runs % 2
+        half = self._runs % TURNS
         self._ends[half].wait()
         self._host_step[half] = step
         if self._runs and half not in self._replays:
@@ -260,6 +267,12 @@ class CudaStep:
             self._driver.at(home).zero(place.address, place.nbytes)
         self._maker.exchanges.forget()
         return failure
+
+
+def _report_words(reporters: int) -> int:
+    """Return the words of the host that error reports of so many works are copied to."""
+    return TURNS * max(1, reporters) * REPORT
+
 
 @dataclass(frozen=True)
 class _Trials:

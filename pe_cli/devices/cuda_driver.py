@@ -145,7 +145,11 @@ class CudaDriver(OneDevice):
         """
         self._enter()
         place = POINTER()
-        self._do("cuMemAllocHost_v2", ctypes.byref(place), words * 8)
+        result = self._library.cuMemAllocHost_v2(ctypes.byref(place), words * 8)
+        if result != SUCCESS:
+            text = f"cannot allocate {words / 2**17:,.0f} MiB of the host's memory for copies to and from {self.name}"
+            hint = "use a smaller batch_size" if result == OUT_OF_MEMORY else None
+            raise PeError(f"{text}: {error_name(self._library, result)}", hint=hint, code=ExitCode.DEVICE)
         assert place.value is not None
         held = (ctypes.c_int64 * words).from_address(place.value)
         found: Array = np.ctypeslib.as_array(held)

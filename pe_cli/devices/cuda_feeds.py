@@ -8,10 +8,21 @@ import numpy as np
 
 from pe_cli.devices.cuda_memory import CudaMemory
 from pe_cli.devices.cuda_protocol import Mark
+from pe_cli.devices.cuda_words import WORD, words_of
+from pe_cli.devices.protocol import Carried
 
 Array = np.ndarray[Any, Any]
 #: Bytes from which on a feed is copied to the card beside the step before; smaller ones behind it, which takes one copy less.
 LARGE = 1 << 18
+#: Places on the host that take turns: what one of them holds is copied while another is filled.
+TURNS = 2
+
+
+def carried(nbytes: int) -> Carried:
+    """Return what brings a feed of so many bytes to a device."""
+    if not nbytes:
+        return Carried(0, 0)
+    return Carried(TURNS * WORD * words_of(nbytes), TURNS * nbytes if nbytes >= LARGE else 0)
 
 
 class CudaFeed:
@@ -33,9 +44,9 @@ class CudaFeed:
         """Let the next step read an array; None: what is written to the place."""
         if array is None or not array.nbytes:
             return
-        self._turn = 1 - self._turn
-        if len(self._halves) < 2:
-            words = self._driver.pinned(-(-array.nbytes // 8))
+        self._turn = (self._turn + 1) % TURNS
+        if len(self._halves) < TURNS:
+            words = self._driver.pinned(words_of(array.nbytes))
             room = CudaMemory(self._driver, array.nbytes) if array.nbytes >= LARGE else None
             self._halves.append((words.view(np.uint8)[: array.nbytes], self._driver.mark(), room))
             self._turn = len(self._halves) - 1

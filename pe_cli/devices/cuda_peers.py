@@ -15,13 +15,12 @@ import numpy as np
 from pe_cli.devices.cuda_libraries import opened
 from pe_cli.devices.cuda_libraries.nccl import across
 from pe_cli.devices.cuda_protocol import Driver, Extent
+from pe_cli.devices.cuda_words import WORD, words_of
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.host import MirroredKernel
 from pe_cli.kernels.library_calls import NCCL, AcrossKernel
 
 Array = np.ndarray[Any, Any]
-#: Bytes of a word.
-WORD = 8
 
 
 class Exchanges:
@@ -97,7 +96,7 @@ class Exchanges:
     def _mirror(self, alone: Driver, place: Extent) -> Array:
         """Return the copy of a place, [bytes] uint8."""
         if place not in self._mirrors:
-            self._mirrors[place] = alone.pinned(-(-place.nbytes // WORD)).view(np.uint8)
+            self._mirrors[place] = alone.pinned(words_of(place.nbytes)).view(np.uint8)
         return self._mirrors[place]
 
     def forget(self) -> None:

@@ -13,6 +13,11 @@ from pe_cli.devices.cuda_protocol import Driver, Extent
 PAGE, WORD, ALIGNMENT = 1 << 16, 8, 64
 
 
+def words_of(nbytes: int) -> int:
+    """Return the whole numbers that have room for so many bytes; at least one."""
+    return -(-max(1, nbytes) // WORD)
+
+
 class _Held(Protocol):
     address: int
 

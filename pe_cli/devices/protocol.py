@@ -56,6 +56,19 @@ class Spot:
     space: int
 
 
+@dataclass(frozen=True)
+class Carried:
+    """Memory beside a step's arena that brings to it what it is fed, and from it what is read.
+
+    Args:
+        pinned: bytes of the host that are never moved or swapped: the device copies from and to them.
+        rooms: bytes of the device in which feeds arrive while the step before runs.
+    """
+
+    pinned: int
+    rooms: int
+
+
 class Takers(enum.Enum):
     """Who does the numbered parts of a work."""
 
@@ -217,6 +230,15 @@ class Device(Protocol):
 
     def allocate(self, index: int, nbytes: int) -> Memory:
         """Return zeroed memory on the device of an index."""
+
+    def carried(self, calls: Sequence[Call], feeds: Sequence[TensorType], fetches: Sequence[TensorType]) -> Carried:
+        """Return what feeds, fetches and error reports of a device's part of a step take beside its arena.
+
+        Args:
+            calls: of the device.
+            feeds: that it is given.
+            fetches: that may be read when the next step has begun.
+        """
 
     def compile(
         self, works: Sequence[Work], spot: Callable[[Buffer], Spot], threads: int, progress: Progress | None, indexes: Sequence[int] = (0,)

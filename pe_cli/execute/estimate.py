@@ -12,13 +12,13 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.memory import aligned
-from pe_cli.devices.protocol import Spot, Work, device
+from pe_cli.devices.protocol import Carried, Spot, Work, device
 from pe_cli.execute.device_memory import plan_devices
 from pe_cli.execute.lower import lower
 from pe_cli.execute.lowered import lowering
 from pe_cli.execute.lowering import GraphLowering
 from pe_cli.execute.numerics import USUAL, Numerics
-from pe_cli.execute.request import Request
+from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.execute.split import split_sizes
 from pe_cli.execute.tasks import Task
 from pe_cli.execute.types import device_types
@@ -42,6 +42,7 @@ class Estimate:
         persistable: bytes of parameters and everything else that lives between steps.
         temporaries: bytes of the arena of a step.
         unshared: what the arena would be if no two buffers shared bytes.
+        carried: what brings feeds to it, and values back.
         kernels: number of different kernels that a step needs.
         kept: variable -> its bytes of `persistable`.
     """
@@ -51,18 +52,25 @@ class Estimate:
     temporaries: int
     unshared: int
     kernels: int
+    carried: Carried
     kept: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def own(self) -> int:
+        """Bytes of the device's memory."""
+        return self.persistable + self.temporaries + self.carried.rooms
 
 
 def beside(*found: Estimate) -> Estimate:
     """Return what a device needs for several programs of one scope that run one after the other.
 
-    Their temporaries take turns in the same bytes of the host; other devices keep those of each.
+    Their temporaries take turns in the same bytes of the host; other devices keep those of each, and what carries their feeds.
     """
     kept = {name: size for each in found for name, size in each.kept.items()}
     join = max if device(found[0].place.kind).is_host else sum
     temporaries, unshared = join(each.temporaries for each in found), join(each.unshared for each in found)
-    return Estimate(found[0].place, sum(kept.values()), temporaries, unshared, max(each.kernels for each in found), kept)
+    beside = Carried(sum(each.carried.pinned for each in found), sum(each.carried.rooms for each in found))
+    return Estimate(found[0].place, sum(kept.values()), temporaries, unshared, max(each.kernels for each in found), beside, kept)
 
 
 def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, TensorType]]:
@@ -201,9 +209,22 @@ def estimate_memory(
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}
     found = plan_devices(graph, lowered.request, lowered.low, tasks, strategy, threads)
+    late = _read_late(lowered)
     out = []
     for d, memory in enumerate(found):
-        kernels = {(c.kernel.name, c.dtype, c.second) for t in tasks if t.home == d for c in t.calls}
+        calls = [c for t in tasks if t.home == d for c in t.calls]
+        kernels = {(c.kernel.name, c.dtype, c.second) for c in calls}
         own = {name: size for name, size in kept.items() if not d or name not in shared}
-        out.append(Estimate(places[d], sum(own.values()), memory.plan.nbytes, memory.plan.unshared, len(kernels), own))
+        feeds = [kind for _, kind in lowered.request.feeds[d]]
+        beside = device(places[d].kind).carried(calls, feeds, late if d in graph.active else [])
+        out.append(Estimate(places[d], sum(own.values()), memory.plan.nbytes, memory.plan.unshared, len(kernels), beside, own))
     return out
+
+
+def _read_late(lowered: _Lowered) -> list[TensorType]:
+    """Return the types of what is read of a step when the next one has begun; see `Plan.run`."""
+    graph, request = lowered.graph, lowered.request
+    if len(graph.active) > 1 or fetched_rows(graph, request):
+        return []
+    (d,) = graph.active
+    return [lowered.low.value(name, d).type for name in request.fetches]

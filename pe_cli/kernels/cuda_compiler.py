@@ -315,15 +315,15 @@ def _usage(log: str, text: str, image: bytes) -> Usage:
     spills = most(r"(\d+) bytes spill stores") + most(r"(\d+) bytes spill loads")
     shared = sum(map(int, re.findall(r"\.shared [^;]*\[(\d+)\];", text)))
     local = most(r"(\d+) bytes stack frame")
-    return Usage(most(r"[Uu]sed (\d+) registers"), spills, local, shared, _code_bytes(image) // INSTRUCTION)
+    return Usage(most(r"[Uu]sed (\d+) registers"), spills, local, shared, sum(map(len, code_of(image))) // INSTRUCTION)
 
 
-def _code_bytes(image: bytes) -> int:
-    """Return the bytes of the sections of an ELF file that hold code."""
+def code_of(image: bytes) -> list[bytes]:
+    """Return the sections of an ELF file that hold code."""
     (table,) = struct.unpack_from("<Q", image, 40)
     size, count, names = struct.unpack_from("<HHH", image, 58)
     rows = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
     texts = rows[names][4]
-    return sum(row[5] for row in rows if image.startswith(b".text.", texts + row[0]))
+    return [image[row[4] : row[4] + row[5]] for row in rows if image.startswith(b".text.", texts + row[0])]
 
 

@@ -114,7 +114,7 @@ def check_room(nbytes: int) -> None:
     """Refuse what is larger than the memory of this machine: the system would end the process, or another one, in the middle of it.
 
     Args:
-        nbytes: that the CPU devices will need, all together.
+        nbytes: that CPU devices will need, and what other devices copy from and to.
 
     Raises:
         PeError: DEVICE; it is more than there is.

@@ -306,9 +306,27 @@ def test_a_rehearsal_for_a_gpu_writes_its_json_after_each_stage_and_goes_on_afte
     with gpu.fake_device():
         found = gpu.run(gpu.REHEARSAL, out, 60.0, ["versions", "ceilings", "losses", "counters"])
     assert list(seen[0]) == ["versions", "ceilings"]
-    assert set(seen[0]["ceilings"]["found"]) == {"copy_GB_s", "launch_us", "upload_GB_s", "product_TFLOP_s"}
+    assert set(seen[0]["ceilings"]["found"]) == {
+        "copy_GB_s", "launch_us", "replayed_launch_us", "replay_host_us", "upload_GB_s", "product_TFLOP_s"
+    }  # fmt: skip
     assert found["stages"]["losses"]["error"][0] == "RuntimeError: no such luck\n"
-    assert json.loads(out.read_text())["stages"]["counters"]["found"][0].startswith("--csv --metrics")
+    assert json.loads(out.read_text())["stages"]["counters"]["found"]["lines"][0].startswith("--csv --metrics")
+
+
+def test_the_slowest_kernels_are_those_of_the_profiler(script):
+    script("gpu")
+    from gpu_tools import slowest
+
+    rows = [("pe_a", "1,200"), ("pe_b", "90"), ("pe_a", "800"), ("pe_c", "3000"), ("pe_d", "7")]
+    lines = ["==PROF== Connected to process 7", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    for i, (name, ns) in enumerate(rows):
+        lines += [f'"{i}","{name}","gpu__time_duration.sum","ns","{ns}"', f'"{i}","{name}","sm__throughput","%","{10 * i}"']
+    assert slowest(lines) == [
+        {"kernel": "pe_c", "launches": 1, "ns": 3000.0, "sm__throughput": 30.0},
+        {"kernel": "pe_a", "launches": 2, "ns": 2000.0, "sm__throughput": 10.0},
+        {"kernel": "pe_b", "launches": 1, "ns": 90.0, "sm__throughput": 10.0},
+    ]
+    assert slowest(["ncu is not there"]) == []
 
 
 def test_what_does_not_fit_the_time_on_a_gpu_is_left_out(script, tmp_path):

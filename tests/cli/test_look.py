@@ -102,6 +102,7 @@ def test_check_plans_for_a_gpu_that_is_not_here(pe: Pe, config: Path) -> None:
     assert "note: planned for 1 cuda; " in said.out
     assert "CUDA kernels for sm_80: " in said.out
     assert "memory of cuda:0: " in said.out
+    assert "pinned memory of the host, that cuda:0 copies from and to: " in said.out
 
 
 @pytest.mark.skipif(cuda_count()[0] > 0, reason="a GPU is here")

@@ -123,6 +123,15 @@ def test_too_little_memory_says_what_to_do(library: Library):
     assert (caught.value.code, caught.value.hint) == (ExitCode.DEVICE, "use a smaller batch_size")
 
 
+def test_too_little_memory_of_the_host_says_what_to_do(library: Library):
+    driver = CudaDriver(library)
+    library.failing["cuMemAllocHost_v2"] = 2
+    said = "cannot allocate 4 MiB of the host's memory for copies to and from the CUDA device: CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(PeError, match=said) as caught:
+        driver.pinned(1 << 19)
+    assert (caught.value.code, caught.value.hint) == (ExitCode.DEVICE, "use a smaller batch_size")
+
+
 def test_a_stream_that_is_busy_is_not_done(library: Library):
     driver = CudaDriver(library)
     library.busy = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver, cuda_feeds
+from pe_cli.devices.cuda_words import PAGE
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.estimate import estimate_memory
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.late import LateValues
 from pe_cli.execute.startup import run_startup
@@ -51,6 +54,22 @@ def started() -> tuple[Executor, str]:
     run_startup(built.startup, scope, 1)
     assert built.train is not None
     return Executor(built.train, scope, seed=1), built.fetches["loss"]
+
+
+@pytest.mark.parametrize("large", [1 << 18, 1], ids=["small feeds", "large feeds"])
+def test_what_a_step_keeps_to_be_fed_and_read_is_foretold(library, monkeypatch, large: int):
+    monkeypatch.setattr(cuda_feeds, "LARGE", large)
+    executor, name = started()
+    before = library.allocated
+    for step, feed in enumerate(batches(3)):
+        executor.run(feed, [name], step, late=True).values[0].get(name)
+    _, built = load_and_build(Path("run.yaml"))
+    (foretold,) = estimate_memory(built.train, [Place("cuda", 0)], 4, fetches=[name])
+    assert sum(map(ctypes.sizeof, library.held.values())) == foretold.carried.pinned
+    fed = 4 * 3 * 4 + 4 * 8  # a batch of x and of labels
+    assert foretold.carried.rooms == (2 * fed if large == 1 else 0)
+    arena = foretold.temporaries + PAGE  # launches are given numbers in memory
+    assert library.allocated - before == arena + foretold.carried.rooms
 
 
 def values_of(executor: Executor) -> dict[str, bytes]:

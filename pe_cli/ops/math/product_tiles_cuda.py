@@ -196,14 +196,19 @@ def kernel_of(tile: Tile) -> CudaKernel:
         _Factor(tile, "b", "not tb", "side", "n", tile.columns, line["b"], size["a"]),
     ]
     # a step: fetch the next tiles, multiply these, put the next ones
-    multiply = [f"for i in range(0, {tile.depth}, {UNROLLED}):"]
+    far = {x: f"SIZE * {line[x] * UNROLLED}" for x in "ab"}
+    multiply = [
+        f"in_a, in_b, stop = int32(from_a + half), int32(from_b + half), int32(from_a + half + SIZE * {size['a']})",
+        "while in_a < stop:",
+    ]
     for step, (x, count) in itertools.product(range(UNROLLED), (("a", tile.high), ("b", tile.wide))):
         for g in range(count // FOUR):
             names = ", ".join(f"{x}{FOUR * g + e}" for e in range(FOUR))
             apart = (LANE_ROWS if x == "a" else LANE_COLUMNS) * FOUR * g
-            multiply.append(f"    {names} = shared_four(from_{x} + half + SIZE * ({line[x]} * i + {line[x] * step + apart}))")
+            multiply.append(f"    {names} = shared_four(in_{x} + SIZE * {line[x] * step + apart})")
         for i in range(tile.high if x == "b" else 0):
             multiply += [f"    s{i}_{j} += a{i} * b{j}" for j in range(tile.wide)]
+    multiply.append(f"    in_a, in_b = int32(in_a + {far['a']}), int32(in_b + {far['b']})")
     product = [
         *[text for f in factors for text in f.begin()],
         *[text for f in factors for text in f.fetch()],

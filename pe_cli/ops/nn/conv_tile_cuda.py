@@ -195,10 +195,11 @@ class Tile:
             out.append(f"{', '.join(f'y{v}' for v in range(4))} = load_four(right, ro + {k * right})")
             out += [f"s{i}{j} += x{i} * y{j}" for i in range(self.high) for j in range(4)]
         return [
-            f"lo = was * {DEPTH * left} + ty * {self.high}",
-            f"ro = was * {DEPTH * right} + tx * {self.wide}",
-            f"for k in range({DEPTH // TOGETHER}):",
-            *indented([*out, f"lo += {TOGETHER * left}", f"ro += {TOGETHER * right}"]),
+            f"lo = _I32(was * {DEPTH * left} + ty * {self.high})",
+            f"ro = _I32(was * {DEPTH * right} + tx * {self.wide})",
+            f"stop = _I32(lo + {DEPTH * left})",
+            "while lo < stop:",
+            *indented([*out, f"lo, ro = _I32(lo + {TOGETHER * left}), _I32(ro + {TOGETHER * right})"]),
         ]
 
     def steps(self, load: list[str], keep: list[str]) -> list[str]:

@@ -137,6 +137,11 @@ class Library:
 
         return call
 
+    @property
+    def allocated(self) -> int:
+        """Bytes of all devices that are given."""
+        return self._memory * self._count - sum(self._free)
+
     def learn(self, built: Built) -> None:
         """Let a kernel be loaded."""
         self._kernels[entry_of(built, self._capability)] = built

@@ -1,8 +1,8 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
-Usage: python -m tests.cuda.ptx.models [--bf16] [CONFIG ...], in float32, or with precision bf16 in both places; those of `configs/` and
-`configs/bench/` where none is named. The exit code is 1 where one differs by more than rounding explains, or a kernel has what
-`kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their order stay.
+Usage: python -m tests.cuda.ptx.models [--bf16|--tf32] [CONFIG ...], in float32, with precision bf16 in both places, or with tf32 on the
+device; those of `configs/` and `configs/bench/` where none is named. The exit code is 1 where one differs by more than rounding explains, or
+a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their order stay.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 STEPS = 5
 #: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last
 #: bits of the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
-TOLERANCE, TIMES = 2e-5, {"float32": 20.0, "bf16": 2.0}
+TOLERANCE, TIMES = 2e-5, {"float32": 20.0, "tf32": 2.0, "bf16": 2.0}
 #: Overrides of all configs.
 ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
 #: Config -> what makes it smaller.
@@ -49,6 +49,16 @@ SMALLER: dict[str, tuple[str, ...]] = {
 LONG = ("mobilenet_v1.yaml", "resnet50.yaml")
 
 
+def _of_11_bits(value: Array) -> Array:
+    """Return an array of float32 rounded to 11 significant bits."""
+    found: Array = ((value.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return found
+
+
+#: Precision -> what rounds an array to it.
+ROUNDED: dict[str, Callable[[Array], Array]] = {"tf32": _of_11_bits, "bf16": lambda value: widened(narrowed(value))}
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a training of five steps leaves.
@@ -62,13 +72,13 @@ class Trained:
     weights: dict[str, Array]
 
 
-def train(config: Path, place: str, *, moved: bool = False, more: Sequence[str] = (), steps: int = STEPS) -> Trained:
+def train(config: Path, place: str, *, moved: str = "", more: Sequence[str] = (), steps: int = STEPS) -> Trained:
     """Train a config for some steps.
 
     Args:
         config: below `ROOT`.
         place: cpu or cuda.
-        moved: whether the first parameters have other last bits; in bf16 matrices are rounded to bfloat16.
+        moved: to which precision the first matrices are rounded; in float32 all first parameters have other last bits. Empty: neither.
         more: overrides.
         steps: how many.
     """
@@ -78,8 +88,8 @@ def train(config: Path, place: str, *, moved: bool = False, more: Sequence[str] 
     rng = np.random.default_rng(0)
     for name in job.scope if moved else ():
         value = np.array(job.scope.get(name))
-        if value.dtype == np.float32 and job.run.executor.precision == "bf16":
-            job.scope.set(name, widened(narrowed(value)) if value.ndim > 1 else value)
+        if value.dtype == np.float32 and moved in ROUNDED:
+            job.scope.set(name, ROUNDED[moved](value) if value.ndim > 1 else value)
         elif value.dtype == np.float32:
             job.scope.set(name, np.nextafter(value, rng.choice([-np.inf, np.inf], value.shape).astype("float32")) * (value != 0))
     stepper = Stepper(job)
@@ -140,18 +150,18 @@ def compare(config: Path, precision: str = "float32") -> Compared:
 
     In bf16 a sum whose last bits differ may be rounded to the other neighbour, and on CUDA tensor cores round factors of products within
     loops and recurrent layers, which CPUs take as they are. So both places may be twice as far from each other as float32 is from bf16, or
-    as training from matrices that are rounded first.
+    as training from matrices that are rounded first. In tf32 the CPU computes in float32.
 
     Args:
         config: below `ROOT`.
-        precision: of both.
+        precision: of both, but for tf32, which CPUs have not.
     """
-    more = (f"executor.precision={precision}",)
-    found, expected = train(config, "cuda", more=more), train(config, "cpu", more=more)
+    more = () if precision == "tf32" else (f"executor.precision={precision}",)
+    found, expected = train(config, "cuda", more=(f"executor.precision={precision}",)), train(config, "cpu", more=more)
     losses, weights, where = difference(found, expected)
     if losses <= TOLERANCE and weights <= TOLERANCE:
         return Compared(losses, weights, where, True)
-    others = [train(config, "cpu", moved=True, more=more), *([train(config, "cpu")] if precision == "bf16" else [])]
+    others = [train(config, "cpu", moved=precision, more=more), *([train(config, "cpu")] if precision == "bf16" else [])]
     usual, times = [difference(other, expected) for other in others], TIMES[precision]
     fine = losses <= TOLERANCE + times * max(each[0] for each in usual) and weights <= TOLERANCE + times * max(each[1] for each in usual)
     return Compared(losses, weights, where, fine)
@@ -159,8 +169,8 @@ def compare(config: Path, precision: str = "float32") -> Compared:
 
 def main(arguments: Sequence[str]) -> int:
     """Print a table; return the exit code."""
-    precision = "bf16" if "--bf16" in arguments else "float32"
-    configs = [Path(a).resolve() for a in arguments if a != "--bf16"] or shipped()
+    precision = next((p for p in ROUNDED if f"--{p}" in arguments), "float32")
+    configs = [Path(a).resolve() for a in arguments if not a.startswith("--")] or shipped()
     driver = PtxDriver()
     patch = pytest.MonkeyPatch()
     patch.setattr(cuda_driver, "only_driver", lambda: driver)

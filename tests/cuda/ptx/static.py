@@ -7,19 +7,28 @@ A row is a kernel for its element types, `bfloat16` behind them where some of it
 what it is allowed to have. `double` is arithmetic in float64 in a kernel of float32, which an H100 does at half of the speed and other
 cards at a sixty-fourth; `divides` a division of 64-bit numbers, some hundred instructions; `local` an array that does not lie in
 registers. Spills are allowed to none, but for 16 bytes where several kernels are one, which has no more registers than each of them.
+
+What a kernel's text asks for must be in its code: accesses of several elements in a loop by fours, and tensor cores where it multiplies
+fragments. A loop by fours that divides no index takes at most 60 instructions for an element, and a loop of a product at most 1.2 for
+each multiply-add.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from pathlib import Path
 from typing import Any
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda import Built, prepared
 from pe_cli.kernels.cuda_compiler import Usage, cubin, ptx
+from pe_cli.kernels.cuda_math import quotient
+from pe_cli.kernels.cuda_vectors import PUT, SIZES, TAKE, WIDTH
+from pe_cli.kernels.cuda_wide import mma_bf16, mma_tf32
 from pe_cli.ops.fused import fusion_kernel
+from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD, loops
 
 CAPABILITY = (9, 0)
 TABLE = Path(__file__).with_name("kernels.tsv")
@@ -27,11 +36,15 @@ TABLE = Path(__file__).with_name("kernels.tsv")
 SLACK = 1.25
 #: Bytes that several kernels in one may spill.
 SPILT = 16
+#: Instructions of a loop by fours for an element, and of one that multiplies for a multiply-add; what share of a loop's instructions must
+#: multiply and add to be such a one.
+MOST_OF_ELEMENT, MOST_OF_MULTIPLY_ADD, MULTIPLIES = 60, 1.2, 0.5
 #: Instructions that every kernel may have without being in the table.
 SMALL = 128
 #: What a kernel that is not in the table may have.
 NOTHING: tuple[int, frozenset[str]] = (SMALL, frozenset())
 _DOUBLE = re.compile(r"\b(?:add|sub|mul|fma|div|rcp|sqrt|rsqrt|neg|abs|min|max|setp\.\w+)\.[\w.]*f64\b|\bcvt\.[\w.]*f64\.[us]\d+\b")
+_FOUR, _CORES = re.compile(r"\b(?:ld|st)\.global\.(?:nc\.)?v[24]\."), re.compile(r"\bmma\.sync\b")
 _DIVISION = re.compile(r"\b(?:div|rem)\.[su]64\b")
 
 
@@ -87,6 +100,34 @@ def _of_any(name: str) -> tuple[int, frozenset[str]]:
         return SMALL * (1 + name.count("(")), frozenset()
     rows = [row for key, row in allowed().items() if key.startswith(f"{name} ")] or [NOTHING]
     return max(count for count, _ in rows), frozenset().union(*(fine for _, fine in rows))
+
+
+def slow(built: Built, text: str, image: bytes) -> list[str]:
+    """Return what a kernel's code lacks of that which its text asks for, and which of its loops take too long.
+
+    Args:
+        built: the kernel.
+        text: its PTX.
+        image: its machine code for `CAPABILITY`.
+    """
+    if built.kernel.name.endswith("[]") or re.search(r"[|+]", built.kernel.name):  # what comes together is looked at alone
+        return []
+    tree, space = prepared(built)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    by_fours = any(name.startswith((TAKE, PUT)) for name in names)
+    divides = any(fn.__name__ == quotient.fn.__name__ for fn in built.helpers)  # an index, for each element: channels that are no fours
+    found = []
+    if by_fours and any(SIZES[element] > 1 for element in built.elements) and not _FOUR.search(text):
+        found.append("a loop by fours without an access of several elements")
+    if names.intersection(name for name, value in space.items() if value in (mma_tf32, mma_bf16)) and not _CORES.search(text):
+        found.append("fragments that no tensor core multiplies")
+    for loop in loops(image):
+        products = sum(code & KIND == MULTIPLY_ADD for code in loop)
+        if by_fours and not divides and len(loop) > WIDTH * MOST_OF_ELEMENT:
+            found.append(f"{len(loop)} instructions for {WIDTH} elements")
+        if built.block and products > MULTIPLIES * len(loop) and len(loop) > MOST_OF_MULTIPLY_ADD * products:
+            found.append(f"{len(loop)} instructions for {products} multiply-adds")
+    return [f"{row_of(built)}: {said}" for said in found]
 
 
 def complaints(built: Built, text: str, usage: Usage) -> list[str]:

@@ -1,0 +1,70 @@
+"""What kernels' code must have, and how long their loops may be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pe_cli.kernels.cuda import Built, build
+from pe_cli.kernels.cuda_compiler import cubin, ptx
+from pe_cli.ops.define.registry import discover
+from pe_cli.ops.math.product_cores_cuda import TILES as CORES
+from pe_cli.ops.math.product_cores_cuda import kernel_of as cores_of
+from pe_cli.ops.math.product_tiles_cuda import TILES, UNROLLED, kernel_of
+from pe_cli.ops.nn.conv_cuda import FLAT, FLAT_BACK, TILES_BACK
+from pe_cli.ops.nn.conv_cuda import TILES as CONV
+from pe_cli.ops.nn.conv_tile_cuda import TOGETHER
+from pe_cli.ops.nn.conv_tiles_cuda import convolve, filters_back
+from pe_cli.ops.update.optimizer import momentum_step
+from pe_cli.ops.update.update_kernels import adam_values
+from tests.cuda.ptx import static
+from tests.cuda.ptx.device import needs_compiler
+from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD, loops
+from tests.cuda.ptx.static import CAPABILITY, slow
+
+discover()
+PRODUCTS = [pytest.param(kernel_of(t), t.high * t.wide * UNROLLED, id=t.name) for t in TILES]
+PRODUCTS += [pytest.param(convolve(t, t is FLAT), t.high * t.wide * TOGETHER, id=f"convolve {t.name}") for t in (*CONV, FLAT)]
+PRODUCTS += [
+    pytest.param(filters_back(t, t is FLAT_BACK), t.high * t.wide * TOGETHER, id=f"back {t.name}") for t in (*TILES_BACK, FLAT_BACK)
+]
+
+
+def said(built: Built, text: str | None = None) -> list[str]:
+    return [line.partition(": ")[2] for line in slow(built, text or ptx(built, CAPABILITY), cubin(built, CAPABILITY).image)]
+
+
+@pytest.mark.parametrize(("kernel", "products"), PRODUCTS)
+def test_a_product_takes_at_most_a_fifth_more_instructions_than_multiply_adds(kernel, products: int):
+    needs_compiler()
+    built = build(kernel, "float32", "float32")
+    counts = {sum(code & KIND == MULTIPLY_ADD for code in loop) for loop in loops(cubin(built, CAPABILITY).image)}
+    assert products in counts, "the innermost loop has as many as its text"
+    assert said(built) == []
+
+
+def test_a_loop_that_takes_too_long_is_told(monkeypatch):
+    needs_compiler()
+    product, update = build(kernel_of(TILES[2]), "float32", "float32"), build(adam_values, "float32", "float32")
+    assert said(update) == []
+    monkeypatch.setattr(static, "MOST_OF_MULTIPLY_ADD", 1.1)
+    monkeypatch.setattr(static, "MOST_OF_ELEMENT", 25)
+    assert [line for line in said(product) if line.endswith("instructions for 64 multiply-adds")]
+    assert [line for line in said(update) if line.endswith("instructions for 4 elements")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "instruction", "text"),
+    [
+        pytest.param(momentum_step, r"\.v4", "a loop by fours without an access of several elements", id="an update"),
+        pytest.param(cores_of(CORES[1], "tf32", 0, 0), r"mma\.sync", "fragments that no tensor core multiplies", id="tensor cores"),
+    ],
+)
+def test_code_without_what_its_text_asks_for_is_told(kernel, instruction: str, text: str):
+    needs_compiler()
+    built = build(kernel, "float32", "float32")
+    made = ptx(built, CAPABILITY)
+    assert re.search(instruction, made)
+    assert said(built) == []
+    assert said(built, re.sub(instruction, "", made)) == [text]
