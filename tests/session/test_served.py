@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pe_cli
 from pe_cli.build.build import load_and_build
+from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers.service import listen
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
@@ -68,11 +70,20 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(pe_cli.__file__).parents[1]))
 
 
-def served(
+def served(bench: Bench, where: str, trainers: int, servers: int, *options: str, **given: Any) -> Path:
+    """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
+    errors = errors_of(bench, where, trainers, servers, *options, **given)
+    if errors:
+        raise min(errors, key=lambda error: isinstance(error, SystemExit))  # of those that speak
+    (folder,) = (bench.base / where).iterdir()
+    return folder
+
+
+def errors_of(
     bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None,
     agrees: Sequence[str] = ("alike",) * 9, seconds: int = 60,
-) -> Path:  # fmt: skip
-    """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
+) -> list[BaseException]:  # fmt: skip
+    """Train with trainers and servers in threads, which go on where there is a run; return what they ended with."""
     into = bench.base / where
     wishes = (SERVED.format(servers, more), f"executor.peer_timeout={seconds}", f"output.dir={into}", *options)
     listeners = [listen("127.0.0.1:0") for _ in range(servers)]
@@ -101,11 +112,8 @@ def served(
         thread.start()
     for thread in threads:
         thread.join(100)
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads)
-    (folder,) = into.iterdir()
-    return folder
+    assert errors or not any(thread.is_alive() for thread in threads)
+    return errors
 
 
 def tables(bench: Bench) -> None:
@@ -215,6 +223,18 @@ def test_fewer_rows_than_trainers_are_refused(bench: Bench) -> None:
     with pytest.raises(PeError, match=r"data\.train has 2 rows for 3 processes that train") as found:
         served(bench, "few", 3, 1, "data.train.limit=2")
     assert found.value.code == ExitCode.DATA
+
+
+@pytest.mark.parametrize("checked", ["true", "false"])
+def test_what_all_trainers_meet_is_told_by_one(bench: Bench, checked: str) -> None:
+    """Servers apply a gradient that is too large, and all trainers meet what follows in one step."""
+    too_large = ("train.optimizer={type: SGD, learning_rate: 1e38}", f"executor.check_nan_inf={checked}")
+    errors = errors_of(bench, "large", 3, 1, *too_large)
+    (spoken,) = [error for error in errors if isinstance(error, PeError) and not isinstance(error, PeerError)]
+    assert spoken.code == ExitCode.DIVERGED
+    assert sorted(error.code for error in errors if isinstance(error, SystemExit)) == [ExitCode.DIVERGED] * 2
+    (folder,) = (bench.base / "large").iterdir()
+    assert RunFolder(folder).read_status()["state"] == "failed"
 
 
 def _trainer(number: int, config: Path) -> int:
