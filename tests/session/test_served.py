@@ -179,6 +179,55 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
         np.testing.assert_allclose(value, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+#: Rates, decays and clips of single parameters.
+OWN_MODEL = """\
+name: own
+feeds:
+  x: {shape: [8], dtype: float32}
+  y: {shape: [1], dtype: float32}
+layers:
+  a:     {type: fc, input: x, size: 6, act: tanh, bias_attr: {learning_rate: 2.0CLIP},
+          param_attr: {learning_rate: 0.3, regularizer: {type: L1Decay, regularization_coeff: 0.02}}}
+  b:     {type: fc, input: a, size: 5, act: tanh}
+  guess: {type: fc, input: b, size: 1, param_attr: {regularizer: {type: L2Decay, regularization_coeff: 0.0}}}
+  error: {type: square_error_cost, input: guess, label: y}
+  loss:  {type: mean, x: error}
+fetches: [loss]
+"""
+OWN_CONFIG = """\
+model: model.yaml
+data: {train: {reader: synthetic, samples: 32, seed: 1, fields: {x: {shape: [8]}, y: {shape: [1]}}}}
+train:
+  loss: loss
+  steps: 6
+  batch_size: 8
+  optimizer: {type: Momentum, momentum: 0.9, learning_rate: 0.05, regularization: {type: L2Decay, regularization_coeff: 0.01}}
+  groups: [{match: b, learning_rate: 4x}, {match: '*.b_0', weight_decay: 0.0}]
+executor: {devices: 1, seed: 3}
+output: {dir: RUNS}
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainers", "sync", "apart"),
+    [
+        pytest.param(1, "true", 0, id="servers that wait"),
+        pytest.param(2, "true", 1e-6, id="two trainers"),
+        pytest.param(1, "async", 0, id="servers that do not wait"),
+        pytest.param(1, "{geo: 2}", 1e-6, id="a trainer that updates by itself, and sends differences"),
+    ],
+)
+def test_rates_decays_and_clips_of_single_parameters_are_those_of_one_process(bench: Bench, trainers: int, sync: str, apart: float) -> None:
+    clip = ", gradient_clip: {type: GradientClipByNorm, clip_norm: 0.05}"  # of a trainer's own gradients
+    (bench.base / "model.yaml").write_text(OWN_MODEL.replace("CLIP", clip if trainers == 1 else ""))
+    (bench.base / "run.yaml").write_text(OWN_CONFIG.replace("RUNS", str(bench.base / "runs")))
+    expected = arrays(bench.train("one"))
+    found = arrays(served(bench, "served", trainers, 2, more=f", sync: {sync}"))
+    assert set(found) == set(expected)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=apart, atol=apart, err_msg=name)
+
+
 @pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 2}"])
 def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> None:
     tables(bench)
