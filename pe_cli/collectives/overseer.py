@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from pe_cli.collectives import hydra
 from pe_cli.collectives.launchers import OPEN_MPI, started_by
+from pe_cli.collectives.start import REMEDY
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
 
@@ -159,10 +160,27 @@ def _end(code: int, said: Mapping[str, str], lost: Lost, who: str) -> NoReturn:
         hydra.abort(ExitCode.PEER_LOST)
         os._exit(int(ExitCode.PEER_LOST))
     if code > 0 and unknown:
-        if RUN in said and code not in list(ExitCode):  # of the MPI library: Open MPI's ends a process that has lost its launcher
-            lost(Path(said[RUN]), f"{who} ended with exit code {code}")
+        if code not in list(ExitCode):
+            code = _ended_by_mpi(code, said, lost, who)
         hydra.abort(code)
     _end_alike(code)
+
+
+def _ended_by_mpi(code: int, said: Mapping[str, str], lost: Lost, who: str) -> int:
+    """Say that the MPI library has ended the child; return the exit code that it has then.
+
+    Open MPI's ends a process that has lost its launcher, and MPICH's does not start below the launcher of another.
+
+    Args:
+        code: of the child.
+        said, lost, who: see `_end`.
+    """
+    if RUN in said:
+        lost(Path(said[RUN]), f"{who} ended with exit code {code}")
+        return code
+    text = f"error: MPI did not start: its library has ended {who} with exit code {code}\nhint: look at what it has said, and {REMEDY}\n"
+    os.write(2, text.encode())
+    return int(ExitCode.USAGE)
 
 
 def _end_alike(code: int) -> NoReturn:
@@ -190,7 +208,7 @@ def _inherit(said: Mapping[str, str], lost: Lost, who: str, launcher: int) -> No
     time.sleep(OTHERS)
     written = lost(Path(said[RUN]), why) if RUN in said else None
     if written is not False:
-        if Path(f"/proc/{launcher}").exists():  # it does not end all by itself while this process holds what it waits for
+        if hydra.way() is not None and Path(f"/proc/{launcher}").exists():  # it waits for what this process holds; others end all at once
             os.write(2, f"error: {why}\n".encode())
             hydra.abort(ExitCode.PEER_LOST)
         nothing = os.open(os.devnull, os.O_RDWR)

@@ -84,11 +84,12 @@ def written(folder, why: str) -> bool:
     return True
 
 
-def ended(work, lost=written) -> int:
+def ended(work, lost=written, quiet: bool = True) -> int:
     """Return how a process ended that was overseen while it did some work, as `waitpid` tells it."""
     process = os.fork()
     if process == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if quiet:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         faulthandler.disable()  # it would tell of a signal of these tests as if it were an accident
         overseer.oversee(lost)
         try:
@@ -213,6 +214,20 @@ def test_a_library_that_ends_a_process_with_a_code_of_its_own_has_not_said_why(l
     assert ended(tells) == 195
     assert (tmp_path / "a run").read_text() == "process 1 of 3 ended with exit code 195"
     assert heard(launcher) == "cmd=abort exitcode=195\n"
+
+
+def test_a_library_that_does_not_start_names_the_remedy(launcher: socket.socket, capfd: pytest.CaptureFixture[str]) -> None:
+    """MPICH 5.0 ends with 16 below the launcher of Open MPI."""
+
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        os._exit(16)
+
+    assert ended(tells, quiet=False) == ExitCode.USAGE
+    assert heard(launcher) == "cmd=abort exitcode=2\n"
+    said = capfd.readouterr().err
+    assert "error: MPI did not start: its library has ended process 1 of 3 with exit code 16\n" in said
+    assert "the launcher of the library that mpi4py uses" in said
 
 
 def test_signals_reach_what_is_overseen(launcher: socket.socket) -> None:
