@@ -159,6 +159,10 @@ def _end(code: int, said: Mapping[str, str], lost: Lost, who: str) -> NoReturn:
         time.sleep(max(0.0, until - time.monotonic()))  # they end all, when they have said so
         hydra.abort(ExitCode.PEER_LOST)
         os._exit(int(ExitCode.PEER_LOST))
+    if code < 0 and BEGUN not in said and -code not in SIGNALS:
+        os.write(2, f"error: {who} was ended by signal {-code}, before it met the others\n".encode())
+        hydra.abort(ExitCode.PEER_LOST)
+        os._exit(int(ExitCode.PEER_LOST))
     if code > 0 and unknown:
         if code not in list(ExitCode):
             code = _ended_by_mpi(code, said, lost, who)

@@ -103,6 +103,11 @@ def killed(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def ended_by_a_wish() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    killed(signal.SIGTERM)
+
+
 BEGUN = (overseer.BEGUN, 0.01)
 
 
@@ -110,7 +115,8 @@ BEGUN = (overseer.BEGUN, 0.01)
     ("said", "work", "code", "told"),
     [
         pytest.param([BEGUN], lambda: killed(signal.SIGKILL), ExitCode.PEER_LOST, "cmd=abort exitcode=6\n", id="killed"),
-        pytest.param([], lambda: killed(signal.SIGKILL), -signal.SIGKILL, "", id="killed before MPI has begun"),
+        pytest.param([], lambda: killed(signal.SIGKILL), ExitCode.PEER_LOST, "cmd=abort exitcode=6\n", id="killed before MPI has begun"),
+        pytest.param([], ended_by_a_wish, -signal.SIGTERM, "", id="asked to end before MPI has begun"),
         pytest.param([BEGUN, (overseer.LEFT,)], lambda: os._exit(3), 3, "", id="an error that the others know of"),
         pytest.param([BEGUN], lambda: os._exit(130), 130, "cmd=abort exitcode=130\n", id="an end that the others do not know of"),
         pytest.param([], lambda: os._exit(2), 2, "", id="an error before MPI has begun"),
