@@ -28,7 +28,7 @@ def main() -> None:
     command()
 
 
-def _lost(folder: Path, why: str) -> bool:
+def _lost(folder: Path, why: str) -> bool | None:
     from pe_cli.io.run_folder import mark_failed
 
     return mark_failed(folder, why)

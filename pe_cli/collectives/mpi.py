@@ -253,7 +253,7 @@ class MpiPeers:
         for rank, failure in self._failures.items():
             if not failure.met:
                 continue  # the process that has met it tells all
-            raise PeerError(f"process {rank} has ended: {failure.message}", code=failure.alone, told=failure)
+            raise PeerError.ended(rank, failure)
 
     def _probe(self, tag: int) -> Any:
         status = self._mpi.Status()

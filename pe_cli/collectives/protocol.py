@@ -68,13 +68,25 @@ class PeerError(PeError):
     Args:
         message, hint, code: as of `PeError`; PEER_LOST where a process does not answer, else the code with which it ends all.
         told: what the process has said that has ended; None where nobody has said anything.
+        by: number of the process that has said it.
     """
 
     def __init__(
-        self, message: str, *, hint: str | None = None, code: ExitCode = ExitCode.PEER_LOST, told: Failure | None = None
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: ExitCode = ExitCode.PEER_LOST,
+        told: Failure | None = None,
+        by: int | None = None,
     ) -> None:
         super().__init__(message, hint=hint, code=code)
-        self.told = told
+        self.told, self.by = told, by
+
+    @classmethod
+    def ended(cls, rank: int, failure: Failure) -> PeerError:
+        """Return the error of those that hear that a process ends."""
+        return cls(f"process {rank} has ended: {failure.message}", code=failure.alone, told=failure, by=rank)
 
 
 class Pending(Protocol):
@@ -129,10 +141,10 @@ class Communicator(Protocol):
     def abort(self, code: int) -> None:
         """End all processes that the launcher has started, and the launcher itself with this exit code, where it can be told."""
 
-    def failures(self) -> Mapping[int, Failure] | None:
+    def failures(self) -> Mapping[int, Failure]:
         """Return why the others end, as soon as all have said so, or when it has waited for the rest for as long as they may be silent.
 
-        None where processes do not tell each other.
+        Where one process has decided which error ends all, this one is among them.
         """
 
     def close(self) -> None:

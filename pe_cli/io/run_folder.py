@@ -328,12 +328,17 @@ def _unique(parent: Path, name: str) -> Path:
     raise PeError(f"cannot write {parent}: 9999 runs are called {name}", hint="give the run another name")
 
 
-def mark_failed(path: Path, why: str) -> bool:
-    """Write into the status of a run that says "running" why it has failed; False where a living process writes it, or it can't be."""
+def mark_failed(path: Path, why: str) -> bool | None:
+    """Write into the status of a run that says "running" why it has failed.
+
+    Returns:
+        Whether it said so; None where a living process writes it, or it can't be written.
+    """
     folder = RunFolder(path)
     with contextlib.suppress(PeError, OSError):
-        if folder.known_status().get("state") == "running":
-            with folder.hold():
-                folder.status(state="failed", error=why)
+        if folder.known_status().get("state") != "running":
+            return False
+        with folder.hold():
+            folder.status(state="failed", error=why)
         return True
-    return False
+    return None

@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.defaults import default_main_program
 from pe_cli.program.ir import Parameter, Program, Role, Variable
+from pe_cli.program.portable import portable
 
 Pairs = list[tuple[Parameter, Variable]]
 
@@ -26,6 +27,7 @@ class GradientClip:
         raise NotImplementedError
 
 
+@portable
 @dataclass(frozen=True)
 class GradientClipByValue(GradientClip):
     """Clip every element to [min, max].
@@ -54,6 +56,7 @@ class GradientClipByValue(GradientClip):
         return _one(parameter, "clip", {"X": gradient}, {"min": float(self.min), "max": float(self.max)})
 
 
+@portable
 @dataclass(frozen=True)
 class GradientClipByNorm(GradientClip):
     """Shorten a gradient whose length sqrt(sum g^2) is above clip_norm to that length.
@@ -75,6 +78,7 @@ class GradientClipByNorm(GradientClip):
         return _one(parameter, "clip_by_norm", {"X": gradient}, {"max_norm": float(self.clip_norm)})
 
 
+@portable
 @dataclass(frozen=True)
 class GradientClipByGlobalNorm(GradientClip):
     """Shorten all gradients of a group by one factor, so that together they have at most length clip_norm.

@@ -10,6 +10,7 @@ from typing import ClassVar
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.ir import Parameter, Role, Variable
+from pe_cli.program.portable import portable
 from pe_cli.program.sparse import rows_of
 
 
@@ -45,12 +46,14 @@ class Regularizer:
         return block.var(name)
 
 
+@portable
 class L1Decay(Regularizer):
     """Add regularization_coeff * sign(parameter) to the gradient."""
 
     op = "l1_decay"
 
 
+@portable
 class L2Decay(Regularizer):
     """Add regularization_coeff * parameter to the gradient."""
 

@@ -58,8 +58,8 @@ def portable(cls: _Class) -> _Class:
 def encode(value: Any) -> Any:
     """Return a value as JSON has it.
 
-    Numbers that are not finite become {"$float": "inf"}, objects {"$class": name, field: value, ...},
-    Python functions {"$python": name}, which nothing reads back.
+    Numbers that are not finite become {"$float": "inf"}, objects {"$class": name, field: value, ...}, without what a class of the
+    same name that is derived from a portable one has beside its fields, and Python functions {"$python": name}, which nothing reads back.
 
     Raises:
         PeError: an object of a class that is not portable.
@@ -75,7 +75,7 @@ def encode(value: Any) -> Any:
     name = type(value).__name__
     if callable(value) and name not in CLASSES:
         return {"$python": str(getattr(value, "__name__", name))}
-    if CLASSES.get(name) is not type(value) or not dataclasses.is_dataclass(value):
+    if name not in CLASSES or not isinstance(value, CLASSES[name]) or not dataclasses.is_dataclass(value):
         raise PeError(f"a program cannot be saved with an object of type {name}", hint="mark its class with @portable")
     fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
     return {"$class": name, **fields}

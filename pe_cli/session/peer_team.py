@@ -259,10 +259,9 @@ class PeerTeam(Team):
             else:
                 self.linger()
             return
-        heard = self.peers.failures()
-        failures = {**(heard or {}), self.rank: mine}
+        failures = {self.rank: mine, **self.peers.failures()}
         code, says = ends_all(failures, self.size), speaks(self.rank, failures)
-        if heard is None or len(failures) == self.size:
+        if len(failures) == self.size:
             self._leave(says)
         else:  # one stands still
             self._end_all(code, says)

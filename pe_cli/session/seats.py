@@ -88,7 +88,11 @@ class ServerTeam(Team):
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """End when the trainers do; where one is lost, all that MPI has started end. What is told to trainers is `Service`'s affair."""
+        """End when the trainers do; where one is lost, all that MPI has started end. What is told to trainers is `Service`'s affair.
+
+        Raises:
+            SystemExit: a trainer says why all end.
+        """
         launcher = self.seat.launcher
         try:
             yield
@@ -102,6 +106,8 @@ class ServerTeam(Team):
                 atexit.register(time.sleep, LINGER)
             elif launcher is not None:
                 launcher.take_leave()
+            if isinstance(error, PeerError) and error.told is not None:
+                raise SystemExit(int(error.code)) from None
             raise error from None
         if launcher is not None:
             launcher.close()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.build.build import Built
+from pe_cli.collectives.servers.client import check_group
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.config.sections.distributed import Geo
 from pe_cli.config.spec import RunSpec
@@ -308,7 +309,7 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     """
     deaf()  # trainers that are asked to stop need it for their last step and checkpoint
     seat: Seat = team.seat
-    endpoint = seat.endpoints[seat.server]
+    endpoint, seconds = seat.endpoints[seat.server], run.executor.peer_timeout
     division = divide(built, run, 0, seat.trainers, seat.endpoints)
     program, kept = division.server(endpoint)
     scope = Scope([Place("cpu", 0)])
@@ -316,7 +317,10 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     host = ScopeHost(scope, partial(_made, run))
     given: dict[str, Any] = {"agrees": seat.agrees, "group": seat.group, "remedy": REMEDY, "listener": seat.listener}
     also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read}
-    serve(program, host, run.executor.peer_timeout, more=FIRST, also=also, **given)
+    if seat.group and seat.server > 0:
+        wait = f"executor.peer_timeout is how long servers wait for the first one, {seconds:g} seconds"
+        check_group(seat.endpoints[0], seat.group, seconds, wait)
+    serve(program, host, seconds, more=FIRST, also=also, **given)
 
 
 def _made(run: RunSpec, program: Program, scope: Scope, levels: Mapping[str, int]) -> Executor:

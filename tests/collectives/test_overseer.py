@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hydra, "DRAIN", 0.0)
     monkeypatch.setattr(overseer, "MERCY", 0.0)
     monkeypatch.setattr(overseer, "FIRST", 0.0)
+    monkeypatch.setattr(overseer, "OTHERS", 0.0)
     with ours, theirs:
         ours.settimeout(20)
         yield ours
@@ -81,11 +84,12 @@ def written(folder, why: str) -> bool:
     return True
 
 
-def ended(work, lost=written) -> int:
+def ended(work, lost=written, quiet: bool = True) -> int:
     """Return how a process ended that was overseen while it did some work, as `waitpid` tells it."""
     process = os.fork()
     if process == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if quiet:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         faulthandler.disable()  # it would tell of a signal of these tests as if it were an accident
         overseer.oversee(lost)
         try:
@@ -99,6 +103,11 @@ def killed(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def ended_by_a_wish() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    killed(signal.SIGTERM)
+
+
 BEGUN = (overseer.BEGUN, 0.01)
 
 
@@ -106,7 +115,8 @@ BEGUN = (overseer.BEGUN, 0.01)
     ("said", "work", "code", "told"),
     [
         pytest.param([BEGUN], lambda: killed(signal.SIGKILL), ExitCode.PEER_LOST, "cmd=abort exitcode=6\n", id="killed"),
-        pytest.param([], lambda: killed(signal.SIGKILL), -signal.SIGKILL, "", id="killed before MPI has begun"),
+        pytest.param([], lambda: killed(signal.SIGKILL), ExitCode.PEER_LOST, "cmd=abort exitcode=6\n", id="killed before MPI has begun"),
+        pytest.param([], ended_by_a_wish, -signal.SIGTERM, "", id="asked to end before MPI has begun"),
         pytest.param([BEGUN, (overseer.LEFT,)], lambda: os._exit(3), 3, "", id="an error that the others know of"),
         pytest.param([BEGUN], lambda: os._exit(130), 130, "cmd=abort exitcode=130\n", id="an end that the others do not know of"),
         pytest.param([], lambda: os._exit(2), 2, "", id="an error before MPI has begun"),
@@ -145,16 +155,85 @@ def test_who_holds_the_folder_is_waited_for(launcher: socket.socket, tmp_path, m
         overseer.tell(overseer.RUN, tmp_path / "a run")
         killed(signal.SIGKILL)
 
-    def lost(folder, why: str) -> bool:
+    def lost(folder, why: str) -> bool | None:
         with (tmp_path / "trials").open("a") as trials:
             trials.write(".")
             written(folder, why)
             if trials.tell() == 3:
                 os._exit(6)  # the rest is waiting for the others
-        return False
+        return None
 
     assert ended(tells, lost) == 6
     assert (tmp_path / "trials").read_text() == "..."
+
+
+def parent_of(number: int) -> int:
+    return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        pytest.param([None, True], True, id="another holds the folder"),
+        pytest.param([True], True, id="this one held it"),
+        pytest.param([False], False, id="another one has said why already, and had the launcher end all"),
+    ],
+)
+def test_where_the_overseer_is_killed_another_process_writes_why_and_has_the_launcher_end_all(
+    launcher: socket.socket, tmp_path: Path, ends: list[bool | None], told: bool
+) -> None:
+    done, said, answers = tmp_path / "done", tmp_path / "said", iter(ends)
+
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        overseer.tell(overseer.RUN, said)
+        os.kill(parent_of(os.getppid()), signal.SIGKILL)
+        time.sleep(20)
+        os._exit(0)
+
+    def lost(folder: Path, text: str) -> bool | None:
+        answer = next(answers)
+        if answer:
+            folder.write_text(text)
+        if answer is not None:
+            done.touch()
+        return answer
+
+    assert ended(tells, lost) == -signal.SIGKILL
+    until = time.monotonic() + 20
+    while not done.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    launcher.settimeout(20 if told else 0.3)
+    with contextlib.nullcontext() if told else pytest.raises(TimeoutError):
+        assert launcher.recv(4096) == b"cmd=abort exitcode=6\n"
+    assert (said.read_text() if said.exists() else "") == "process 1 of 3 was ended, as its overseer was killed" * told
+
+
+def test_a_library_that_ends_a_process_with_a_code_of_its_own_has_not_said_why(launcher: socket.socket, tmp_path: Path) -> None:
+    """Open MPI 5.0 ends processes with 195 when their launcher is killed."""
+
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        overseer.tell(overseer.RUN, tmp_path / "a run")
+        os._exit(195)
+
+    assert ended(tells) == 195
+    assert (tmp_path / "a run").read_text() == "process 1 of 3 ended with exit code 195"
+    assert heard(launcher) == "cmd=abort exitcode=195\n"
+
+
+def test_a_library_that_does_not_start_names_the_remedy(launcher: socket.socket, capfd: pytest.CaptureFixture[str]) -> None:
+    """MPICH 5.0 ends with 16 below the launcher of Open MPI."""
+
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        os._exit(16)
+
+    assert ended(tells, quiet=False) == ExitCode.USAGE
+    assert heard(launcher) == "cmd=abort exitcode=2\n"
+    said = capfd.readouterr().err
+    assert "error: MPI did not start: its library has ended process 1 of 3 with exit code 16\n" in said
+    assert "the launcher of the library that mpi4py uses" in said
 
 
 def test_signals_reach_what_is_overseen(launcher: socket.socket) -> None:

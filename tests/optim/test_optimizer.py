@@ -16,6 +16,8 @@ from pe_cli.optim.regularizer import L1Decay, L2Decay
 from pe_cli.optim.rules import SGD, Adam, Lamb, Momentum
 from pe_cli.optim.schedule import ExponentialDecay
 from pe_cli.program.ir import Role
+from pe_cli.program.parse import parse_program
+from pe_cli.program.text import print_program
 from tests.optim.support import Training, linear
 
 P = np.array([1.0, -2.0, 0.0, 4.0])
@@ -131,6 +133,18 @@ def test_set_gradient_clip_reaches_parameters_by_name():
     assert b.gradient_clip is None
     with pytest.raises(PeError, match="'loss' is a variable, not a parameter"):
         set_gradient_clip(clip, ["loss"], main)
+
+
+OWN = [{"regularizer": L1Decay(0.1)}, {"regularizer": L2Decay(0.1)}]
+OWN += [{"gradient_clip": clip} for clip in (GradientClipByValue(2.0), GradientClipByNorm(1.0), GradientClipByGlobalNorm(1.0, "mine"))]
+
+
+@pytest.mark.parametrize("facts", OWN, ids=lambda facts: type(next(iter(facts.values()))).__name__)
+def test_what_a_parameter_has_of_its_own_is_in_the_text_of_its_program(facts):
+    """Several processes compare their programs as text, and servers are given theirs so."""
+    main, _, _ = linear({"w": (P, facts)})
+    found = parse_program(print_program(main)).global_block().vars["w"]
+    assert {name: getattr(found, name) for name in facts} == facts
 
 
 def test_a_parameter_may_have_its_own_rate():

@@ -26,7 +26,17 @@ def table(sparse: bool):
     return L.mean(L.cross_entropy(L.fc(hidden, 4, act="softmax"), label))
 
 
+def own():
+    """A table that moves by a rate of its own, and two layers of which one is clipped apart; returns the loss."""
+    loss = table(sparse=False)
+    program = fluid.default_main_program()
+    program.global_block().var("table").own_rate = 2.0
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByNorm(0.01, need_clip=lambda p: "w" in p.name), ["fc_0.w_0", "fc_0.b_0"])
+    return loss
+
+
 MODELS = {
+    "own": own,
     "mlp": mlp,
     "emb_dense": lambda: table(sparse=False),
     "emb_sparse": lambda: table(sparse=True),

@@ -145,7 +145,7 @@ def test_processes_train_as_the_original_did(optimizer, smallest, slices, tmp_pa
 
 
 def geo(job, trainer, every, cut=None, scope=None):
-    """Train with GeoSgdTranspiler; return (losses, parameters at the end)."""
+    """Train with GeoSgdTranspiler; return (losses, parameters at the end, parameters at first)."""
     transpiler, main, startup, loss = cut
     executor = fluid.Executor(fluid.CPUPlace())
     transpiler.get_trainer_program()
@@ -157,12 +157,13 @@ def geo(job, trainer, every, cut=None, scope=None):
     with fluid.scope_guard(scope):
         communicator.start()
     assert communicator.is_running()
+    first = {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
     losses = [executor.run(main, batch(job.model, trainer, i), [loss], scope=scope)[0].item() for i in range(job.steps)]
     communicator.stop()
     assert not communicator.is_running()
     last = {p.name: np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()}
     executor.close()
-    return losses, last
+    return losses, last, first
 
 
 def geo_cut(job, trainer):
@@ -182,13 +183,38 @@ def test_one_geo_trainer_trains_as_if_alone_and_servers_follow(model):
     for i in range(2):
         threads.start(f"server {i}", serve, job, i, cut=(cuts[i][0], None, None), scope=scopes[i])
     threads.start("trainer", geo, job, 0, 2, cut=cuts[2], scope=scopes[2])
-    losses, last = threads.join()["trainer"]
+    losses, last, _ = threads.join()["trainer"]
     for i, endpoint in enumerate(job.endpoints):
         for piece in cuts[2][0]._cut.at(endpoint):
             found = np.array(scopes[i].find_var(piece.name).get_tensor())
             expected = last[piece.parameter][piece.begin : piece.begin + piece.rows]
             np.testing.assert_allclose(found, expected, atol=1e-6)
     assert np.isfinite(losses).all()
+
+
+@pytest.mark.parametrize("how", ["sync", "async", "geo"])
+def test_what_a_parameter_has_of_its_own_is_that_of_one_process(how):
+    """A rate beside the optimizer's, and a clip that leaves some alone."""
+    job, threads = Job("own", "Momentum+L2", trainers=1, sync=how == "sync", steps=5).placed(), Threads()
+    if how == "geo":
+        cuts, scopes = [geo_cut(job, 0) for _ in range(3)], [fluid.Scope() for _ in range(3)]
+        for i in range(2):
+            threads.start(f"server {i}", serve, job, i, cut=(cuts[i][0], None, None), scope=scopes[i])
+        threads.start("trainer", geo, job, 0, 2, cut=cuts[2], scope=scopes[2])
+        theirs, end, first = threads.join()["trainer"]
+    else:
+        theirs, first, end = side_by_side(job)[0]
+    main, startup, loss = built(job.model, job.optimizer)
+    scope, executor = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    executor.run(startup, scope=scope)
+    for name, value in first.items():
+        scope.var(name).get_tensor().set(value)
+    losses = [executor.run(main, batch(job.model, 0, i), [loss], scope=scope)[0].item() for i in range(job.steps)]
+    last = {name: np.array(scope.find_var(name).get_tensor()) for name in end}
+    np.testing.assert_allclose(theirs, losses, rtol=1e-6)
+    assert np.abs(last["table"] - first["table"]).max() > 0.01
+    for name, value in last.items():
+        np.testing.assert_allclose(end[name], value, atol=1e-6, err_msg=name)
 
 
 def test_geo_trainers_meet():

@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pe_cli
 from pe_cli.build.build import load_and_build
+from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers.service import listen
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
@@ -68,11 +70,20 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(pe_cli.__file__).parents[1]))
 
 
-def served(
+def served(bench: Bench, where: str, trainers: int, servers: int, *options: str, **given: Any) -> Path:
+    """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
+    errors = errors_of(bench, where, trainers, servers, *options, **given)
+    if errors:
+        raise min(errors, key=lambda error: isinstance(error, SystemExit))  # of those that speak
+    (folder,) = (bench.base / where).iterdir()
+    return folder
+
+
+def errors_of(
     bench: Bench, where: str, trainers: int, servers: int, *options: str, more: str = "", steps: int | None = None,
     agrees: Sequence[str] = ("alike",) * 9, seconds: int = 60,
-) -> Path:  # fmt: skip
-    """Train with trainers and servers in threads; return the run's folder, which is gone on with where there is one."""
+) -> list[BaseException]:  # fmt: skip
+    """Train with trainers and servers in threads, which go on where there is a run; return what they ended with."""
     into = bench.base / where
     wishes = (SERVED.format(servers, more), f"executor.peer_timeout={seconds}", f"output.dir={into}", *options)
     listeners = [listen("127.0.0.1:0") for _ in range(servers)]
@@ -101,11 +112,8 @@ def served(
         thread.start()
     for thread in threads:
         thread.join(100)
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads)
-    (folder,) = into.iterdir()
-    return folder
+    assert errors or not any(thread.is_alive() for thread in threads)
+    return errors
 
 
 def tables(bench: Bench) -> None:
@@ -171,6 +179,55 @@ def test_tables_in_pieces_learn_what_whole_ones_learn_and_load_into_other_number
         np.testing.assert_allclose(value, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+#: Rates, decays and clips of single parameters.
+OWN_MODEL = """\
+name: own
+feeds:
+  x: {shape: [8], dtype: float32}
+  y: {shape: [1], dtype: float32}
+layers:
+  a:     {type: fc, input: x, size: 6, act: tanh, bias_attr: {learning_rate: 2.0CLIP},
+          param_attr: {learning_rate: 0.3, regularizer: {type: L1Decay, regularization_coeff: 0.02}}}
+  b:     {type: fc, input: a, size: 5, act: tanh}
+  guess: {type: fc, input: b, size: 1, param_attr: {regularizer: {type: L2Decay, regularization_coeff: 0.0}}}
+  error: {type: square_error_cost, input: guess, label: y}
+  loss:  {type: mean, x: error}
+fetches: [loss]
+"""
+OWN_CONFIG = """\
+model: model.yaml
+data: {train: {reader: synthetic, samples: 32, seed: 1, fields: {x: {shape: [8]}, y: {shape: [1]}}}}
+train:
+  loss: loss
+  steps: 6
+  batch_size: 8
+  optimizer: {type: Momentum, momentum: 0.9, learning_rate: 0.05, regularization: {type: L2Decay, regularization_coeff: 0.01}}
+  groups: [{match: b, learning_rate: 4x}, {match: '*.b_0', weight_decay: 0.0}]
+executor: {devices: 1, seed: 3}
+output: {dir: RUNS}
+"""
+
+
+@pytest.mark.parametrize(
+    ("trainers", "sync", "apart"),
+    [
+        pytest.param(1, "true", 0, id="servers that wait"),
+        pytest.param(2, "true", 1e-6, id="two trainers"),
+        pytest.param(1, "async", 0, id="servers that do not wait"),
+        pytest.param(1, "{geo: 2}", 1e-6, id="a trainer that updates by itself, and sends differences"),
+    ],
+)
+def test_rates_decays_and_clips_of_single_parameters_are_those_of_one_process(bench: Bench, trainers: int, sync: str, apart: float) -> None:
+    clip = ", gradient_clip: {type: GradientClipByNorm, clip_norm: 0.05}"  # of a trainer's own gradients
+    (bench.base / "model.yaml").write_text(OWN_MODEL.replace("CLIP", clip if trainers == 1 else ""))
+    (bench.base / "run.yaml").write_text(OWN_CONFIG.replace("RUNS", str(bench.base / "runs")))
+    expected = arrays(bench.train("one"))
+    found = arrays(served(bench, "served", trainers, 2, more=f", sync: {sync}"))
+    assert set(found) == set(expected)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=apart, atol=apart, err_msg=name)
+
+
 @pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 2}"])
 def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> None:
     tables(bench)
@@ -215,6 +272,18 @@ def test_fewer_rows_than_trainers_are_refused(bench: Bench) -> None:
     with pytest.raises(PeError, match=r"data\.train has 2 rows for 3 processes that train") as found:
         served(bench, "few", 3, 1, "data.train.limit=2")
     assert found.value.code == ExitCode.DATA
+
+
+@pytest.mark.parametrize("checked", ["true", "false"])
+def test_what_all_trainers_meet_is_told_by_one(bench: Bench, checked: str) -> None:
+    """Servers apply a gradient that is too large, and all trainers meet what follows in one step."""
+    too_large = ("train.optimizer={type: SGD, learning_rate: 1e38}", f"executor.check_nan_inf={checked}")
+    errors = errors_of(bench, "large", 3, 1, *too_large)
+    (spoken,) = [error for error in errors if isinstance(error, PeError) and not isinstance(error, PeerError)]
+    assert spoken.code == ExitCode.DIVERGED
+    assert sorted(error.code for error in errors if isinstance(error, SystemExit)) == [ExitCode.DIVERGED] * 2
+    (folder,) = (bench.base / "large").iterdir()
+    assert RunFolder(folder).read_status()["state"] == "failed"
 
 
 def _trainer(number: int, config: Path) -> int:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode
@@ -62,6 +62,43 @@ def connect(endpoint: str, until: float, remedy: str = WAITING) -> socket.socket
             return made
 
 
+def failure_of(message: Message) -> Failure:
+    """Return why a process ends, as a message says.
+
+    Raises:
+        FrameError: it does not.
+    """
+    code = message.number("code")
+    known = ExitCode(code) if code in [c.value for c in ExitCode] else ExitCode.PEER_LOST
+    return Failure(message.text("message"), known, local=bool(message.facts.get("local")))
+
+
+def check_group(endpoint: str, group: str, seconds: float, remedy: str) -> None:
+    """Ask a server whether it is of a group, once it listens: of two groups with the same ports, that of the first server has all of them.
+
+    Args:
+        endpoint: host:port of that server.
+        group: see `Service`.
+        seconds: that it may take to start, and to answer.
+        remedy: how to give it more time.
+
+    Raises:
+        PeerError: USAGE, it is of another group; else, it does not listen or answer in time.
+    """
+    with connect(endpoint, time.monotonic() + seconds, remedy) as asked:
+        asked.settimeout(seconds)
+        try:
+            frames.write(asked, Message("group", {"group": group}))
+            found = frames.read(asked, 0)
+            failure = failure_of(found) if found.kind == "error" else None
+        except FrameError as error:
+            raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
+        except (OSError, EOFError):
+            raise PeerError(f"server {endpoint} does not say which group it serves", hint="look at the server's own message") from None
+    if failure is not None:
+        raise PeerError(f"server {endpoint}: {failure.message}", code=failure.alone)
+
+
 def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
     """Wait until all servers listen.
 
@@ -107,6 +144,7 @@ class Servers:
         self._writing, self._asking = threading.Lock(), threading.Lock()
         self._ended = threading.Event()
         self._met = False
+        self._told: dict[str, tuple[int, Failure]] = {}  # by each server: which trainer was the first to tell it why it ends
         self.advice = ""
         until = time.monotonic() + seconds
         try:
@@ -151,14 +189,15 @@ class Servers:
             with self._writing:
                 frames.write(self._sockets[endpoint], message)
         except OSError as error:
-            self._last_words(endpoint)
+            self._last_words(endpoint, 1.0)
             raise self._lost(endpoint, doing, error) from None
 
-    def _last_words(self, endpoint: str) -> None:
-        """Raise what a server has said before it closed the connection."""
+    def _last_words(self, endpoint: str, seconds: float) -> None:
+        """Raise what a server says before it closes the connection; wait for it so many seconds at most."""
+        until = time.monotonic() + seconds
         with contextlib.suppress(OSError, EOFError, FrameError):
-            self._sockets[endpoint].settimeout(1.0)
-            for _ in range(100):
+            while (left := until - time.monotonic()) > 0:
+                self._sockets[endpoint].settimeout(left)
                 self._raise_error(endpoint, frames.read(self._sockets[endpoint], self._most))
 
     def _answer(self, endpoint: str, doing: str) -> Message:
@@ -174,13 +213,15 @@ class Servers:
             if found.kind != "wait":
                 return found
 
-    @staticmethod
-    def _raise_error(endpoint: str, found: Message) -> None:
-        if found.kind == "error":
-            given = found.number("code")
-            code = ExitCode(given) if given in [c.value for c in ExitCode] else ExitCode.PEER_LOST
-            text = found.text("message")
-            raise PeerError(text if endpoint in text else f"server {endpoint}: {text}", code=code)
+    def _raise_error(self, endpoint: str, found: Message) -> None:
+        if found.kind != "error":
+            return
+        failure = failure_of(found)
+        if "by" in found.facts:  # a trainer
+            self._told[endpoint] = found.number("by"), failure
+            raise PeerError.ended(*self._told[endpoint])
+        text = failure.message
+        raise PeerError(text if endpoint in text else f"server {endpoint}: {text}", code=failure.alone)
 
     def _lost(self, endpoint: str, doing: str, error: BaseException) -> PeerError:
         why = f"it said nothing for {self._seconds:.0f} s" if isinstance(error, TimeoutError) else "the connection broke"
@@ -192,13 +233,28 @@ class Servers:
                 for each in self._sockets.values():
                     frames.write(each, Message("alive"))
 
-    def say(self, message: Message) -> None:
-        """Send a message to all servers as the last one, and wait for no answer."""
+    def fail(self, failure: Failure, decides: str) -> tuple[int, Failure] | None:
+        """Tell all servers why this trainer ends, as its last message.
+
+        Args:
+            failure: why.
+            decides: host:port of the server whose word counts where several trainers have errors at once.
+
+        Returns:
+            Number and failure of the trainer that was the first to tell; None where no server says so in time.
+        """
+        message = Message("fail", {"message": failure.message, "code": int(failure.code), "local": int(failure.local)})
         for each in self._sockets.values():
             with contextlib.suppress(OSError), self._writing:
                 each.settimeout(1.0)
                 frames.write(each, message)
+        if self._asking.acquire(timeout=self._seconds):
+            with contextlib.suppress(PeerError):
+                if decides in self._sockets and decides not in self._told:
+                    self._last_words(decides, self._seconds)
+            self._asking.release()
         self._drop()
+        return self._told.get(decides) or next(iter(self._told.values()), None)
 
     def leave(self) -> None:
         """Tell all servers that this trainer needs them no more.

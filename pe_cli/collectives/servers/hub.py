@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,9 @@ import numpy as np
 from pe_cli.collectives.launchers import RANK
 from pe_cli.collectives.overseer import leave_launcher
 from pe_cli.collectives.protocol import Communicator, Failure, PeerError
-from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.client import Servers, failure_of
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.collectives.servers.service import Request, Service
-from pe_cli.core.errors import ExitCode
 from pe_cli.kernels.tree import fold
 
 Array = np.ndarray[Any, Any]
@@ -72,9 +72,7 @@ class Hub:
         Raises:
             PeerError: with what it said.
         """
-        code = request.message.number("code")
-        known = ExitCode(code) if code in [c.value for c in ExitCode] else ExitCode.PEER_LOST
-        raise PeerError(f"process {request.trainer} has ended: {request.message.text('message')}", code=known)
+        raise PeerError.ended(request.trainer, failure_of(request.message))
 
 
 class HubPeers:
@@ -94,6 +92,7 @@ class HubPeers:
         self.doing = "at the start"
         self._servers, self._hub = servers, hub
         self._failed = False
+        self._first: tuple[int, Failure] | None = None  # who has told the first server that it ends, before all others
 
     @property
     def advice(self) -> str:
@@ -139,12 +138,11 @@ class HubPeers:
         return np.asarray(fold(self.size, dict(enumerate(told))))
 
     def fail(self, failure: Failure) -> None:
-        """Tell servers why this process ends, which tell the other trainers."""
+        """Tell servers why this process ends, which tell the other trainers; waits for the first server's word on who speaks."""
         if self._failed:
             return
         self._failed = True
-        facts = {"message": failure.message, "code": int(failure.alone)}
-        self._servers.say(Message("fail", facts))
+        self._first = self._servers.fail(failure, self._hub)
 
     def take_leave(self) -> bool:
         """Let the others go on when this process ends, as `pe launch` does anyway; see `Communicator`."""
@@ -157,8 +155,12 @@ class HubPeers:
         if self._launcher is not None:
             self._launcher.abort(code)
 
-    def failures(self) -> None:
-        """Return nothing: how another trainer has ended comes with the answer of a server."""
+    def failures(self) -> Mapping[int, Failure]:
+        """Return why all end: the first server decides, by who has told it first, and each trainer knows no more; see `Communicator`."""
+        if self._first is None:
+            return {}
+        rank, failure = self._first
+        return {r: replace(failure, met=r == rank) for r in range(self.size)}
 
     def close(self) -> None:
         """Wait for all, then leave the servers."""

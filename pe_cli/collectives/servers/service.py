@@ -181,12 +181,15 @@ class Service:
         """Tell all trainers why this server ends; takes at most a second."""
         said = error if isinstance(error, PeError) else system_error(error)
         failure = Failure.of(said) if said is not None else Failure(f"{type(error).__name__}: {error}", ExitCode.BUG)
+        by = said.by if isinstance(said, PeerError) else None  # the trainer that says why all end
+        facts = {"message": failure.message, "code": int(failure.code), "local": int(failure.local)}
+        message = Message("error", facts if by is None else {**facts, "by": by})
         with self._lock:
             known = list(self._sockets)
         for each in known:
             with contextlib.suppress(OSError):
                 each.settimeout(1.0)
-                frames.write(each, Message("error", {"message": failure.message, "code": int(failure.alone)}))
+                frames.write(each, message)
                 each.shutdown(socket.SHUT_WR)
         time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
 
@@ -233,12 +236,14 @@ class Service:
 
     def _introduced(self, trainer: socket.socket) -> int | None:
         message = frames.read(trainer, 0)
-        if message.kind != "hello":
+        if message.kind not in ("hello", "group"):
             return None
-        number, problem = message.number("trainer"), ""
+        number, problem = None if message.kind == "group" else message.number("trainer"), ""
         with self._lock:
             if message.facts.get("group", "") != self._group:
                 problem = "it serves another group of processes, which was started with the same port"
+            elif number is None:  # another server
+                pass
             elif other := self._other(message.facts.get("agrees", {})):
                 problem = f"trainer {number} has {other}"
                 if len(self._heard) < self._trainers:  # else it is none of those that train here

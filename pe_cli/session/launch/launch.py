@@ -24,7 +24,7 @@ from pe_cli.session.launch.hosts import Host, divided
 #: Port of the first server on another machine, where the config names none.
 PORT = 6174
 #: How a process says which other one is gone.
-_GONE = re.compile(r"process (\d+) of \d+ (?:did not answer|cannot be reached)")
+_GONE = re.compile(r"process (\d+) of \d+ (?:did not answer|cannot be reached|was ended, as its overseer)")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from pe_cli.collectives.protocol import PeerError
+from pe_cli.collectives.protocol import Failure, PeerError, ends_all, speaks
 from pe_cli.collectives.servers import frames
-from pe_cli.collectives.servers.client import Servers, address, connect, wait_for_servers
+from pe_cli.collectives.servers.client import Servers, address, check_group, connect, wait_for_servers
 from pe_cli.collectives.servers.frames import Message
+from pe_cli.collectives.servers.hub import Hub, HubPeers
 from pe_cli.collectives.servers.service import Service, listen
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -90,6 +91,38 @@ def test_an_error_of_a_server_reaches_its_trainers():
         servers.leave()
 
 
+def fails(request):
+    if request.message.kind == "fail":
+        Hub.fail(request)
+    request.reply(Message("done"))
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_of_several_trainers_with_errors_the_first_one_to_tell_speaks_for_all(local: bool):
+    running = Running(trainers=3, answer=fails)
+    trainers = [HubPeers(Servers([running.endpoint], i, 5.0, 0), running.endpoint, i, 3) for i in range(3)]
+    mine = [Failure(f"the loss of {i} is nan", ExitCode.DEVICE if local else ExitCode.DIVERGED, local=local) for i in range(3)]
+    for i in (1, 0):
+        trainers[i].fail(mine[i])
+    with pytest.raises(PeerError, match="process 1 has ended: the loss of 1 is nan") as heard:
+        trainers[2].total(np.zeros(1))
+    trainers[2].fail(Failure.of(heard.value))
+    failures = [{i: mine[i], **trainers[i].failures()} for i in range(3)]
+    assert [speaks(i, failures[i]) for i in range(3)] == [False, True, False]
+    code = ExitCode.PEER_LOST if local else ExitCode.DIVERGED
+    assert [ends_all(each, 3) for each in failures] == [code] * 3
+    running.join()
+    assert running.error.told == mine[1]
+
+
+def test_a_trainer_with_an_error_speaks_where_no_server_answers():
+    running = Running(answer=fails)
+    trainer = HubPeers(Servers([running.endpoint], 0, 0.5, 0), running.endpoint, 0, 1)
+    running.service._close()
+    trainer.fail(Failure("the loss is nan", ExitCode.DIVERGED))
+    assert trainer.failures() == {}
+
+
 def test_a_trainer_that_says_nothing_is_lost():
     running = Running(seconds=1.0)
     silent = connect(running.endpoint, time.monotonic() + 5)
@@ -127,6 +160,43 @@ def test_a_trainer_of_another_group_is_named():
         Servers([running.endpoint], 0, 5.0, 0, agrees={"number of processes": "3"})
     running.join()
     assert running.error.code is ExitCode.USAGE
+
+
+def test_a_server_learns_from_the_first_one_whether_it_is_of_its_group():
+    running = Running(group="ours")
+    check_group(running.endpoint, "ours", 5.0, "a remedy")
+    with pytest.raises(PeError, match=f"server {running.endpoint}: it serves another group of processes") as caught:
+        check_group(running.endpoint, "theirs", 5.0, "a remedy")
+    assert caught.value.code == ExitCode.USAGE
+    Servers([running.endpoint], 0, 5.0, 0, group="ours").leave()
+    running.join()
+    assert running.error is None
+    with pytest.raises(PeerError, match="does not listen"):
+        check_group(running.endpoint, "ours", 0.2, "a remedy")
+
+
+@pytest.mark.parametrize(
+    ("says", "message", "code"),
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", "no message of a trainer or server", ExitCode.USAGE, id="another program"),
+        pytest.param(b"", "does not say which group it serves", ExitCode.PEER_LOST, id="nothing"),
+    ],
+)
+def test_what_is_no_server_is_of_no_group(says: bytes, message: str, code: ExitCode):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answers():
+            made, _ = other.accept()
+            with made:
+                made.recv(4096)
+                made.sendall(says)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        with pytest.raises(PeerError, match=message) as caught:
+            check_group(f"127.0.0.1:{other.getsockname()[1]}", "ours", 5.0, "a remedy")
+        assert caught.value.code == code
+        thread.join()
 
 
 def test_another_group_on_the_same_port_is_sent_away_and_does_no_harm():
