@@ -13,6 +13,7 @@ import numpy as np
 from pe_cli.collectives.parts import all_gather, reduce_scatter
 from pe_cli.collectives.protocol import Array, Parts
 from pe_cli.collectives.trees import Halved, Links, all_reduce, pieces, room_for
+from pe_cli.core.threads import Thread
 
 
 class Job:
@@ -61,7 +62,7 @@ class Lane:
         self._room = np.empty(0, np.uint8)
         self._rooms = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._halved = Halved(links)
-        self._thread = threading.Thread(target=self._serve, name="communication", daemon=True)
+        self._thread = Thread(target=self._serve, name="communication", daemon=True)
         self._thread.start()
 
     def reserve(self, nbytes: int) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from pe_cli.core.threads import Thread
+
 Item = TypeVar("Item")
 
 
@@ -86,7 +88,7 @@ class Prefetch(Iterator[Item]):
         assert depth >= 1
         self._buffer: _Buffer[Item] = _Buffer(depth)
         # a daemon, so that a reader that hangs in a read cannot keep the process from ending
-        self._thread = threading.Thread(target=self._buffer.produce, args=(source,), name=name, daemon=True)
+        self._thread = Thread(target=self._buffer.produce, args=(source,), name=name, daemon=True)
         self._thread.start()
 
     def __next__(self) -> Item:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.devices import native
 from pe_cli.kernels.addresses import addresses
 from pe_cli.kernels.host import inside_host
@@ -84,7 +85,7 @@ class Pool:
         for t in range(1, size):
             semaphore = self.block.ctypes.data + 8 * native.P_SLOTS + (2 * t + 1) * native.LINE
             assert libc.sem_init(ctypes.c_void_p(semaphore), 0, 0) == 0, "this system has no unnamed semaphores"
-            thread = threading.Thread(
+            thread = Thread(
                 target=serve, args=(self._records[t].ctypes.data,), daemon=True, name=f"pe-worker-{t}"
             )
             thread.start()

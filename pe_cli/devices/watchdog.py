@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.threads import Thread
 
 #: Seconds between two looks, at most; a quarter of the shortest limit where that is less.
 LOOK = 1.0
@@ -100,7 +101,7 @@ class _Monitor:
         with self._lock:
             self._guards.add(guard)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._watch, daemon=True, name="pe-watchdog")
+                self._thread = Thread(target=self._watch, daemon=True, name="pe-watchdog")
                 self._thread.start()
         if not self._work.is_set():
             self._work.set()

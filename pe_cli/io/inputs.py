@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.io import atomic, strict_json
 from pe_cli.io.regular import read_regular
 from pe_cli.io.run_folder import RunFolder
@@ -101,7 +102,7 @@ class Inputs:
 
     def begin(self, paths: Iterable[Path]) -> None:
         """Hash files beside the training."""
-        self._thread = threading.Thread(target=self._begun, args=(list(paths),), name="inputs", daemon=True)
+        self._thread = Thread(target=self._begun, args=(list(paths),), name="inputs", daemon=True)
         self._thread.start()
 
     def _begun(self, paths: Sequence[Path]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.threads import Thread
 from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent
 from pe_cli.kernels.instance import Instance, symbol
@@ -73,7 +74,7 @@ def _in_children(instances: list[Instance], count: int, objects: dict[str, bytes
                     cache.store(instance.key, body)
 
     children = _WAITING.take(count)
-    threads = [threading.Thread(target=serve, args=(child,), daemon=True) for child in children]
+    threads = [Thread(target=serve, args=(child,), daemon=True) for child in children]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from pe_cli.config.nodes import to_data
 from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.data import Dataset, Loader, open_reader
 from pe_cli.data.dataset import Batch
 from pe_cli.data.hashing import permutation, stream_key
@@ -110,7 +111,7 @@ class AsyncTrainer(Trainer):
             except BaseException as error:  # noqa: BLE001 (raised in the caller's thread)
                 errors.append(error)
 
-        threads = [threading.Thread(target=work, args=(e,), name=f"async {i}") for i, e in enumerate(self._executors)]
+        threads = [Thread(target=work, args=(e,), name=f"async {i}") for i, e in enumerate(self._executors)]
         for thread in threads:
             thread.start()
         for thread in threads:

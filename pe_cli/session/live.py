@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.io import strict_json
 from pe_cli.io.history import read_run
 from pe_cli.io.view.facts import Facts
@@ -90,7 +91,7 @@ class Live(Observer):
         """Begin to serve."""
         self._path = Path(start.folder)
         self._model = start.model
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="live", daemon=True).start()
+        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="live", daemon=True).start()
         self._say(f"live page, for this machine and this run only: {self.address}")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.threads import Thread
 from pe_cli.io import atomic, checkpoint
 from pe_cli.io.pieces import Pieces
 
@@ -58,7 +59,7 @@ class Saver:
             PeError: the write before failed.
         """
         self.wait()
-        self._thread = threading.Thread(target=self._run, args=(snapshot,), name=f"checkpoint of step {snapshot.step}")
+        self._thread = Thread(target=self._run, args=(snapshot,), name=f"checkpoint of step {snapshot.step}")
         self._thread.start()
 
     def check(self) -> None:

@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.io import strict_json
 from pe_cli.session.limited import LimitedServer
 from pe_cli.session.predictor import Predictor, Row
@@ -39,7 +40,7 @@ class Batcher:
     def __init__(self, answer: Callable[[Sequence[Row]], Answers], waiting: int, batch: int, patience: float) -> None:
         self._answer, self._batch, self._patience = answer, batch, patience
         self._queue: queue.Queue[tuple[Sequence[Row], Future[Answers]] | None] = queue.Queue(waiting)
-        self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
+        self._thread = Thread(target=self._work, name="answers", daemon=True)
         self._thread.start()
 
     def submit(self, rows: Sequence[Row]) -> Future[Answers]:

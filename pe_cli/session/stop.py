@@ -12,6 +12,7 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
+from pe_cli.core.threads import Thread
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class StopRequest:
         self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         for number in SIGNALS:
             self._before[number] = signal.signal(number, lambda *_: None)
-        threading.Thread(target=self._listen, args=(self._pipe[0],), name="signals", daemon=True).start()
+        Thread(target=self._listen, args=(self._pipe[0],), name="signals", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode
+from pe_cli.core.threads import Thread
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
@@ -157,7 +158,7 @@ class Servers:
         except BaseException:
             self._drop()
             raise
-        threading.Thread(target=self._live, name="signs of life", daemon=True).start()
+        Thread(target=self._live, name="signs of life", daemon=True).start()
 
     def allow(self, most: int) -> None:
         """Expect answers of up to so many bytes from now on."""

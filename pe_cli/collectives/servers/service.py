@@ -17,6 +17,7 @@ from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.client import LIFE, address, often, unknown_host
 from pe_cli.collectives.servers.frames import FrameError, Message
 from pe_cli.core.errors import ExitCode, PeError, system_error
+from pe_cli.core.threads import Thread
 
 #: Seconds in which who connects has to say who it is, and connections that are open beside those of trainers.
 INTRODUCTION, STRANGERS = 10.0, 32
@@ -142,7 +143,7 @@ class Service:
             PeerError: a trainer is lost, or never comes.
             PeError: what `answer` raises; trainers are told.
         """
-        threading.Thread(target=self._accept, name="listener", daemon=True).start()
+        Thread(target=self._accept, name="listener", daemon=True).start()
         begun = time.monotonic()
         try:
             while len(self._left) < self._trainers:
@@ -218,7 +219,7 @@ class Service:
             if full:
                 made.close()
             else:
-                threading.Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
+                Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
 
     def _serve(self, trainer: socket.socket) -> None:
         """Read and write the messages of a connection; who does not introduce itself is sent away."""

@@ -123,7 +123,8 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
     def decode(self, options: SequenceOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
         """Return the cells of ids, [batch, items] as [batch] texts; of numbers those in the units of the file, in their shape."""
         if options.items == "number":
-            return values * state["divisor"] + state["shift"]
+            numbers: NDArray[Any] = values * state["divisor"] + state["shift"]
+            return numbers
         if values.dtype.kind != "i" or values.ndim != 2:
             return values
         names, between = self.classes(state), options.separator or " "

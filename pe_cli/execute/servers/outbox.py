@@ -12,6 +12,7 @@ import numpy as np
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.core.errors import PeError
+from pe_cli.core.threads import Thread
 from pe_cli.graph.servers.server import ROWS
 
 Array = np.ndarray[Any, Any]
@@ -37,7 +38,7 @@ class Outbox:
         self._answers: dict[str, Message] = {}
         self._sent = 0
         self._error: PeError | None = None
-        self._thread = threading.Thread(target=self._run, name="gradients", daemon=True)
+        self._thread = Thread(target=self._run, name="gradients", daemon=True)
         self._thread.start()
 
     def put(self, push: Push) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.core.threads import Thread
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import feeding, running
 from pe_cli.paddle.fluid.data_feed_desc import DataFeedDesc
@@ -92,7 +93,7 @@ class _Job:
         Raises:
             Exception: the first error of a thread, when all threads have ended.
         """
-        threads = [threading.Thread(target=self._work, args=(i,)) for i in range(count)]
+        threads = [Thread(target=self._work, args=(i,)) for i in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -17,6 +17,7 @@ from typing import IO
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
+from pe_cli.core.threads import Thread
 from pe_cli.session.children import die_with_parent
 
 #: Seconds between two looks at the processes, and those that a process is given when the others have noticed that one is lost.
@@ -93,7 +94,7 @@ class Group:
         for pipe, wrong in ((process.stdout, False), (process.stderr, True)):
             assert pipe is not None
             args = (pipe, wrong, "" if first else f"[{task.name}] ")
-            self._readers.append(threading.Thread(target=self._read, args=args, name=task.name, daemon=True))
+            self._readers.append(Thread(target=self._read, args=args, name=task.name, daemon=True))
             self._readers[-1].start()
 
     def _read(self, pipe: IO[bytes], wrong: bool, prefix: str) -> None:

@@ -7,7 +7,6 @@ import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from typing import IO, Any
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
+from pe_cli.core.threads import Thread
 from pe_cli.io import strict_json
 from pe_cli.io.history import config_data
 from pe_cli.session.observer import Observer, Start
@@ -78,7 +78,7 @@ class Outside(Observer):
         except OSError as error:
             self._fail(f"its process cannot be started: {error}")
             return
-        self._writer = threading.Thread(target=self._write, daemon=True, name=f"observer {self.name}")
+        self._writer = Thread(target=self._write, daemon=True, name=f"observer {self.name}")
         self._writer.start()
         self._send("begin", {"name": self.name, "plugins": list(self._run.plugins), "options": self._options, "about": asdict(about)})
         self._send("started", asdict(start))

@@ -1,8 +1,9 @@
 """Trains shipped configs for five steps on the test device and on the CPU, and tells how far apart they end.
 
 Usage: python -m tests.cuda.ptx.models [--bf16|--tf32] [CONFIG ...], in float32, with precision bf16 in both places, or with tf32 on the
-device; those of `configs/` and `configs/bench/` where none is named. The exit code is 1 where one differs by more than rounding explains, or
-a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their order stay.
+device; those of `configs/` and `configs/bench/` where none is named. The exit code is 1 where one differs by more than rounding
+explains, or a kernel has what `kernels.tsv` does not allow. What takes long on a processor is made smaller by `SMALLER`: the ops and their
+order stay.
 """
 
 from __future__ import annotations
