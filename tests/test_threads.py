@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from pe_cli.core import threads
 from pe_cli.core.threads import Thread
 
 PACKAGE = Path(__file__).parents[1] / "pe_cli"
 
 
 def test_a_thread_that_gets_no_memory_is_told_to_who_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: threading.Thread) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", refused)
+    monkeypatch.setattr(threading.Thread, "_bootstrap", lambda self: None)
+    monkeypatch.setattr(threads, "SECONDS", 0.01)
     with pytest.raises(MemoryError):
         Thread(target=int, daemon=True).start()
 
