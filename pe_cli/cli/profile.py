@@ -85,11 +85,13 @@ def measure(
         PeError: a mistake in the config, or there is no such phase.
     """
     from pe_cli.cli.progress import Quiet
+    from pe_cli.config.load import load_run
     from pe_cli.session.job import Job
     from pe_cli.session.profiling import whole_trace
     from pe_cli.session.timed import timed_phase
 
-    job = Job.open(config, overrides, Quiet(), launched=join)
+    # trainers with servers sum nothing among themselves: each would measure what none of them does
+    job = Job.open(config, overrides, Quiet(), launched=join and not load_run(config, overrides).has_servers)
     with job.team.together():
         job.initialise()
         timed = timed_phase(job, phase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.collectives.launchers import started_by
 from pe_cli.core.types import BFLOAT16, DTYPES, TensorType
 from pe_cli.data.origin import Origin
 
@@ -140,6 +142,7 @@ class ArrayDataset:
         self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
         self.arrays: Mapping[str, Array] = self._arrays
         self._maps = [(name, found, found.size()) for name, array in arrays.items() if (found := _map_of(array)) is not None]
+        self._scattered = {name: made for name, array in arrays.items() if (made := _scattered(array)) is not None}
         self._origin = origin
 
     def __len__(self) -> int:
@@ -169,6 +172,8 @@ class ArrayDataset:
                 )
 
     def _rows(self, name: str, array: Array, indices: NDArray[np.int64]) -> Array:
+        if name in self._scattered:
+            self._scattered[name].ask(indices)
         # not np.take: on a map that is unaligned or in Fortran order it would first copy the whole file
         rows = array[indices]
         if rows.dtype == np.uint64 and rows.size and int(rows.max()) > np.iinfo(np.int64).max:
@@ -177,6 +182,37 @@ class ArrayDataset:
                 "save it as int64 or float64",
             )
         return np.ascontiguousarray(rows, dtype=self.fields[name].numpy)
+
+
+class Scattered:
+    """A mapped array of which this process takes a share, here and there: no sample that another process takes is read ahead.
+
+    Args:
+        mapped: its file.
+        begin: of the first sample in what is mapped, in bytes.
+        size: bytes of a sample.
+    """
+
+    def __init__(self, mapped: mmap.mmap, begin: int, size: int) -> None:
+        self._mapped, self._begin, self._size = mapped, begin, size
+        mapped.madvise(mmap.MADV_RANDOM)
+
+    def ask(self, indices: NDArray[np.int64]) -> None:
+        """Let the system read some samples, all at once; without that each page would be waited for."""
+        for i in indices.tolist():
+            begin = self._begin + i * self._size
+            low = begin - begin % mmap.PAGESIZE
+            self._mapped.madvise(mmap.MADV_WILLNEED, low, begin + self._size - low)
+
+
+def _scattered(array: Array) -> Scattered | None:
+    """Return how a share of an array is taken; None where all of it is, or where it is in memory, or a page has several samples."""
+    mapped, size = _map_of(array), array.nbytes // max(1, len(array))
+    started = started_by(os.environ)
+    apart = started is not None and started.size > 1 and hasattr(mmap, "MADV_RANDOM")
+    if mapped is None or not apart or size < mmap.PAGESIZE or not array.flags.c_contiguous:
+        return None
+    return Scattered(mapped, array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data, size)
 
 
 class Window:

@@ -121,7 +121,7 @@ class Job:
             path, overrides: of the run file.
             observer, smoke, fitted: see `Job`.
             join: with the other processes that it asks for.
-            launched: with these, where a launcher has started several; without servers.
+            launched: with these, where a launcher has started several; none of them is a server.
 
         Raises:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.

@@ -18,8 +18,10 @@ def open_team(run: RunSpec) -> Team:
     Raises:
         PeError: there is no MPI.
     """
-    if run.executor.processes != "mpi":
-        return Team(_apart())
+    return _met(run) if run.executor.processes == "mpi" else Team(_apart())
+
+
+def _met(run: RunSpec) -> Team:
     from pe_cli.collectives.mpi import MpiPeers
 
     peers = MpiPeers(run.executor.peer_timeout, by_machine=run.build_strategy.use_hierarchical_allreduce)
@@ -42,15 +44,17 @@ def join_team(run: RunSpec) -> Team:
 def launched_team(run: RunSpec) -> Team:
     """Return the processes that a launcher has started for a run file that asks for several, else this process alone.
 
+    Nobody trains: what parameter servers have learned is in a checkpoint, and each process has all of it.
+
     Raises:
         PeError: there is no MPI.
     """
-    return open_team(run) if are_several(run) else Team()
+    return _met(run) if are_several(run) else Team()
 
 
 def are_several(run: RunSpec) -> bool:
-    """Return whether a run file asks for several processes, without parameter servers, and a launcher has started them."""
-    if run.executor.processes != "mpi" or run.has_servers:
+    """Return whether a run file asks for several processes, also as trainers and servers, and a launcher has started them."""
+    if run.executor.processes != "mpi" and not run.has_servers:
         return False
     from pe_cli.collectives.launchers import started_by
 

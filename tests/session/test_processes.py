@@ -145,7 +145,7 @@ def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench)
 
 
 def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> None:
-    """Rows that batches and processes do not divide; the first process alone writes and speaks."""
+    """Rows that batches and processes do not divide; the first process alone writes and speaks, also where the training has servers."""
     folder = bench.train("one", "-o", "executor.devices=2", "--max-steps", 4, code=ExitCode.STOPPED)
     (bench.base / "process.py").write_text(PROCESS)
 
@@ -160,7 +160,8 @@ def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> No
     assert "(44 samples" in bench.out
     files = [bench.base / "ours.npz", bench.base / "theirs.npz"]
     asked = ["predict", folder, "--split", "train", "--raw", "--fetch", "guess", "--fetch", "loss", "--fetch", "y", "--out"]
-    said = several(*asked, files[0])
+    said = several(*asked, files[0], "-o", "distributed={mode: parameter_server, servers: 1}")
+    assert said.count("\n") == 1
     assert bench.run(*asked, files[1]) == 0, bench.err
     assert said.partition(", ")[0] == bench.out.partition(", ")[0]
     with np.load(files[0]) as ours, np.load(files[1]) as theirs:

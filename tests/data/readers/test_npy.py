@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import tracemalloc
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.lib import format as npy_format
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
+from pe_cli.data.dataset import Scattered
 
 
 def header(shape, dtype="<f4", order="False"):
@@ -133,3 +135,32 @@ def test_a_file_of_8_gib_is_mapped_and_not_loaded(read, tmp_path, order):
     assert rows.shape == (2, 16)
     assert rows[:, 0].tolist() == [7.0, 0.0]
     assert peak < 1 << 20
+
+
+class Asked:
+    """A map that notes what the system is asked to read."""
+
+    def __init__(self):
+        self.ranges = []
+
+    def madvise(self, option, *span):
+        self.ranges.append((option, *span))
+
+
+def test_one_of_several_processes_has_its_samples_read_and_none_beside_them():
+    asked = Asked()
+    Scattered(asked, 128, 10_000).ask(np.array([0, 5]))
+    assert asked.ranges[0] == (mmap.MADV_RANDOM,)
+    assert asked.ranges[1:] == [(mmap.MADV_WILLNEED, 0, 10_128), (mmap.MADV_WILLNEED, 49_152, 10_976)]  # pages of 4,096 bytes
+
+
+@pytest.mark.parametrize(("processes", "columns", "scattered"), [(1, 2000, False), (4, 2000, True), (4, 10, False)])
+def test_samples_are_the_same_however_they_are_read(read, processes, columns, scattered, tmp_path, monkeypatch):
+    values = np.random.default_rng(0).standard_normal((50, columns)).astype(np.float32)
+    np.save(tmp_path / "x.npy", values)
+    monkeypatch.setenv("PMI_SIZE", str(processes))
+    monkeypatch.setenv("PMI_RANK", "0")
+    data = read("npy", files={"x": "x.npy"})
+    assert bool(data._scattered) is scattered
+    rows = np.array([49, 3, 3, 0])
+    np.testing.assert_array_equal(data.take(rows)["x"], values[rows])
