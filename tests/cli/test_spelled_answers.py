@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,11 @@ def test_a_crf_takes_the_best_tags_of_a_sentence_together(pe, tmp_path):
 def test_devices_that_share_a_batch_say_the_same(pe, tmp_path):
     run = taught(tmp_path, pe, CRF, "best", devices=2)
     assert answers(pe("predict", run, tmp_path / "rows.csv")) == ["name/verb/name", "name/verb", "verb", "other/verb"]
+
+
+def test_lines_of_standard_input_are_sequences(run, pe, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"bob saw ann\nsaw\n")))
+    assert answers(pe("predict", run, "-")) == ["name/verb/name", "verb"]
 
 
 def test_requests_are_answered_alike(run):
