@@ -164,6 +164,14 @@ class FieldDataset:
         """Return which rows of the table some samples are: they stay the same however the table is split."""
         return indices if self.rows is None else self.rows[indices]
 
+    def lengths(self, name: str) -> NDArray[np.int64] | None:
+        """Return the rows of every sample of a field of sequences; None where they are not known before it is taken."""
+        field = self.columns[name]
+        if not isinstance(field, SequenceField):
+            return None
+        found: NDArray[np.int64] = np.diff(field.offsets)
+        return found if self.rows is None else found[self.rows]
+
     def take(self, indices: Rows, programs: Mapping[str, Program] | None = None) -> Batch:
         """Return copies of some samples; see `Dataset.take`.
 

@@ -115,7 +115,7 @@ def is_table_file(file: Path) -> bool:
 
 
 def text_column(run: RunSpec) -> str | None:
-    """Return the column of tables that a model reads, where it is a text and the only one."""
+    """Return the column of tables that a model reads, where it is a text, or a sequence, and the only one."""
     taught = labels(run.model)
     read = {feed: source for feed, source in sources(run).items() if feed not in taught}
     names = list(dict.fromkeys(name for source in read.values() for name in source.names))
@@ -126,7 +126,7 @@ def text_column(run: RunSpec) -> str | None:
     if declared is None:  # an undeclared column of sequences is a text
         return names[0] if all(run.model.feeds[feed].lod_level for feed in read) else None
     given = to_data(declared.value)
-    if not isinstance(given, dict) or given.get("type") != "text":
+    if not isinstance(given, dict) or given.get("type") not in ("text", "sequence"):
         return None
     return str(given.get("of") or names[0])
 

@@ -20,6 +20,7 @@ from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.keys import keys_of
 from pe_cli.data.survey import STEP
 from pe_cli.session.located import first_row, row_of
+from pe_cli.session.paired import check_pairs
 from pe_cli.session.producible import check_targets
 from pe_cli.session.targets import labels
 
@@ -143,8 +144,9 @@ def _not_finite(job: Job, part: _Part) -> list[str]:
 
 
 def _beyond(job: Job, part: _Part) -> list[str]:
-    """Warn of targets that the model cannot produce."""
+    """Warn of targets that the model cannot produce, or that are not one for each item of a sequence."""
     try:
+        check_pairs(job, part.use, part.dataset)
         return check_targets(job, part.use, part.dataset, part.targets)
     except PeError as error:
         if not part.thorough:

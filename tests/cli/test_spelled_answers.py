@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,31 @@ def test_tags_are_those_of_the_file_and_written_as_there(run, pe, tmp_path):
     assert answers(pe("predict", run, tmp_path / "new.csv")) == ["name/verb/name/other", "verb", "<unknown>/verb"]
 
 
+@pytest.mark.parametrize(("cost", "last", "op"), [(CRF, "best", "linear_chain_crf"), (SOFTMAX, "scores", "softmax_with_cross_entropy")])
+def test_a_row_with_another_number_of_tags_is_named(pe, tmp_path, cost, last, op):
+    taught(tmp_path, pe, cost, last)
+    # a word more in one row and a tag more in the next: the batch has as many of both
+    (tmp_path / "rows.csv").write_text(ROWS + "ann saw bob,name/verb\nbob saw,name/verb/name\n")
+    said = pe("train", tmp_path / "config.yaml", "--quiet")
+    assert said.code == 3
+    assert f"{op}: 'words' has 3 items and 'tags' has 2 in row 5 of data.train" in said.err
+    assert "hint: every item has a label; 2 rows are like that" in said.err
+    assert "'words' has 3 items and 'tags' has 2 in row 5" in pe("check", tmp_path / "config.yaml").err
+
+
+def test_a_line_of_slots_with_another_number_of_tags_is_named(pe, tmp_path):
+    taught(tmp_path, pe, CRF, "best")
+    (tmp_path / "lines.txt").write_text("2 1 2 2 1 3\n1 2 2 1 3\n2 1 2 1 3\n")
+    slots = "{words: {type: uint64}, tags: {type: uint64}}"
+    (tmp_path / "lines.yaml").write_text(
+        f"model: model.yaml\ndata: {{train: {{reader: multi_slot, files: [lines.txt], slots: {slots}}}}}\n"
+        "train: {loss: loss, epochs: 1, batch_size: 3, optimizer: {type: SGD, learning_rate: 0.1}}\nexecutor: {devices: 1}\n"
+    )
+    said = pe("train", tmp_path / "lines.yaml", "--quiet", "-o", f"output.dir={tmp_path / 'runs'}")
+    assert said.code == 3
+    assert "'words' has 1 item and 'tags' has 2 in row 2 of data.train" in said.err
+
+
 def test_a_crf_takes_the_best_tags_of_a_sentence_together(pe, tmp_path):
     run = taught(tmp_path, pe, CRF, "best")
     (tmp_path / "new.csv").write_text("words\nsaw saw\nsaw bob\n")
@@ -94,6 +120,11 @@ def test_a_crf_takes_the_best_tags_of_a_sentence_together(pe, tmp_path):
 def test_devices_that_share_a_batch_say_the_same(pe, tmp_path):
     run = taught(tmp_path, pe, CRF, "best", devices=2)
     assert answers(pe("predict", run, tmp_path / "rows.csv")) == ["name/verb/name", "name/verb", "verb", "other/verb"]
+
+
+def test_lines_of_standard_input_are_sequences(run, pe, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"bob saw ann\nsaw\n")))
+    assert answers(pe("predict", run, "-")) == ["name/verb/name", "verb"]
 
 
 def test_requests_are_answered_alike(run):

@@ -97,6 +97,11 @@ class MultiSlot:
     def __len__(self) -> int:
         return len(next(iter(self._offsets.values()))) - 1
 
+    def lengths(self, name: str) -> NDArray[np.int64]:
+        """Return the values of every instance in a slot."""
+        found: NDArray[np.int64] = np.diff(self._offsets[name])
+        return found
+
     def take(self, indices: NDArray[np.int64]) -> Batch:
         """Return copies of some instances; see `Dataset.take`."""
         batch: Batch = {}

@@ -15,7 +15,7 @@ from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import ReportsData, Spells
+from pe_cli.ops.define.traits import ReportsData, Spells, TagsRows
 
 
 @helper
@@ -209,7 +209,7 @@ def _check(name: str, x: TensorType, w: TensorType, label: TensorType | None, le
 
 @op(
     "linear_chain_crf",
-    traits=[ReportsData()],
+    traits=[ReportsData(), TagsRows("Emission", "Label")],
     inputs="Emission Transition Label Length? Offsets?",
     floats="Emission Transition",
     outputs="LogLikelihood Alpha",

@@ -9,7 +9,17 @@ from __future__ import annotations
 from pe_cli.ops.define.traits.effects import Random, Replayed, ReportsData
 from pe_cli.ops.define.traits.elements import Absorbed, Folds, Narrow, Pointwise, SameNumbers, Scalar
 from pe_cli.ops.define.traits.inner import HasRegions, NamesOnly, Runs, Sequenced
-from pe_cli.ops.define.traits.meaning import Best, Bounded, Compares, FindsBoxes, Judges, Says, Spells, ToProbabilities
+from pe_cli.ops.define.traits.meaning import (
+    Best,
+    Bounded,
+    Compares,
+    FindsBoxes,
+    Judges,
+    Says,
+    Spells,
+    TagsRows,
+    ToProbabilities,
+)
 from pe_cli.ops.define.traits.memory import FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
 from pe_cli.ops.define.traits.rows import (
     ByRows,
@@ -77,6 +87,7 @@ __all__ = [
     "Spreads",
     "SumsRows",
     "Table",
+    "TagsRows",
     "ToProbabilities",
     "Trait",
     "UpdatesMany",

@@ -33,6 +33,20 @@ class Compares(Trait):
         need(op, [self.scores, self.labels])
 
 
+class TagsRows(Trait):
+    """The op compares labels with scores row by row, and each sequence as a whole: both have the same sequences.
+
+    Args:
+        scores, labels: input slots.
+    """
+
+    scores: str
+    labels: str
+
+    def verify(self, op: Named) -> None:
+        need(op, [self.scores, self.labels])
+
+
 class ToProbabilities(Trait):
     """The op makes probabilities of logits, or their logarithms.
 
