@@ -40,7 +40,7 @@ from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
-from pe_cli.paddle.names import missing, refusing
+from pe_cli.paddle.names import missing, places, refusing
 from pe_cli.paddle.saving import load, save
 
 __version__ = VERSION

@@ -104,6 +104,10 @@ CALLS = {
     "gaussian_random": (lambda f: L.gaussian_random([2, 3], dtype="float64"), "gaussian_random", ["float64[2, 3]"]),
     "lstm": (lambda f: L.lstm(f.volume, 5), "padded_lstm stack stack",
              ["float32[b, 2, 5]", "float32[1, b, 5]", "float32[1, b, 5]"]),
+    **{kind: (lambda f, kind=kind: getattr(L, kind)(f.volume, 5),
+              "transpose matmul elementwise_add fill_constant_batch_size_like scan transpose stack",
+              ["float32[b, 2, 5]", "float32[1, b, 5]"])
+       for kind in ("gru", "simple_rnn")},
     "gather_tree": (lambda f: L.gather_tree(L.fill_constant([3, 2, 2], "int64", 1.0), L.fill_constant([3, 2, 2], "int64", 1.0)),
                     "fill_constant fill_constant gather_tree", ["int64[3, 2, 2]"]),
     "gru_unit": (

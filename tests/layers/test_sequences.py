@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.program.backward import gradients
 from pe_cli.program.param_attr import ParamAttr
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
@@ -97,3 +98,34 @@ def test_a_parameter_of_its_own_takes_the_name_and_the_initializer(net):
     two = L.create_parameter([4], "float64", attr=ParamAttr("more"), is_bias=True)
     assert [(v.name, str(v.type)) for v in (one, two)] == [("table", "float32[2, 3]"), ("more", "float64[4]")]
     assert L.create_parameter([2, 3], "float32", name="table") is one
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_learned_mask_of_attention_has_a_gradient(rng, causal, packed):
+    """A bias of places, [heads, time, time], as models with relative positions learn it."""
+    torch = pytest.importorskip("torch")
+    given = rng.standard_normal((2, 5, 24)).astype("float32")
+    bias = rng.standard_normal((1, 2, 5, 5)).astype("float32")
+    with programs() as (main, startup):
+        x = L.data("x", [5, 24])
+        mask = L.create_parameter([1, 2, 5, 5], "float32", name="bias")
+        parts = [x] if packed else [L.slice(x, [2], [8 * i], [8 * i + 8]) for i in range(3)]
+        out = L.attention(*parts, mask=mask, num_heads=2, causal=causal, scale=0.3)
+        (slope,) = gradients([L.reduce_sum(L.square(out))], [mask])
+        found = run(main, startup, {"x": given}, [out, slope], {"bias": bias})
+    q, k, v = (t.reshape(2, 5, 2, 4).transpose(1, 2) for t in torch.from_numpy(given).split(8, -1))
+    added = torch.tensor(bias, requires_grad=True)
+    seen = added + torch.full((5, 5), -torch.inf).triu(1) if causal else added
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, seen.expand(2, 2, 5, 5), scale=0.3)
+    want.square().sum().backward()
+    np.testing.assert_allclose(found[0], want.transpose(1, 2).reshape(2, 5, 8).detach().numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[1], added.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_that_is_not_learned_leaves_attention_one_op():
+    with programs() as (main, _):
+        x, fed = L.data("x", [5, 24]), L.data("keep", [1, 1, 5])
+        for mask in (fed, L.scale(fed, 1e9, -1e9)):
+            L.attention(x, mask=mask, num_heads=2)
+    assert [op.type for op in main.global_block().ops] == ["scale", "attention", "attention"]

@@ -208,7 +208,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5) -> Variab
 
     Args:
         input: [batch, ..., classes] probabilities.
-        label: [batch, ..., 1] int64 classes.
+        label: [batch, ..., 1] int64 or int32 classes.
         epsilon: keeps the quotient finite.
 
     Returns:
@@ -221,6 +221,8 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5) -> Variab
         fluid.layers.dice_loss; Milletari et al. 2016.
     """
     helper = LayerHelper("dice_loss")
+    if label.dtype == "int32":
+        label = helper.one("cast", {"X": label}, {"out_dtype": "int64"})
     right = helper.one("one_hot", {"X": label}, {"depth": input.shape[-1]})
     if right.dtype != input.dtype:
         right = helper.one("cast", {"X": right}, {"out_dtype": input.dtype})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_letters
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.tensor.constants import eye
 from pe_cli.program.ir import Variable
 
 
@@ -27,7 +29,9 @@ def einsum(equation: str, operands: list[Variable], name: str | None = None) -> 
     """Multiply tensors and add up, as letters of their axes say.
 
     Axes with one letter run together. Letters that the result does not have are summed over: "bij,bkj->bik" is one product of matrices for
-    each b. Without an arrow the result has the letters that come once, in the order of the alphabet.
+    each b. A letter that comes twice in one operand takes the diagonal. Three dots stand for the axes without letters, the last ones of
+    each operand run together, and they come first where there is no arrow; the other letters that come once follow in the order of the
+    alphabet.
 
     Args:
         equation: letters of the axes of each operand, with commas, and after an arrow those of the result.
@@ -38,7 +42,7 @@ def einsum(equation: str, operands: list[Variable], name: str | None = None) -> 
         A tensor with the axes of the result; [1] where it has none.
 
     Raises:
-        PeError: the letters do not fit the operands or each other, a letter comes twice in one operand, or in a group of axes that are
+        PeError: the letters do not fit the operands or each other, the size of a diagonal is not known, or in a group of axes that are
             taken together more than one size is not known.
 
     Source:
@@ -46,6 +50,7 @@ def einsum(equation: str, operands: list[Variable], name: str | None = None) -> 
     """
     helper = LayerHelper("einsum", name)
     terms, wanted = _parsed(helper, equation, operands)
+    terms = [_diagonal(helper, term) for term in terms]
     while len(terms) > 1:
         first, second, *others = terms
         kept = set(wanted).union(*(each.letters for each in others))
@@ -62,10 +67,13 @@ def _parsed(helper: LayerHelper, equation: str, operands: list[Variable]) -> tup
     """Return the operands with their letters, and those of the result."""
     given, arrow, wanted = equation.replace(" ", "").partition("->")
     groups = given.split(",")
+    dots = _letters_of_dots(equation, groups, operands)
+    free = [max(0, len(x.shape) - len(g.replace("...", ""))) for g, x in zip(groups, operands, strict=False)]
+    groups = [g.replace("...", dots[len(dots) - n :], 1) for g, n in zip(groups, free, strict=False)] + groups[len(free) :]
     every = "".join(groups)
-    if not arrow:
-        wanted = "".join(sorted(letter for letter in set(every) if every.count(letter) == 1))
-    hint = 'write letters alone, such as "bij,bkj->bik"'
+    once = sorted(letter for letter in set(every) - set(dots) if every.count(letter) == 1)
+    wanted = wanted.replace("...", dots, 1) if arrow else dots + "".join(once)
+    hint = 'write letters, commas and dots, such as "bij,bkj->bik" or "...ij->...ji"'
     if not all(letter.isascii() and letter.isalpha() for letter in every + wanted):
         raise helper.error(f"einsum: '{equation:.100}' has something else than letters, commas and an arrow", hint)
     if len(groups) != len(operands):
@@ -74,8 +82,6 @@ def _parsed(helper: LayerHelper, equation: str, operands: list[Variable]) -> tup
     for letters, x in zip(groups, operands, strict=True):
         if len(letters) != len(x.shape) and (letters or x.shape != (1,)):
             raise helper.error(f"einsum: '{letters}' is for {len(letters)} axes, got {x}")
-        if len(set(letters)) < len(letters):
-            raise helper.error(f"einsum: '{letters}' has a letter twice, and no diagonal is taken", "take it with trace or a mask")
         for letter, size in zip(letters, x.shape, strict=False):
             if -1 not in (size, sizes.setdefault(letter, size)) and sizes[letter] != size:
                 raise helper.error(f"einsum: axis {letter} is of size {sizes[letter]}, and of {size} in {x}")
@@ -83,6 +89,29 @@ def _parsed(helper: LayerHelper, equation: str, operands: list[Variable]) -> tup
     if len(set(wanted)) < len(wanted) or not set(wanted) <= set(every):
         raise helper.error(f"einsum: the result's '{wanted}' must be letters of the operands, each once", hint)
     return [_Term(letters, x) for letters, x in zip(groups, operands, strict=True)], wanted
+
+
+def _letters_of_dots(equation: str, groups: list[str], operands: list[Variable]) -> str:
+    """Return letters that the equation does not have, one for each axis that three dots stand for in some operand."""
+    most = [len(x.shape) - len(g) + 3 for g, x in zip(groups, operands, strict=False) if "..." in g]
+    return "".join([letter for letter in ascii_letters if letter not in equation][: max([0, *most])])
+
+
+def _diagonal(helper: LayerHelper, x: _Term) -> _Term:
+    """Return a tensor in which no letter comes twice: the elements whose places along such axes are the same."""
+    for at, letter in enumerate(x.letters):
+        first = x.letters.index(letter)
+        if first == at:
+            continue
+        size = min(x.value.shape[first], x.value.shape[at])
+        if size < 1:
+            raise helper.error(f"einsum: the size of the diagonal {letter} of {x.value} is not known", "give shapes of feeds in full")
+        sizes = [size if i in (first, at) else 1 for i in range(len(x.letters))]
+        ones = helper.one("reshape", {"X": eye(size, dtype=x.value.dtype)}, {"shape": sizes})
+        on = helper.one("elementwise_mul", {"X": x.value, "Y": ones})
+        made = helper.one("reduce_sum", {"X": on}, {"dim": [at], "reduce_all": False})
+        return _diagonal(helper, _Term(x.letters[:at] + x.letters[at + 1 :], made))
+    return x
 
 
 def _summed(helper: LayerHelper, x: _Term, kept: set[str]) -> _Term:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.nn.fc import fc
@@ -28,7 +30,8 @@ def attention(
         queries: [batch, time, width]; without keys and values [batch, time, 3 width]: all three side by side.
         keys: [batch, time of keys, width].
         values: [batch, time of keys, width of values].
-        mask: [batch or 1, num_heads or 1, time or 1, time of keys], added to the scores; -1e9 hides a key.
+        mask: [batch or 1, num_heads or 1, time or 1, time of keys], added to the scores; -1e9 hides a key. A mask
+            that is learned gets its gradient, for which the layer is made of products and a softmax.
         num_heads: heads side by side in the last axis.
         causal: a query sees the keys up to its own position only.
         scale: 0 stands for 1 / sqrt(width of a head).
@@ -43,9 +46,53 @@ def attention(
     Source:
         Vaswani et al. 2017, section 3.2.
     """
+    helper = LayerHelper("attention", name)
+    if mask is not None and not mask.stop_gradient:
+        return _with_learned_mask(helper, queries, keys, values, mask, num_heads, causal, scale)
     given = {"Q": queries, "K": keys, "V": values, "Mask": mask}
     attrs = {"num_heads": num_heads, "causal": causal, "scale": scale}
-    return LayerHelper("attention", name).op("attention", given, attrs, ("Out", "Level"))[0]
+    return helper.op("attention", given, attrs, ("Out", "Level"))[0]
+
+
+def _with_learned_mask(
+    helper: LayerHelper,
+    queries: Variable,
+    keys: Variable | None,
+    values: Variable | None,
+    mask: Variable,
+    heads: int,
+    causal: bool,
+    scale: float,
+) -> Variable:
+    """Append attention as products and a softmax, so that the scores have a gradient of their own."""
+    if (keys is None) != (values is None) or heads < 1 or scale < 0:
+        raise helper.error("attention needs both keys and values or neither, one head or more, and a scale of at least 0")
+    if keys is None or values is None:
+        third = queries.shape[-1] // 3
+        parts = [
+            helper.one("slice", {"Input": queries}, {"axes": [2], "starts": [i * third], "ends": [(i + 1) * third]}) for i in range(3)
+        ]
+    else:
+        parts = [queries, keys, values]
+    if any(len(x.shape) != 3 or x.shape[-1] < 1 or x.shape[-1] % heads for x in parts):
+        raise helper.error(f"attention: {heads} heads on {', '.join(map(str, parts))}", hint="[batch, time, a multiple of num_heads]")
+    q, k, v = (_parted(helper, x, heads) for x in parts)
+    factor = scale or (parts[0].shape[-1] // heads) ** -0.5
+    scores = helper.one("matmul", {"X": q, "Y": k}, {"transpose_Y": True, "alpha": factor})
+    scores = helper.one("elementwise_add", {"X": scores, "Y": mask}, {"axis": -1})
+    if causal:
+        later = np.triu(np.full((parts[0].shape[1], parts[1].shape[1]), -1e9), 1)
+        facts = {"shape": [*later.shape], "dtype": scores.dtype, "values": later.ravel().tolist()}
+        scores = helper.one("elementwise_add", {"X": scores, "Y": helper.one("assign_value", {}, facts)}, {"axis": -1})
+    mixed = helper.one("matmul", {"X": helper.one("softmax", {"X": scores}, {}), "Y": v})
+    mixed = helper.one("transpose", {"X": mixed}, {"axis": [0, 2, 1, 3]})
+    return helper.one("reshape", {"X": mixed}, {"shape": [0, 0, parts[2].shape[-1]]})
+
+
+def _parted(helper: LayerHelper, x: Variable, heads: int) -> Variable:
+    """Return [batch, heads, time, width of a head]."""
+    parted = helper.one("reshape", {"X": x}, {"shape": [0, 0, heads, x.shape[-1] // heads]})
+    return helper.one("transpose", {"X": parted}, {"axis": [0, 2, 1, 3]})
 
 
 @layer

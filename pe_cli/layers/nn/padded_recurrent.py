@@ -70,7 +70,7 @@ def lstm(
     if len(input.shape) != 3 or input.shape[2] < 1:
         raise helper.error(f"lstm: input is {input}", hint="give it the shape [batch, time, width]")
     count = num_layers * (2 if is_bidirec else 1)
-    starts = [_rows(helper, state, count) for state in (init_h, init_c)]
+    starts = [rows_of(helper, state, count) for state in (init_h, init_c)]
     ends: list[tuple[Variable, Variable]] = []
     attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
     for number in range(num_layers):
@@ -82,7 +82,7 @@ def lstm(
             ending = "" if count == 1 else f"_l{number}{'_reverse' * (is_bidirec and backward)}"
             given = {slot: state[len(ends)] for slot, state in zip(("InitH", "InitC"), starts, strict=True)}
             given |= {"Input": input, "Lengths": sequence_length}
-            given |= _parameters(helper, attrs, ending, input.shape[2], hidden_size, input.dtype)
+            given |= parameters_of(helper, attrs, ending, input.shape[2], hidden_size, 4, input.dtype)
             out, h, c, *_ = helper.op(
                 "padded_lstm",
                 given,
@@ -96,33 +96,38 @@ def lstm(
     return input, last_h, last_c
 
 
-def _rows(helper: LayerHelper, state: Variable | None, count: int) -> list[Variable | None]:
-    """Return the states of each layer and direction."""
+def rows_of(helper: LayerHelper, state: Variable | None, count: int) -> list[Variable | None]:
+    """Return the states of each layer and direction.
+
+    Raises:
+        PeError: they are not as many.
+    """
     if state is None:
         return [None] * count
     if len(state.shape) != 3 or state.shape[0] != count:
         raise helper.error(
-            f"lstm: an initial state is {state}", hint=f"give it the shape [{count}, batch, hidden_size]"
+            f"{helper.layer_type}: an initial state is {state}", hint=f"give it the shape [{count}, batch, hidden_size]"
         )
     names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
     helper.op("unstack", {"X": state}, {"axis": 0, "num": count}, (), {"Y": names})
     return [helper.block.var(n) for n in names]
 
 
-def _parameters(
+def parameters_of(
     helper: LayerHelper,
     attrs: tuple[ParamAttr | bool | None, ...],
     ending: str,
     width: int,
     units: int,
+    gates: int,
     dtype: str,
 ) -> dict[str, Variable]:
     """Return the parameters of one layer and direction by slot."""
     shapes = {
-        "WeightIh": (width, 4 * units),
-        "WeightHh": (units, 4 * units),
-        "BiasIh": (4 * units,),
-        "BiasHh": (4 * units,),
+        "WeightIh": (width, gates * units),
+        "WeightHh": (units, gates * units),
+        "BiasIh": (gates * units,),
+        "BiasHh": (gates * units,),
     }
     made: dict[str, Variable] = {}
     for (slot, shape), attr in zip(shapes.items(), attrs, strict=True):

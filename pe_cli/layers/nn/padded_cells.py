@@ -1,0 +1,245 @@
+"""Stacks of cells over padded sequences, each layer one scan: gru and simple_rnn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pe_cli.layers.control.loops import scan
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.layers.define.registry import find, layer
+from pe_cli.layers.nn.padded_recurrent import parameters_of, rows_of
+from pe_cli.program.ir import Variable
+from pe_cli.program.param_attr import ParamAttr
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One layer in one direction.
+
+    Args:
+        helper: of the layer.
+        step: `step(projected input, projected state, state) -> next state`.
+        weight: of the state.
+        bias: of it, None for none.
+        back: the last step first.
+    """
+
+    helper: LayerHelper
+    step: Callable[[Variable, Variable, Variable], Variable]
+    weight: Variable
+    bias: Variable | None
+    back: bool
+
+    def over(self, projected: Variable, start: Variable, counts: Variable | None) -> tuple[Variable, Variable]:
+        """Append the steps of [time, batch, ...]; counts is 1 for those that count. Return their states and the last one."""
+
+        def body(inputs: list[Variable], states: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+            after = self.step(inputs[0], _product(self.helper, states[0], self.weight, self.bias), states[0])
+            if counts is None:
+                return [after], [after]
+            change = self.helper.one("elementwise_sub", {"X": after, "Y": states[0]})
+            held = self.helper.one("elementwise_mul", {"X": change, "Y": inputs[1]}, {"axis": 0})
+            out = self.helper.one("elementwise_mul", {"X": after, "Y": inputs[1]}, {"axis": 0})
+            return [self.helper.one("elementwise_add", {"X": states[0], "Y": held})], [out]
+
+        (out,), (last,) = scan(body, [projected] if counts is None else [projected, counts], [start], backwards=self.back)
+        return out, last
+
+
+def _product(helper: LayerHelper, x: Variable, weight: Variable, bias: Variable | None) -> Variable:
+    out = helper.one("matmul", {"X": x, "Y": weight})
+    return out if bias is None else helper.one("elementwise_add", {"X": out, "Y": bias}, {"axis": -1})
+
+
+def _stacked(
+    helper: LayerHelper,
+    step: Callable[[Variable, Variable, Variable], Variable],
+    gates: int,
+    input: Variable,
+    hidden_size: int,
+    num_layers: int,
+    dropout_prob: float,
+    ways: tuple[bool, ...],
+    init_h: Variable | None,
+    lengths: Variable | None,
+    time_major: bool,
+    attrs: tuple[ParamAttr | bool | None, ...],
+    is_test: bool,
+) -> tuple[Variable, Variable]:
+    """Append layers of a cell; see `gru`."""
+    kind = helper.layer_type
+    if hidden_size < 1 or num_layers < 1:
+        raise helper.error(f"{kind}: hidden_size is {hidden_size} and num_layers {num_layers}, both must be at least 1")
+    if len(input.shape) != 3 or input.shape[2] < 1:
+        raise helper.error(f"{kind}: input is {input}", hint="give it the shape [batch, time, width]")
+    x = input if time_major else helper.one("transpose", {"X": input}, {"axis": [1, 0, 2]})
+    count, ends = num_layers * len(ways), list[Variable]()
+    starts, counts = rows_of(helper, init_h, count), _counts(helper, x, lengths)
+    for number in range(num_layers):
+        if number and dropout_prob:
+            rate = {"dropout_prob": dropout_prob, "is_test": is_test, "dropout_implementation": "upscale_in_train"}
+            x, _ = helper.op("dropout", {"X": x}, rate, ("Out", "Mask"))
+        outs = []
+        for back in ways:
+            ending = "" if count == 1 else f"_l{number}{'_reverse' * (len(ways) > 1 and back)}"
+            made = parameters_of(helper, attrs, ending, x.shape[2], hidden_size, gates, x.dtype)
+            projected = _product(helper, x, made["WeightIh"], made.get("BiasIh"))
+            start = starts[len(ends)]
+            if start is None:
+                start = find("fill_constant_batch_size_like").fn(x, [-1, hidden_size], x.dtype, 0.0, 1, 0)
+            out, last = _Way(helper, step, made["WeightHh"], made.get("BiasHh"), back).over(projected, start, counts)
+            outs.append(out)
+            ends.append(last)
+        x = outs[0] if len(outs) == 1 else helper.one("concat", {"X": outs}, {"axis": 2})
+    out = x if time_major else helper.one("transpose", {"X": x}, {"axis": [1, 0, 2]})
+    return out, helper.one("stack", {"X": ends}, output="Y")
+
+
+def _counts(helper: LayerHelper, x: Variable, lengths: Variable | None) -> Variable | None:
+    """Return [time, batch], 1 for steps that count, of x [time, batch, ...]; None where all do."""
+    if lengths is None:
+        return None
+    if x.shape[0] < 1:
+        raise helper.error(f"{helper.layer_type}: the steps of {x} are not known", hint="declare the feed with its sizes")
+    flat = helper.one("reshape", {"X": lengths}, {"shape": [-1]})
+    return helper.one("transpose", {"X": find("sequence_mask").fn(flat, x.shape[0], x.dtype)}, {"axis": [1, 0]})
+
+
+def _ways(helper: LayerHelper, is_bidirec: bool, is_reverse: bool) -> tuple[bool, ...]:
+    if is_bidirec and is_reverse:
+        raise helper.error(f"{helper.layer_type}: is_bidirec runs both ways already", hint="leave is_reverse out")
+    return (False, True) if is_bidirec else (is_reverse,)
+
+
+@layer(made_of="scan")
+def gru(
+    input: Variable,
+    hidden_size: int,
+    num_layers: int = 1,
+    dropout_prob: float = 0.0,
+    is_bidirec: bool = False,
+    is_reverse: bool = False,
+    init_h: Variable | None = None,
+    sequence_length: Variable | None = None,
+    time_major: bool = False,
+    weight_ih_attr: ParamAttr | None = None,
+    weight_hh_attr: ParamAttr | None = None,
+    bias_ih_attr: ParamAttr | bool | None = None,
+    bias_hh_attr: ParamAttr | bool | None = None,
+    is_test: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Run GRU layers over padded sequences.
+
+    r, z = s(x_r + h_r), s(x_z + h_z),  h' = z h + (1 - z) tanh(x_c + r h_c),  s = sigmoid, where x_r, x_z, x_c = split(x_t W_ih + b_ih)
+    and h_r, h_z, h_c = split(h W_hh + b_hh)
+
+    Args:
+        input: [batch, time, width], or [time, batch, width] where time_major.
+        hidden_size: units of each layer and direction.
+        num_layers: layers, one on the output of the other.
+        dropout_prob: chance of a zero between layers, rescaled in training.
+        is_bidirec: every layer runs in both directions, and its outputs lie side by side.
+        is_reverse: run from the last step to the first; not together with is_bidirec.
+        init_h: [layers x directions, batch, hidden_size] states before the first step; 0 by default.
+        sequence_length: [batch] or [batch, 1] int64 steps of each sequence; beyond them the output is 0, and states stay.
+        time_major: time is the first axis of input and output.
+        weight_ih_attr: of W_ih, [width, 3 hidden_size]; Xavier by default. With several layers or directions, a given name gets an
+            ending: _l0, _l0_reverse, _l1, ...
+        weight_hh_attr: of W_hh, [hidden_size, 3 hidden_size].
+        bias_ih_attr: of b_ih, [3 hidden_size]; 0 by default; False for none.
+        bias_hh_attr: of b_hh likewise.
+        is_test: no dropout; `clone(for_test=True)` sets it.
+        name: prefix of the names of the parameters.
+
+    Returns:
+        Outputs [batch, time, directions x hidden_size] of the last layer, and the last states, [layers x directions, batch, hidden_size].
+
+    Raises:
+        PeError: sizes below 1, is_reverse with is_bidirec, or states that do not fit.
+
+    Source:
+        paddle.nn.GRU.
+    """
+    helper = LayerHelper("gru", name)
+
+    def step(projected: Variable, around: Variable, state: Variable) -> Variable:
+        parts = [find("split").fn(v, [2 * hidden_size, hidden_size], 1) for v in (projected, around)]
+        both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": parts[0][0], "Y": parts[1][0]})})
+        reset, update = find("split").fn(both, 2, 1)
+        seen = helper.one("elementwise_mul", {"X": reset, "Y": parts[1][1]})
+        fresh = helper.one("tanh", {"X": helper.one("elementwise_add", {"X": parts[0][1], "Y": seen})})
+        old = helper.one("elementwise_sub", {"X": state, "Y": fresh})
+        return helper.one("elementwise_add", {"X": helper.one("elementwise_mul", {"X": old, "Y": update}), "Y": fresh})
+
+    attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+    ways = _ways(helper, is_bidirec, is_reverse)
+    return _stacked(
+        helper, step, 3, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
+    )
+
+
+@layer(made_of="scan")
+def simple_rnn(
+    input: Variable,
+    hidden_size: int,
+    num_layers: int = 1,
+    dropout_prob: float = 0.0,
+    is_bidirec: bool = False,
+    is_reverse: bool = False,
+    activation: str = "tanh",
+    init_h: Variable | None = None,
+    sequence_length: Variable | None = None,
+    time_major: bool = False,
+    weight_ih_attr: ParamAttr | None = None,
+    weight_hh_attr: ParamAttr | None = None,
+    bias_ih_attr: ParamAttr | bool | None = None,
+    bias_hh_attr: ParamAttr | bool | None = None,
+    is_test: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Run simple recurrent layers over padded sequences.
+
+    h' = act(x_t W_ih + b_ih + h W_hh + b_hh)
+
+    Args:
+        input: [batch, time, width], or [time, batch, width] where time_major.
+        hidden_size: units of each layer and direction.
+        num_layers: layers, one on the output of the other.
+        dropout_prob: chance of a zero between layers, rescaled in training.
+        is_bidirec: every layer runs in both directions, and its outputs lie side by side.
+        is_reverse: run from the last step to the first; not together with is_bidirec.
+        activation: tanh or relu.
+        init_h: [layers x directions, batch, hidden_size] states before the first step; 0 by default.
+        sequence_length: [batch] or [batch, 1] int64 steps of each sequence; beyond them the output is 0, and states stay.
+        time_major: time is the first axis of input and output.
+        weight_ih_attr: of W_ih, [width, hidden_size]; Xavier by default. With several layers or directions, a given name gets an
+            ending: _l0, _l0_reverse, _l1, ...
+        weight_hh_attr: of W_hh, [hidden_size, hidden_size].
+        bias_ih_attr: of b_ih, [hidden_size]; 0 by default; False for none.
+        bias_hh_attr: of b_hh likewise.
+        is_test: no dropout; `clone(for_test=True)` sets it.
+        name: prefix of the names of the parameters.
+
+    Returns:
+        Outputs [batch, time, directions x hidden_size] of the last layer, and the last states, [layers x directions, batch, hidden_size].
+
+    Raises:
+        PeError: sizes below 1, is_reverse with is_bidirec, another activation, or states that do not fit.
+
+    Source:
+        paddle.nn.SimpleRNN; Elman 1990.
+    """
+    helper = LayerHelper("simple_rnn", name)
+    if activation not in ("tanh", "relu"):
+        raise helper.error(f"simple_rnn: activation is {activation!r}", hint="tanh or relu")
+
+    def step(projected: Variable, around: Variable, state: Variable) -> Variable:
+        return helper.one(activation, {"X": helper.one("elementwise_add", {"X": projected, "Y": around})})
+
+    attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+    ways = _ways(helper, is_bidirec, is_reverse)
+    return _stacked(
+        helper, step, 1, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
+    )
