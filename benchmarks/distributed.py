@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -242,6 +243,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print figures, fit and predictions as JSON instead of tables")
     parser.add_argument("--write", action="store_true", help="write docs/scaling.md and its picture, and keep what was measured")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts are taken down, also where somebody ends this
     if not 2 <= args.hosts < args.held_out <= 64 or args.rate <= 0 or args.repeats < 1:
         parser.error("--hosts must be at least 2, --held-out more than that and at most 64, --rate and --repeats more than 0")
     reason = distributed_hosts.can()
