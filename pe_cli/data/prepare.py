@@ -11,7 +11,8 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
-from pe_cli.config.spec import DataSpec, Preparation
+from pe_cli.config.paths import PATHS
+from pe_cli.config.spec import ArgSpec, DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
@@ -219,8 +220,8 @@ class Prepared:
                     raise self._no_column(table, name)
                 self._fields[key] = table.field(name)
             else:
-                options = found.checked
                 written = self.wishes.columns.get(name)
+                options = found.checked.model_copy(update=_paths(written, found.checked))
                 self._check_sources(table, name, found.kind, options, written.at if written else None)
                 fields = {column.name: self.field(table, column.name, use) for column in found.inner}
                 context = replace(self._context(table, name), target=found.target, fields=fields)
@@ -329,3 +330,10 @@ class Prepared:
         if text not in self._said:
             self._said.add(text)
             self._note(text)
+
+
+def _paths(declared: ArgSpec | None, options: ColumnOptions) -> dict[str, Any]:
+    """Return the options that say where files lie: those of the config, as what was learned may have been learned from another folder."""
+    given = to_data(declared.value) if declared is not None else None
+    known = type(options).model_fields
+    return {key: given[key] for key in PATHS if key in given and key in known} if isinstance(given, dict) else {}

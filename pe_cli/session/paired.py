@@ -53,11 +53,10 @@ def _pairs(job: Job) -> Iterator[tuple[Operator, str, str]]:
     lods = resolve(job.built.eval).lods
     owners = {offsets_name(name, count - 1): name for name, count in levels.items()}
     for op in job.built.eval.global_block().ops:
-        for kind in (TagsRows, Compares):
-            compared = op.definition.get(kind)
-            if compared is None:
-                continue
-            (scores, *_), (labels, *_) = op.inputs[compared.scores], op.inputs[compared.labels]
-            items = owners.get(lods[scores][-1]) if scores in lods else None
-            if items is not None and labels in levels and items != labels:
-                yield op, items, labels
+        compared = op.definition.get(TagsRows) or op.definition.get(Compares)
+        if compared is None:
+            continue
+        (scores, *_), (labels, *_) = op.inputs[compared.scores], op.inputs[compared.labels]
+        items = owners.get(lods[scores][-1]) if scores in lods else None
+        if items is not None and labels in levels and items != labels:
+            yield op, items, labels

@@ -19,6 +19,16 @@ layers:
   loss:   {type: mean, x: xent}
 fetches: [loss]
 """
+#: A table that lies elsewhere than its pictures.
+APART = """\
+model: model.yaml
+data:
+  source: {reader: table, files: ../tables/photos.csv}
+  columns: {photo: {type: image, mode: gray, folder: ..}, kind: {type: category}}
+train: {loss: loss, epochs: 1, batch_size: 4, optimizer: {type: SGD, learning_rate: 0.1}}
+executor: {devices: 1, seed: 1}
+output: {dir: RUNS}
+"""
 CONFIG = """\
 model: model.yaml
 data:
@@ -61,3 +71,21 @@ def test_pictures_are_known_by_their_paths(run, pe, tmp_path, names, column, kno
     rows = list(csv.DictReader(io.StringIO(said.out)))
     assert [row[column] for row in rows] == known
     assert [row["kind"] for row in rows] == kinds
+
+
+def test_a_folder_of_pictures_is_found_from_a_run(run, pe, tmp_path):
+    for name in ("configs", "tables"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "photos.csv").rename(tmp_path / "tables/photos.csv")
+    (tmp_path / "model.yaml").rename(tmp_path / "configs/model.yaml")
+    (tmp_path / "configs/run.yaml").write_text(APART.replace("RUNS", str(tmp_path / "others")))
+    said = pe("train", tmp_path / "configs/run.yaml", "--quiet")
+    assert said.code == 0, said.err
+    other = next((tmp_path / "others").iterdir())
+    (tmp_path / "new.csv").write_text("photo\nphotos/a.png\n")
+    said = pe("predict", other, tmp_path / "new.csv")
+    assert said.code == 0, said.err
+    assert pe("eval", other, "--split", "train").code == 0
+    (tmp_path / "photos").rename(tmp_path / "tables/photos")
+    moved = ("-o", f"data.columns.photo.folder={tmp_path / 'tables'}")
+    assert pe("predict", other, tmp_path / "new.csv", *moved).out == said.out
