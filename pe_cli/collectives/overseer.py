@@ -31,7 +31,7 @@ BEGUN, RUN, LEFT = "begun", "run", "left"
 MERCY = 7.0
 #: Seconds between two trials to write why, and those that are left to who was killed: MPICH ends others with SIGSEGV or SIGABRT at their
 #: next message to it, which is not why the run has failed.
-AGAIN, FIRST = 0.2, 1.0
+AGAIN, FIRST = 0.2, 3.0
 #: Seconds that who has lost its overseer leaves to another one that lost its own before, and had the launcher end all.
 OTHERS = 2.0
 #: Of Linux's prctl: the signal that a process gets when its parent dies, whether it leaves a core, and the name that `ps` and `top` show.

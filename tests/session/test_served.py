@@ -19,7 +19,8 @@ import pytest
 import pe_cli
 from pe_cli.build.build import load_and_build
 from pe_cli.collectives.protocol import PeerError
-from pe_cli.collectives.servers.service import listen
+from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.service import Service, listen
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.pieces import Table
@@ -266,6 +267,20 @@ def test_a_trainer_with_another_version_is_named(bench: Bench) -> None:
     with pytest.raises(PeError, match=r"trainer 1 has another numpy than server 127\.0\.0\.1:\d+: older, not alike") as found:
         served(bench, "other", 2, 1, agrees=("alike", "older", "alike"))
     assert found.value.code == ExitCode.USAGE
+
+
+def test_a_server_takes_no_port_where_another_group_has_the_first_one(bench: Bench) -> None:
+    first = listen("127.0.0.1:0")
+    taken, free = (f"127.0.0.1:{first.getsockname()[1]}", "127.0.0.1:1")  # whose use would be another error
+    theirs = Service(taken, 1, 20.0, 0, group="theirs", listener=first)
+    serving = threading.Thread(target=theirs.run, args=(lambda request: None, lambda: None), daemon=True)
+    serving.start()
+    run, built = load_and_build(bench.base / "run.yaml", (SERVED.format(2, ""), "executor.peer_timeout=20"))
+    with pytest.raises(PeError, match=f"server {taken}: it serves another group of processes") as found:
+        serve_run(run, built, ServerTeam(Seat(2, 3, [taken, free], group="ours")))
+    assert found.value.code == ExitCode.USAGE
+    Servers([taken], 0, 20.0, 0, group="theirs").leave()
+    serving.join(20)
 
 
 def test_fewer_rows_than_trainers_are_refused(bench: Bench) -> None:
