@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.errors import NotThereYet
 from tests.paddle.support import regression, rows, trained
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -178,9 +177,9 @@ def test_several_iterations_a_run():
     assert [parallel.run([counter], feed={"X": rows(1)})[0].tolist() for _ in range(2)] == [[3], [6]]
 
 
-def test_several_trainers_need_the_process_engine():
+def test_several_trainers_are_processes_that_mpiexec_has_started():
     loss, _ = trained()
-    with pytest.raises(NotThereYet, match="process engine"):
+    with pytest.raises(ValueError, match="num_trainers is 2, and this process is alone"):
         fluid.ParallelExecutor(False, loss_name=loss.name, num_trainers=2, trainer_id=0)
 
 
