@@ -73,6 +73,7 @@ def seed(seed: int) -> None:
 
 _REFUSED = ("amp", "callbacks", "inference", "jit", "onnx", "sysconfig")
 globals().update(tensor.functions())
+globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.errors import NotThereYet
 from tests.paddle.support import regression, rows, trained
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -176,9 +177,9 @@ def test_several_iterations_a_run():
     assert [parallel.run([counter], feed={"X": rows(1)})[0].tolist() for _ in range(2)] == [[3], [6]]
 
 
-def test_several_trainers_need_the_process_engine():
+def test_several_trainers_are_processes_that_mpiexec_has_started():
     loss, _ = trained()
-    with pytest.raises(NotThereYet, match="process engine"):
+    with pytest.raises(ValueError, match="num_trainers is 2, and this process is alone"):
         fluid.ParallelExecutor(False, loss_name=loss.name, num_trainers=2, trainer_id=0)
 
 
@@ -256,3 +257,20 @@ def test_an_uneven_split_averages_samples(monkeypatch):
                 executor.run([loss], feed={"X": rows(3, i)})
             found.append(np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor()))
     np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_what_an_optimizer_cannot_have_is_a_value_error():
+    with pytest.raises(ValueError, match="learning_rate must be > 0"):
+        fluid.optimizer.SGD(-1.0)
+
+
+def test_gradients_without_a_way_back_are_a_value_error():
+    count, x = fluid.layers.fill_constant([1], "int64", 0), fluid.data("x", [2])
+    x.stop_gradient = False
+    _, doubled = fluid.layers.while_loop(lambda i, v: i < 3, lambda i, v: [i + 1, v * 2.0], [count, x])
+    with pytest.raises(ValueError, match="without a bound"):
+        fluid.gradients([doubled], [x])
+
+
+def test_regularizers_have_the_module_path_of_2x():
+    assert importlib.import_module("pe_cli.paddle.regularizer").L2Decay is fluid.regularizer.L2Decay

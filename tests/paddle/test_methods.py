@@ -74,6 +74,7 @@ def test_a_detached_variable_stops_gradients():
         pytest.param(lambda x, i: fluid.layers.elementwise_add(x, i), id="two element types of a layer"),
         pytest.param(lambda x, i: fluid.layers.concat([x, i]), id="lists of several types"),
         pytest.param(lambda x, i: fluid.layers.edit_distance(x, x), id="all of the wrong type"),
+        pytest.param(lambda x, i: fluid.embedding(x, [4, 2]), id="ids that are no integers"),
         pytest.param(lambda x, i: x & 1, id="a number for a condition"),
         pytest.param(lambda x, i: fluid.data("half", [2], "float16"), id="an element type that is not there"),
     ],

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import ascii_letters
 
+import numpy as np
+
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.tensor.constants import eye
 from pe_cli.program.ir import Variable
 
 
@@ -107,8 +108,8 @@ def _diagonal(helper: LayerHelper, x: _Term) -> _Term:
         if size < 1:
             raise helper.error(f"einsum: the size of the diagonal {letter} of {x.value} is not known", "give shapes of feeds in full")
         sizes = [size if i in (first, at) else 1 for i in range(len(x.letters))]
-        ones = helper.one("reshape", {"X": eye(size, dtype=x.value.dtype)}, {"shape": sizes})
-        on = helper.one("elementwise_mul", {"X": x.value, "Y": ones})
+        facts = {"shape": sizes, "dtype": x.value.dtype, "values": np.eye(size).ravel().tolist()}
+        on = helper.one("elementwise_mul", {"X": x.value, "Y": helper.one("assign_value", {}, facts)})
         made = helper.one("reduce_sum", {"X": on}, {"dim": [at], "reduce_all": False})
         return _diagonal(helper, _Term(x.letters[:at] + x.letters[at + 1 :], made))
     return x

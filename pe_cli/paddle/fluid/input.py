@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
 from pe_cli.paddle.fluid.layers.fed_sizes import one_hot as of_columns
 from pe_cli.program.ir import Variable
@@ -25,6 +26,7 @@ def data(name: str, shape: Any, dtype: Any = "float32", lod_level: int = 0) -> A
     return block.create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
 
 
+@raised_as(FluidValueError)
 def embedding(
     input: Variable,
     size: Any,

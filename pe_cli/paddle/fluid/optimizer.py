@@ -31,6 +31,7 @@ class _Adapter(Optimizer):
     #: Arguments in the original's order.
     _order: tuple[str, ...] = ()
 
+    @raised_as(FluidValueError)
     def __init__(self, *args: Any, **given: Any) -> None:
         if len(args) > len(self._order):
             raise FluidTypeError(f"{type(self).__name__} takes {len(self._order)} arguments at most, got {len(args)}")

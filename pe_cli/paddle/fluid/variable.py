@@ -12,7 +12,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import DTYPES
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import grad_name
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.paddle.fluid.methods import Methods
 from pe_cli.program import defaults, ir
@@ -73,6 +73,7 @@ class Variable(Arithmetic, ir.Variable, Methods):
         """What its gradient is called, whether or not there is one."""
         return grad_name(self.name)
 
+    @raised_as(FluidValueError)
     def astype(self, dtype: Any) -> ir.Variable:
         """Append a cast to another element type."""
         with defaults.program_guard(self.block.program):

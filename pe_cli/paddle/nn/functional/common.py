@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 
@@ -45,6 +45,7 @@ def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None, name: str | None =
     return out if bias is None else call("elementwise_add", out, call("reshape", bias, [outs]), 1)
 
 
+@raised_as(FluidValueError)
 def embedding(
     x: Any, weight: Any, padding_idx: int | None = None, sparse: bool = False, name: str | None = None
 ) -> Any:
