@@ -286,7 +286,7 @@ def fake_device() -> Any:
 
     below = Library([], memory=1 << 34, devices=2)
     drivers = [LearningDriver(below, i) for i in range(2)]
-    made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
+    made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}, None), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
     libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
     held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver
     cuda_driver.only_driver, cuda_driver.device_count = (lambda: drivers[0]), (lambda: 2)  # type: ignore[assignment]

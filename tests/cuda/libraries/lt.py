@@ -34,7 +34,7 @@ class CublasLt:
     Args:
         stream: enqueues something that takes so many microseconds, in the order of the device's stream.
         costs: algorithm -> microseconds of a call; those that are not named are not found.
-        compute: types that a product must ask for: compute and scale.
+        compute: types that a product must ask for: compute and scale; None: any.
 
     Attributes:
         called: algorithm -> calls.
@@ -43,7 +43,7 @@ class CublasLt:
     """
 
     def __init__(
-        self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] = (68, 0)
+        self, stream: Callable[[Callable[[], Any], float], int], costs: dict[int, float], compute: tuple[int, int] | None = (68, 0)
     ) -> None:
         self._stream = stream
         self.costs, self.compute = costs, compute
@@ -82,7 +82,7 @@ class CublasLt:
         return 0
 
     def cublasLtMatmulDescCreate(self, place: Any, compute: int, scale: int) -> int:
-        assert (compute, scale) == self.compute
+        assert self.compute in ((compute, scale), None)
         return self._create(place, scale=scale)
 
     def cublasLtMatrixLayoutCreate(self, place: Any, kind: int, rows: int, columns: int, line: int) -> int:

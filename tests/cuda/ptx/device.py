@@ -18,7 +18,7 @@ from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
-from tests.cuda.ptx.static import CAPABILITY, complaints, slow
+from tests.cuda.ptx.static import CAPABILITY, complaints
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -121,14 +121,14 @@ class PtxDriver(OneDevice):
         if built not in self._programs:
             text = ptx(built, self.capability)
             if self._strict and self.capability == CAPABILITY:
-                said = _complaints(built, text)
+                said = complaints(built, text, cubin(built, CAPABILITY))
                 assert not said, "\n".join(said)
             self._programs[built] = Program(self._change(built, text) if self._change else text)
         return self._programs[built]
 
     def complaints(self) -> list[str]:
         """Return what kernels that are loaded have and `kernels.tsv` does not allow."""
-        found = (_complaints(built, ptx(built, CAPABILITY)) for built in self._programs)
+        found = (complaints(built, ptx(built, CAPABILITY), cubin(built, CAPABILITY)) for built in self._programs)
         return [said for each in found for said in each]
 
     def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
@@ -178,12 +178,6 @@ class PtxDriver(OneDevice):
 
     def wait(self) -> None:
         """Do nothing: a launch returns when it is done."""
-
-
-def _complaints(built: Built, text: str) -> list[str]:
-    """Return what is wrong with a kernel's code for `CAPABILITY`."""
-    made = cubin(built, CAPABILITY)
-    return [*complaints(built, text, made.usage), *slow(built, text, made.image)]
 
 
 def backwards(waits: Sequence[Collection[int]]) -> list[int]:

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 STEPS = 5
 #: Difference of a loss and of a parameter, relative to it, that is always allowed, and how many times the difference that other last
 #: bits of the first parameters make on the CPU: five steps of a deep model with momentum make much of little.
-TOLERANCE, TIMES = 2e-5, {"float32": 20.0, "tf32": 2.0, "bf16": 2.0}
+TOLERANCE, TIMES = 2e-5, {"float32": 20.0, "tf32": 10.0, "bf16": 2.0}
 #: Overrides of all configs.
 ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
 #: Config -> what makes it smaller.
@@ -151,7 +151,8 @@ def compare(config: Path, precision: str = "float32") -> Compared:
 
     In bf16 a sum whose last bits differ may be rounded to the other neighbour, and on CUDA tensor cores round factors of products within
     loops and recurrent layers, which CPUs take as they are. So both places may be twice as far from each other as float32 is from bf16, or
-    as training from matrices that are rounded first. In tf32 the CPU computes in float32.
+    as training from matrices that are rounded first. In tf32 the CPU computes in float32, and products round the other factor and
+    gradients, too: ten times what rounded matrices make is allowed.
 
     Args:
         config: below `ROOT`.

@@ -6,11 +6,11 @@ what it changes.
 A row is a kernel for its element types, `bfloat16` behind them where some of its arrays are, compiled for sm_90: its instructions, and
 what it is allowed to have. `double` is arithmetic in float64 in a kernel of float32, which an H100 does at half of the speed and other
 cards at a sixty-fourth; `divides` a division of 64-bit numbers, some hundred instructions; `local` an array that does not lie in
-registers. Spills are allowed to none, but for 16 bytes where several kernels are one, which has no more registers than each of them.
+registers; `long` a loop by fours that takes more than 60 instructions for an element, such as that of a power or a sine.
+Spills are allowed to none, but for 16 bytes where several kernels are one, which has no more registers than each of them.
 
 What a kernel's text asks for must be in its code: accesses of several elements in a loop by fours, and tensor cores where it multiplies
-fragments. A loop by fours that divides no index takes at most 60 instructions for an element, and a loop of a product at most 1.2 for
-each multiply-add.
+fragments. A loop of a product takes at most 1.2 instructions for each multiply-add.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from typing import Any
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.cuda import Built, prepared
-from pe_cli.kernels.cuda_compiler import Usage, cubin, ptx
+from pe_cli.kernels.cuda_compiler import Cubin, cubin, ptx
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.cuda_vectors import PUT, SIZES, TAKE, WIDTH
-from pe_cli.kernels.cuda_wide import mma_bf16, mma_tf32
 from pe_cli.ops.fused import fusion_kernel
 from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD, loops
 
@@ -53,16 +52,34 @@ def row_of(built: Built) -> str:
     return f"{built.kernel.name} {built.dtype} {built.second}{f' {BFLOAT16}' if built.halves else ''}"
 
 
-def marks(built: Built, text: str, usage: Usage) -> set[str]:
+def marks(built: Built, text: str, made: Cubin) -> set[str]:
     """Return what a kernel has of that which must be allowed."""
     found = set()
     if "float64" not in (built.dtype, built.second) and _DOUBLE.search(text):
         found.add("double")
     if _DIVISION.search(text):
         found.add("divides")
-    if usage.local > _spilt(built):
+    if made.usage.local > _spilt(built):
         found.add("local")
+    if _is_by_fours(built) and any(len(loop) > WIDTH * MOST_OF_ELEMENT for loop in loops(made.image)):
+        found.add("long")
     return found
+
+
+def _is_alone(built: Built) -> bool:
+    """Return whether a kernel is none of several that have come together, which are looked at alone."""
+    return not built.kernel.name.endswith("[]") and not re.search(r"[|+]", built.kernel.name)
+
+
+def _is_by_fours(built: Built) -> bool:
+    """Return whether a kernel that is alone does its loop by fours, and divides no index for an element, as where channels are no fours."""
+    return _is_alone(built) and _asks_for(built, TAKE, PUT) and not any(fn.__name__ == quotient.fn.__name__ for fn in built.helpers)
+
+
+def _asks_for(built: Built, *beginnings: str) -> bool:
+    """Return whether the text of a kernel has names that begin so."""
+    tree, _ = prepared(built)
+    return any(isinstance(node, ast.Name) and node.id.startswith(beginnings) for node in ast.walk(tree))
 
 
 def _spilt(built: Built) -> int:
@@ -103,42 +120,37 @@ def _of_any(name: str) -> tuple[int, frozenset[str]]:
 
 
 def slow(built: Built, text: str, image: bytes) -> list[str]:
-    """Return what a kernel's code lacks of that which its text asks for, and which of its loops take too long.
+    """Return what a kernel's code lacks of that which its text asks for, and which loops of products take too long.
 
     Args:
         built: the kernel.
         text: its PTX.
         image: its machine code for `CAPABILITY`.
     """
-    if built.kernel.name.endswith("[]") or re.search(r"[|+]", built.kernel.name):  # what comes together is looked at alone
+    if not _is_alone(built):
         return []
-    tree, space = prepared(built)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    by_fours = any(name.startswith((TAKE, PUT)) for name in names)
-    divides = any(fn.__name__ == quotient.fn.__name__ for fn in built.helpers)  # an index, for each element: channels that are no fours
     found = []
-    if by_fours and any(SIZES[element] > 1 for element in built.elements) and not _FOUR.search(text):
+    if _asks_for(built, TAKE, PUT) and any(SIZES[element] > 1 for element in built.elements) and not _FOUR.search(text):
         found.append("a loop by fours without an access of several elements")
-    if names.intersection(name for name, value in space.items() if value in (mma_tf32, mma_bf16)) and not _CORES.search(text):
+    if _asks_for(built, "mma_") and not _CORES.search(text):
         found.append("fragments that no tensor core multiplies")
     for loop in loops(image):
         products = sum(code & KIND == MULTIPLY_ADD for code in loop)
-        if by_fours and not divides and len(loop) > WIDTH * MOST_OF_ELEMENT:
-            found.append(f"{len(loop)} instructions for {WIDTH} elements")
         if built.block and products > MULTIPLIES * len(loop) and len(loop) > MOST_OF_MULTIPLY_ADD * products:
             found.append(f"{len(loop)} instructions for {products} multiply-adds")
     return [f"{row_of(built)}: {said}" for said in found]
 
 
-def complaints(built: Built, text: str, usage: Usage) -> list[str]:
-    """Return what a kernel has that its row does not allow."""
+def complaints(built: Built, text: str, made: Cubin) -> list[str]:
+    """Return what a kernel has that its row does not allow, and what `slow` says of it."""
+    usage = made.usage
     count, fine = allowed().get(row_of(built)) or _of_one(built)
-    out = [f"{row_of(built)}: {mark}, which kernels.tsv does not allow it" for mark in sorted(marks(built, text, usage) - fine)]
+    out = [f"{row_of(built)}: {mark}, which kernels.tsv does not allow it" for mark in sorted(marks(built, text, made) - fine)]
     if usage.spills > _spilt(built):
         out.append(f"{row_of(built)}: spills {usage.spills} bytes of registers")
     if usage.instructions > max(SMALL, SLACK * count):
         out.append(f"{row_of(built)}: {usage.instructions} instructions, {count} in kernels.tsv")
-    return out
+    return out + slow(built, text, made.image)
 
 
 def main() -> None:
@@ -170,14 +182,14 @@ def main() -> None:
     quiet = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-summary", "--tb=no", "--show-capture=no"]
     pytest.main([*quiet, str(root / "tests/cuda/device")])
     driver.runs = False
-    for config, precision in itertools.product(shipped(), ("float32", "bf16")):
+    for config, precision in itertools.product(shipped(), ("float32", "tf32", "bf16")):
         with contextlib.suppress(PeError, AssertionError):
             train(config, "cuda", more=(f"executor.precision={precision}",))
     most: dict[str, tuple[int, set[str]]] = {}  # a row is of all choices of arrays that are bfloat16
     for built in sorted(found, key=row_of):
-        usage = cubin(built, CAPABILITY).usage
+        made = cubin(built, CAPABILITY)
         count, said = most.get(row_of(built), (0, set()))
-        most[row_of(built)] = max(count, usage.instructions), said | marks(built, ptx(built, CAPABILITY), usage)
+        most[row_of(built)] = max(count, made.usage.instructions), said | marks(built, ptx(built, CAPABILITY), made)
     rows = [f"{name}\t{count}\t{' '.join(sorted(said))}" for name, (count, said) in most.items() if said or count > SMALL]
     TABLE.write_text("\n".join(["kernel and types\tinstructions\tallowed", *rows, ""]), encoding="utf-8")
     sys.stdout.write(f"{len(rows)} rows of {len(found)} kernels\n")
