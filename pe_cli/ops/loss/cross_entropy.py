@@ -8,7 +8,7 @@ from pe_cli.core.errors import PeError, WrongType
 from pe_cli.core.types import FLOATS, TensorType, check_kind
 from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_math import replaces
+from pe_cli.kernels.cuda_math import quotient, replaces
 from pe_cli.kernels.cuda_parts import claim
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.partial import CHUNK
@@ -210,8 +210,9 @@ deal(pick_loss, soft_loss, soft_loss_back)
 def pick_loss_back_cuda(x: Ptr, label: PtrI64, g: Ptr, dx: Ptr, rows: Int, n: Int, ignored: Int):
     """One thread per element."""
     for i in range(rows * n):
-        k = label[i // n]
-        dx[i] = -g[i // n] / x[i] if k == i % n and k != ignored else T(0)
+        row = quotient(i, n)
+        k = label[row]
+        dx[i] = -g[row] / x[i] if k == i - row * n and k != ignored else T(0)
 
 
 also_on_cuda(cross_entropy)

@@ -7,6 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.labels import classes, per_sample, report
@@ -89,10 +90,11 @@ def one_hot_cpu(o: Lowering) -> None:
 def mark_cuda(x: PtrI64, out: Ptr, count: Int, depth: Int, lenient: Int, per: Int, status: Status):
     """One thread per element."""
     for e in range(count * depth):
-        k = x[e // depth]
-        out[e] = T(1) if k == e % depth else T(0)
-        if e % depth == 0 and (k < 0 or k >= depth) and not lenient:
-            report(status, e // depth // per, k, depth)
+        row = quotient(e, depth)
+        k, column = x[row], e - row * depth
+        out[e] = T(1) if k == column else T(0)
+        if column == 0 and (k < 0 or k >= depth) and not lenient:
+            report(status, row // per, k, depth)
 
 
 also_on_cuda(one_hot)

@@ -7,6 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
@@ -35,11 +36,12 @@ def slices(x: Ptr, out: Ptr, n: Int, C: Int, D: Int, OD: Int, taps: Int, stride:
 def slices_cuda(x: Ptr, out: Ptr, n: Int, C: Int, D: Int, OD: Int, taps: Int, stride: Int, before: Int, gap: Int, area: Int):
     """One thread per element."""
     for i in range(n * OD * C * taps * area):
-        e, k = i // area, i % area
-        q, t = e // taps, e % taps
-        image, rest = q // (OD * C), q % (OD * C)
-        d = rest // C * stride - before + t * gap
-        out[i] = x[((image * C + rest % C) * D + d) * area + k] if 0 <= d < D else T(0)
+        e = quotient(i, area)
+        q = quotient(e, taps)
+        row = quotient(q, C)
+        image = quotient(row, OD)
+        d = (row - image * OD) * stride - before + (e - q * taps) * gap
+        out[i] = x[((image * C + q - row * C) * D + d) * area + i - e * area] if 0 <= d < D else T(0)
 
 
 @kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
@@ -91,7 +92,8 @@ def tril_triu_grad_cpu(o: Lowering) -> None:
 def keep_triangle_cuda(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diagonal: Int, lower: Int):
     """One thread per element."""
     for e in range(matrices * rows * columns):
-        away = e % columns - e // columns % rows
+        line = quotient(e, columns)
+        away = e - line * columns - (line - quotient(line, rows) * rows)
         inside = away <= diagonal if lower else away >= diagonal
         out[e] = x[e] if inside else T(0)
 
