@@ -53,6 +53,7 @@ check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, 
 	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
 	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST) tests/cuda tests/kernels/test_micro.py tests/graph/passes/test_equal.py tests/docs tests/session/test_processes.py
 	$(BIN)/python -m tests.cuda.ptx.models
+	$(BIN)/python -m tests.cuda.ptx.models --tf32
 	$(BIN)/python -m tests.cuda.ptx.models --bf16
 	$(BIN)/python benchmarks/gpu.py --rehearse
 
