@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -273,5 +273,5 @@ def test_a_new_kernel_has_no_slow_arithmetic_without_a_word(kernel: Any, said: s
 
 def test_spills_are_allowed_to_none():
     built = build(one_too_far, "float32", "float32")
-    usage = SimpleNamespace(local=0, spills=8, instructions=10)
-    assert "spills 8 bytes" in static.complaints(built, "", usage)[0]
+    made = cubin(built, static.CAPABILITY)
+    assert "spills 8 bytes" in static.complaints(built, "", replace(made, usage=replace(made.usage, spills=8)))[0]
