@@ -95,6 +95,10 @@ REFUSED: dict[str, Refusal] = {
     "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
     "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
+    "paddle.dataset.flowers.*": Refusal("its readers cut pictures by OpenCV", "paddle.vision.datasets.Flowers and transforms"),
+    "paddle.dataset.image.*": Refusal("its functions are those of OpenCV", "paddle.vision.transforms"),
+    "paddle.dataset.mq2007.*": Refusal("its archive needs a program that unpacks RAR", "unpack it, and read its text by a function"),
+    "paddle.dataset.sentiment.*": Refusal("its texts are unpacked by the package nltk", "paddle.text.Imdb, or nltk itself"),
     "paddle.sysconfig.*": Refusal(
         "there is no library with headers to compile against", "docs/adding-an-op.md: an op is a Python file that compiles for every device"
     ),

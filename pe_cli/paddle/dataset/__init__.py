@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.dataset import cifar, common, mnist, uci_housing
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.dataset import (
+    cifar,
+    common,
+    conll05,
+    imdb,
+    imikolov,
+    mnist,
+    movielens,
+    uci_housing,
+    voc2012,
+    wmt14,
+    wmt16,
+)
+from pe_cli.paddle.names import missing, refusing
 
-__all__ = ["cifar", "common", "mnist", "uci_housing"]
+__all__ = ["cifar", "common", "conll05", "imdb", "imikolov", "mnist", "movielens", "uci_housing", "voc2012", "wmt14", "wmt16"]
+globals().update(refusing(__name__, {name: f"paddle.dataset.{name}" for name in ("flowers", "image", "mq2007", "sentiment")}))
 __getattr__ = missing("paddle.dataset", lambda: globals())

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pe_cli.paddle.local_files import HOME
 from pe_cli.paddle.names import missing
-from pe_cli.paddle.vision.datasets import HOME
 
 DATA_HOME = str(Path(HOME).expanduser())
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.names import missing, places
+from pe_cli.paddle.text.conll05 import Conll05st
 from pe_cli.paddle.text.housing import UCIHousing
+from pe_cli.paddle.text.imdb import Imdb
+from pe_cli.paddle.text.imikolov import Imikolov
+from pe_cli.paddle.text.movielens import Movielens
+from pe_cli.paddle.text.translation import WMT14, WMT16
 
-__all__ = ["UCIHousing"]
+__all__ = ["WMT14", "WMT16", "Conll05st", "Imdb", "Imikolov", "Movielens", "UCIHousing"]
+globals().update(places(__name__, {"datasets": __name__}))
 __getattr__ = missing("paddle.text", lambda: globals())

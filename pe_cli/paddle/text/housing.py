@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.vision.datasets import _mode, local
+from pe_cli.paddle.local_files import local, of_modes
 
 #: Share of the rows that train.
 TRAINED = 0.8
@@ -20,6 +20,7 @@ class UCIHousing(Dataset):
     Args:
         data_file: text of 14 columns; default: where the original keeps it.
         mode: train for the first 80 % of the rows, test for the others.
+        download: taken for the original's sake; nothing is downloaded.
 
     Raises:
         FluidValueError: the file is not there or no such table, or mode is another word; a ValueError.
@@ -28,8 +29,8 @@ class UCIHousing(Dataset):
         Harrison and Rubinfeld 1978, "Hedonic prices and the demand for clean air".
     """
 
-    def __init__(self, data_file: Any = None, mode: str = "train") -> None:
-        train = _mode(mode)
+    def __init__(self, data_file: Any = None, mode: str = "train", download: bool = True) -> None:
+        train = of_modes(mode, "train", "test") == "train"
         path = local(data_file, "uci_housing", "housing.data")
         try:
             rows = np.array(path.read_text(encoding="utf-8").split(), np.float64).reshape(-1, 14)

@@ -14,30 +14,12 @@ from pe_cli.data.origin import Origin
 from pe_cli.data.readers.idx import _read
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.io import Dataset
+from pe_cli.paddle.local_files import local, of_modes
 from pe_cli.paddle.names import missing
+from pe_cli.paddle.vision.archives import VOC2012, Flowers
 
-#: Where the original keeps what it downloaded.
-HOME = "~/.cache/paddle/dataset"
 #: Endings of pictures, as the original knows them.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-
-
-def local(given: Any, *names: str) -> Path:
-    """Return a file: the given one, or one where the original keeps it.
-
-    Raises:
-        FluidValueError: it is not there; a ValueError.
-    """
-    path = Path(given) if given is not None else Path(HOME).expanduser().joinpath(*names)
-    if not path.is_file():
-        raise FluidValueError(f"there is no file {path}, and nothing is downloaded", hint="get it, and give its path or put it there")
-    return path
-
-
-def _mode(mode: str) -> bool:
-    if mode not in ("train", "test"):
-        raise FluidValueError(f"mode is {mode!r}", hint="train or test")
-    return mode == "train"
 
 
 class _Pictures(Dataset):
@@ -68,6 +50,7 @@ class MNIST(_Pictures):
         label_path: of the labels.
         mode: train or test; which files are the default.
         transform: of the picture, uint8 [28, 28, 1]; default: float32 of the same values.
+        download: taken for the original's sake; nothing is downloaded.
 
     Raises:
         FluidValueError: a file is not there or broken, or mode is another word; a ValueError.
@@ -76,9 +59,14 @@ class MNIST(_Pictures):
     NAME = "mnist"
 
     def __init__(
-        self, image_path: Any = None, label_path: Any = None, mode: str = "train", transform: Callable[[Any], Any] | None = None
+        self,
+        image_path: Any = None,
+        label_path: Any = None,
+        mode: str = "train",
+        transform: Callable[[Any], Any] | None = None,
+        download: bool = True,
     ) -> None:
-        first = "train" if _mode(mode) else "t10k"
+        first = "train" if of_modes(mode, "train", "test") == "train" else "t10k"
         paths = (
             local(image_path, self.NAME, f"{first}-images-idx3-ubyte.gz"),
             local(label_path, self.NAME, f"{first}-labels-idx1-ubyte.gz"),
@@ -118,6 +106,7 @@ class Cifar10(_Pictures):
         data_file: archive; default: where the original keeps it.
         mode: train or test.
         transform: of the picture, uint8 [32, 32, 3]; default: float32 of the same values.
+        download: taken for the original's sake; nothing is downloaded.
 
     Raises:
         FluidValueError: the file is not there or broken, or mode is another word; a ValueError.
@@ -125,8 +114,10 @@ class Cifar10(_Pictures):
 
     FILE, PARTS, LABELS = "cifar-10-python.tar.gz", ("data_batch", "test_batch"), "labels"
 
-    def __init__(self, data_file: Any = None, mode: str = "train", transform: Callable[[Any], Any] | None = None) -> None:
-        wanted = self.PARTS[0 if _mode(mode) else 1]
+    def __init__(
+        self, data_file: Any = None, mode: str = "train", transform: Callable[[Any], Any] | None = None, download: bool = True
+    ) -> None:
+        wanted = self.PARTS[("train", "test").index(of_modes(mode, "train", "test"))]
         path = local(data_file, "cifar", self.FILE)
         try:
             with tarfile.open(path) as archive:
@@ -230,5 +221,5 @@ class DatasetFolder(ImageFolder):
         return self._picture(path), label
 
 
-__all__ = ["MNIST", "Cifar10", "Cifar100", "DatasetFolder", "FashionMNIST", "ImageFolder"]
+__all__ = ["MNIST", "VOC2012", "Cifar10", "Cifar100", "DatasetFolder", "FashionMNIST", "Flowers", "ImageFolder"]
 __getattr__ = missing("paddle.vision.datasets", lambda: globals())
