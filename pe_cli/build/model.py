@@ -11,14 +11,17 @@ from typing import Any
 
 from pe_cli.build.objects import Maker
 from pe_cli.build.regions import BrokenError, append_region
-from pe_cli.build.values import argument_of, convert, meant
+from pe_cli.build.values import WORDS, argument_of, convert, meant
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.core.types import TensorType
+from pe_cli.core.types import NUMBERS, TensorType
 from pe_cli.layers.define.registry import LayerArg, LayerDef, find
 from pe_cli.program.ir import Program, Variable
+
+#: Kinds of arguments that variables may give.
+_SIZES = ("size", "sizes", "int_or_sizes", "number")
 
 
 @dataclass
@@ -195,7 +198,26 @@ class Layers:
             return self.maker.param_attr(node, what)
         if declared.kind == "initializer":
             return self.maker.initializer(node, what)
+        if declared.kind in _SIZES and _names_a_variable(node):
+            return self._size(declared.kind, node, layer, what)
         return convert(declared.kind, node, what)
+
+    def _size(self, kind: str, node: Node, layer: LayerSpec, what: str) -> Any:
+        """Return a size, or a number, that a variable gives, or a list with such ones.
+
+        Raises:
+            BrokenError: a variable is missing because of a mistake that is reported already.
+            PeError: there is none, it has another element type, or what stands beside it in the list is no whole number.
+        """
+        if isinstance(node, ListNode):
+            if kind not in ("sizes", "int_or_sizes"):
+                return convert(kind, node, what)
+            return [self._size("size", item, layer, what) if _names_a_variable(item) else convert("size", item, what) for item in node.items]
+        found = self.variable(node, layer, what)
+        if found.dtype not in (NUMBERS if kind == "number" else ("int32", "int64")):
+            hint = "name an integer variable, or put a layer of type cast with dtype: int64 before it"
+            raise PeError(f"{what} must be {WORDS[kind]}, and '{found.name}' is {found.type}", at=node.at, hint=hint, notes=origin_notes(node))
+        return found
 
     def _variables(self, items: Sequence[Node], layer: LayerSpec, what: str) -> list[Variable]:
         """Return variables by name; one that is broken does not hide a wrong name after it."""
@@ -230,6 +252,12 @@ class Layers:
         name = layer.key.rpartition("/")[0]
         error.notes += [(at, f"in '{name}', used here") for at in layer.calls[-1:]]
         self.mistakes.add(error)
+
+
+def _names_a_variable(node: Node) -> bool:
+    """Return whether a value is text, or a list with text in it."""
+    items = node.items if isinstance(node, ListNode) else (node,)
+    return any(isinstance(item, ScalarNode) and isinstance(item.value, str) for item in items)
 
 
 def _flat(result: Any) -> list[Variable]:

@@ -13,6 +13,10 @@ from pe_cli.program.epochs import Epochs
 #: What a value of a kind is called in messages.
 WORDS = {
     "int": "a whole number",
+    "size": "a whole number, or the name of an integer variable of one element",
+    "sizes": "a list of whole numbers and names of integer variables, or the name of one variable of them all",
+    "int_or_sizes": "a whole number, a list of them and of names of integer variables, or the name of one variable of them all",
+    "number": "a number, or the name of a variable of one element",
     "float": "a number",
     "bool": "true or false",
     "str": "text",
@@ -145,6 +149,10 @@ def _ints_or_int(node: Node) -> Any:
 
 _CONVERT: dict[str, Callable[[Node], Any]] = {
     "int": _int,
+    "size": _int,
+    "sizes": _list(_int),
+    "int_or_sizes": _ints_or_int,
+    "number": _float,
     "float": _float,
     "bool": _bool,
     "str": _str,

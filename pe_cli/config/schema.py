@@ -17,10 +17,16 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 #: `${name}` may stand wherever a value may.
 _REFERENCE: Json = {"type": "string", "pattern": r"\$\{.+\}"}
 _TYPED: Json = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+#: A number, or the name of a variable.
+_SIZE: Json = {"type": ["integer", "string"]}
 _VALUES: dict[str, Json] = {
     "variable": {"type": "string"},
     "variables": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
     "int": {"type": "integer"},
+    "size": _SIZE,
+    "sizes": {"anyOf": [{"type": "array", "items": _SIZE}, {"type": "string"}]},
+    "int_or_sizes": {"anyOf": [{"type": "array", "items": _SIZE}, _SIZE]},
+    "number": {"type": ["number", "string"]},
     "float": {"type": "number"},
     "bool": {"type": "boolean"},
     "str": {"type": "string"},

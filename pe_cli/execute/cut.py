@@ -36,7 +36,7 @@ MOST = 8
 
 def is_cut(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.has(OnHost) or _size_inputs(op) or _goes_round(op) for op in program.global_block().ops)
+    return any(op.definition.has(OnHost) or size_inputs(op) or _goes_round(op) for op in program.global_block().ops)
 
 
 def _goes_round(op: Operator) -> bool:
@@ -45,12 +45,12 @@ def _goes_round(op: Operator) -> bool:
     return regions is not None and regions.runs is Runs.WHILE and any(is_cut(r.program) for r in regions_of(op).values())
 
 
-def _size_inputs(op: Operator) -> list[str]:
+def size_inputs(op: Operator) -> list[str]:
     """Return the variables whose values are attributes of an op."""
-    return [name for slot in _fed(op) for name in op.inputs.get(slot, ())]
+    return [name for slot in fed_attributes(op) for name in op.inputs.get(slot, ())]
 
 
-def _fed(op: Operator) -> Mapping[str, str]:
+def fed_attributes(op: Operator) -> Mapping[str, str]:
     """Return the slots of an op that give sizes, with their attributes."""
     sizes = op.definition.get(FedSizes)
     return sizes.attrs if sizes else {}
@@ -115,7 +115,7 @@ class CutProgram:
                 self._parts += [_Part([op], i, host=loop is None, loop=loop), _Part([], i + 1)]
                 written = set()
                 continue
-            if not self._parts or written & set(_size_inputs(op)):
+            if not self._parts or written & set(size_inputs(op)):
                 self._parts.append(_Part([], i))
                 written = set()
             self._parts[-1].ops.append(op)
@@ -186,19 +186,16 @@ class CutProgram:
         """Return a part as a program, with the values of fed sizes, and the types of what only gives a type."""
         sizes_now: list[tuple[int, str, Any]] = []
         for i, op in enumerate(part.ops):
-            for slot, attr in _fed(op).items():
+            for slot, attr in fed_attributes(op).items():
                 for name in op.inputs.get(slot, ()):
-                    sizes_now.append((i, slot, _attribute(op, attr, name, values(name))))
+                    sizes_now.append((i, slot, attribute_of(op, attr, name, values(name))))
         alike = {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
         key = (*((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now), *alike.items())
         if key not in part.forms:
             made = self.program.clone()
             block = made.global_block()
             block.ops = block.ops[part.begin : part.begin + len(part.ops)]
-            for i, slot, v in sizes_now:
-                op = block.ops[i]
-                del op.inputs[slot]
-                op.attrs[_fed(op)[slot]] = v
+            give_sizes([(block.ops[i], slot, v) for i, slot, v in sizes_now])
             for name, shape in alike.items():
                 block.vars[name].type, block.vars[name].is_data = block.vars[name].type.with_shape(*shape), False
             part.forms[key] = made
@@ -208,7 +205,14 @@ class CutProgram:
         return part.forms[key]
 
 
-def _attribute(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
+def give_sizes(sizes: Sequence[tuple[Operator, str, Any]]) -> None:
+    """Put numbers in place of variables that give sizes: an op, the slot, and what becomes of its attribute."""
+    for op, slot, value in sizes:
+        del op.inputs[slot]
+        op.attrs[fed_attributes(op)[slot]] = value
+
+
+def attribute_of(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
     """Return a variable's value as an attribute.
 
     Raises:

@@ -198,6 +198,10 @@ class Executor:
                 raise PeError(what, at=self.program.global_block().var(name).at, code=ExitCode.DATA)
         return ends
 
+    def all_plans(self) -> list[Plan]:
+        """Return the plans that are kept."""
+        return list(self.plans.values())
+
     def drop_unused(self) -> None:
         """Forget the plans, with their temporaries, that have not run since this was last called."""
         if not self.build.cache_runtime_context:

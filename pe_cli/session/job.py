@@ -22,6 +22,7 @@ from pe_cli.devices.protocol import device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
+from pe_cli.execute.sized import executor_of
 from pe_cli.execute.startup import run_startup
 from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
@@ -292,7 +293,7 @@ class Job:
         peers: Summing | None = None,
         seed: int | None = None,
     ) -> Executor:
-        made = Executor(
+        made = executor_of(
             program,
             self.scope,
             build=self.run.build_strategy,
@@ -330,7 +331,7 @@ class Job:
         """Return the kernels of all plans and the calls of libraries, each with the hash of all that it is made of."""
         found: dict[str, str] = {}
         for executor in (e for ref in self._made if (e := ref()) is not None):
-            for plan in executor.plans.values():
+            for plan in executor.all_plans():
                 found.update(plan.step.chosen)
                 for c in every_call([call for task in plan.tasks for call in task.calls]):
                     if isinstance(c.kernel, Kernel):

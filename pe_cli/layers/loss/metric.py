@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Size, fed_size
 from pe_cli.program.ir import Variable
 
 
@@ -41,7 +42,7 @@ def accuracy(
 
 
 @layer
-def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
+def topk(input: Variable, k: Size, name: str | None = None) -> tuple[Variable, Variable]:
     """Find the k largest elements of every row.
 
     Args:
@@ -58,7 +59,9 @@ def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Va
     Source:
         fluid.layers.topk.
     """
-    values, indices = LayerHelper("topk", name).op("top_k", {"X": input}, {"k": k}, ("Out", "Indices"))
+    helper = LayerHelper("topk", name)
+    number, fed = fed_size(helper, "k", k)
+    values, indices = helper.op("top_k", {"X": input, "K": fed}, {"k": number}, ("Out", "Indices"))
     return values, indices
 
 

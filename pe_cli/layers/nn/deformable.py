@@ -6,13 +6,14 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, pair
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Sizes, fed_sizes
 from pe_cli.program.initializer import Normal
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
 
 @layer
-def affine_grid(theta: Variable, out_shape: list[int], name: str | None = None) -> Variable:
+def affine_grid(theta: Variable, out_shape: Sizes, name: str | None = None) -> Variable:
     """Compute the place that every pixel of an output image is taken from under an affine map.
 
     Out[n, h, w] = theta[n] (x, y, 1), x and y from -1 to 1.
@@ -31,7 +32,9 @@ def affine_grid(theta: Variable, out_shape: list[int], name: str | None = None) 
     Source:
         fluid.layers.affine_grid.
     """
-    return LayerHelper("affine_grid", name).one("affine_grid", {"Theta": theta}, {"output_shape": out_shape}, "Output")
+    helper = LayerHelper("affine_grid", name)
+    sizes, fed = fed_sizes(helper, "out_shape", out_shape, 4)
+    return helper.one("affine_grid", {"Theta": theta, "OutputShape": fed}, {"output_shape": sizes}, "Output")
 
 
 @layer

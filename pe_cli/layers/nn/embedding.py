@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Size, fed_size
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -51,7 +52,7 @@ def embedding(
 
 
 @layer
-def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
+def one_hot(input: Variable, depth: Size, allow_out_of_range: bool = False) -> Variable:
     """Write a 1 at every id and 0 elsewhere.
 
     Args:
@@ -68,4 +69,7 @@ def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Va
     Source:
         fluid.layers.one_hot.
     """
-    return LayerHelper("one_hot").one("one_hot", {"X": input}, {"depth": depth, "allow_out_of_range": allow_out_of_range})
+    helper = LayerHelper("one_hot")
+    number, fed = fed_size(helper, "depth", depth)
+    attrs = {"allow_out_of_range": allow_out_of_range, **({} if fed is not None else {"depth": number})}
+    return helper.one("one_hot", {"X": input, "Depth": fed}, attrs)

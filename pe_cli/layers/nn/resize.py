@@ -6,6 +6,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Sizes, fed_sizes
 from pe_cli.program.ir import Variable
 
 #: Axes of images and volumes whose channels are last.
@@ -187,7 +188,7 @@ def resize_nearest(
 @layer
 def pad2d(
     input: Variable,
-    paddings: list[int] = [0, 0, 0, 0],  # noqa: B006 (never changed)
+    paddings: Sizes = [0, 0, 0, 0],  # noqa: B006 (never changed)
     mode: str = "constant",
     pad_value: float = 0.0,
     data_format: str = "NCHW",
@@ -212,10 +213,11 @@ def pad2d(
     Source:
         fluid.layers.pad2d.
     """
-    attrs = {"paddings": paddings, "mode": mode, "pad_value": float(pad_value)}
     helper = LayerHelper("pad2d", name)
+    sizes, fed = fed_sizes(helper, "paddings", paddings, 4)
+    attrs = {"mode": mode, "pad_value": float(pad_value), **({} if fed is not None else {"paddings": sizes})}
     x = _channels_first(helper, input, data_format, ("NCHW", "NHWC"))
-    return _channels_back(helper, helper.one("pad2d", {"X": x}, attrs), data_format)
+    return _channels_back(helper, helper.one("pad2d", {"X": x, "Paddings": fed}, attrs), data_format)
 
 
 @layer

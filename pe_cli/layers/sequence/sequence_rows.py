@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Size, fed_size
 from pe_cli.program.ir import Variable
 
 
@@ -119,7 +120,7 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
 
 
 @layer
-def sequence_mask(x: Variable, maxlen: int | None = None, dtype: str = "int64", name: str | None = None) -> Variable:
+def sequence_mask(x: Variable, maxlen: Size | None = None, dtype: str = "int64", name: str | None = None) -> Variable:
     """Mark the steps that sequences of given lengths have.
 
     out[..., t] = 1 where t < x[...], else 0
@@ -144,8 +145,8 @@ def sequence_mask(x: Variable, maxlen: int | None = None, dtype: str = "int64", 
         x = helper.one("ceil", {"X": x})
     if x.dtype != "int64":
         x = helper.one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": "int64"})
-    attrs = {"maxlen": -1 if maxlen is None else maxlen, "out_dtype": dtype}
-    return helper.one("sequence_mask", {"X": x}, attrs, "Y")
+    steps, fed = fed_size(helper, "maxlen", -1 if maxlen is None else maxlen)
+    return helper.one("sequence_mask", {"X": x, "Maxlen": fed}, {"maxlen": steps, "out_dtype": dtype}, "Y")
 
 
 @layer

@@ -9,7 +9,9 @@ import numpy as np
 from pe_cli.core.types import FLOATS, check_dtype, product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Number, Sizes
 from pe_cli.layers.tensor.rearranging import diag_embed
+from pe_cli.layers.tensor.tensor import fill_constant
 from pe_cli.program.ir import Variable
 
 
@@ -129,7 +131,7 @@ def arange(start: float, end: float | None = None, step: float = 1.0, dtype: str
 
 
 @layer
-def full(shape: list[int], fill_value: float, out: Variable | None = None, dtype: str = "float32", name: str | None = None) -> Variable:
+def full(shape: Sizes, fill_value: Number, out: Variable | None = None, dtype: str = "float32", name: str | None = None) -> Variable:
     """Make a tensor whose elements all have one value.
 
     Args:
@@ -148,11 +150,7 @@ def full(shape: list[int], fill_value: float, out: Variable | None = None, dtype
     Source:
         fluid.layers.full.
     """
-    helper, attrs = LayerHelper("full", name), {"shape": shape, "dtype": dtype, "value": float(fill_value)}
-    if out is None:
-        return helper.one("fill_constant", {}, attrs)
-    helper.op("fill_constant", {}, attrs, (), {"Out": out})
-    return out
+    return fill_constant(shape, dtype, fill_value, out)
 
 
 @layer

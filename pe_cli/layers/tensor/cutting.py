@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import same_axis
+from pe_cli.layers.define.sizes import Sizes, fed_sizes, same_axis
 from pe_cli.layers.tensor.shape import unstack
 from pe_cli.program.ir import Variable
 
@@ -13,7 +13,7 @@ END = (1 << 31) - 1
 
 
 @layer
-def strided_slice(input: Variable, axes: list[int], starts: list[int], ends: list[int], strides: list[int]) -> Variable:
+def strided_slice(input: Variable, axes: list[int], starts: Sizes, ends: Sizes, strides: Sizes) -> Variable:
     """Take every few elements of a range of some axes.
 
     Out[.., i, ..] = input[.., start + i stride, ..], as long as that is before the end
@@ -35,17 +35,21 @@ def strided_slice(input: Variable, axes: list[int], starts: list[int], ends: lis
         fluid.layers.strided_slice.
     """
     helper = LayerHelper("strided_slice")
-    lists = (axes, starts, ends, strides)
-    if len({len(v) for v in lists}) > 1 or 0 in strides:
+    (first, fed_first), (last, fed_last), (steps, fed_steps) = (
+        fed_sizes(helper, name, given, len(axes)) for name, given in (("starts", starts), ("ends", ends), ("strides", strides))
+    )
+    lists = (axes, first, last, steps)
+    if len({len(v) for v in lists}) > 1 or 0 in steps:
         raise helper.error(f"strided_slice: axes, starts, ends and strides are {lists}", hint="one number each per axis, strides not 0")
-    given = {"axes": [same_axis(helper, input, axis) for axis in axes], "starts": list(starts), "ends": list(ends)}
-    if set(strides) <= {1}:
-        return helper.one("slice", {"Input": input}, given)
-    return helper.one("strided_slice", {"Input": input}, {**given, "strides": list(strides)})
+    given = {"axes": [same_axis(helper, input, axis) for axis in axes], "starts": first, "ends": last}
+    inputs = {"Input": input, "Starts": fed_first, "Ends": fed_last}
+    if set(steps) <= {1}:
+        return helper.one("slice", inputs, given)
+    return helper.one("strided_slice", {**inputs, "Strides": fed_steps}, {**given, "strides": steps})
 
 
 @layer
-def crop_tensor(x: Variable, shape: list[int] | None = None, offsets: list[int] | None = None, name: str | None = None) -> Variable:
+def crop_tensor(x: Variable, shape: Sizes | None = None, offsets: Sizes | None = None, name: str | None = None) -> Variable:
     """Cut a box out of a tensor.
 
     Args:
@@ -67,7 +71,7 @@ def crop_tensor(x: Variable, shape: list[int] | None = None, offsets: list[int] 
 
 
 @layer
-def crop(x: Variable, shape: list[int] | None = None, offsets: list[int] | None = None, name: str | None = None) -> Variable:
+def crop(x: Variable, shape: list[int] | None = None, offsets: Sizes | None = None, name: str | None = None) -> Variable:
     """Cut a box out of a tensor; the same as crop_tensor, which the original made of it later.
 
     Args:
@@ -88,19 +92,41 @@ def crop(x: Variable, shape: list[int] | None = None, offsets: list[int] | None 
     return _box(LayerHelper("crop", name), x, shape, offsets)
 
 
-def _box(helper: LayerHelper, x: Variable, shape: list[int] | None, offsets: list[int] | None) -> Variable:
+def _box(helper: LayerHelper, x: Variable, shape: Sizes | None, offsets: Sizes | None) -> Variable:
     kind, rank = helper.layer_type, len(x.shape)
     if shape is None:
         raise helper.error(f"{kind} needs a shape", hint="one size for each axis; -1 for all from the offset on")
-    begins = [0] * rank if offsets is None else list(offsets)
-    if len(shape) != rank or len(begins) != rank:
-        raise helper.error(f"{kind}: shape is {shape} and offsets {begins}, but x is {x}", hint="give one number for each axis")
+    sizes, fed = fed_sizes(helper, "shape", shape, rank)
+    begins, fed_begins = fed_sizes(helper, "offsets", [0] * rank if offsets is None else offsets, rank)
+    if len(sizes) != rank or len(begins) != rank:
+        raise helper.error(f"{kind}: shape is {sizes} and offsets {begins}, but x is {x}", hint="give one number for each axis")
+    if fed is not None or fed_begins is not None:
+        return _fed_box(helper, x, shape, sizes, fed, begins, fed_begins)
     ends = []
-    for begin, size, have in zip(begins, shape, x.shape, strict=True):
+    for begin, size, have in zip(begins, sizes, x.shape, strict=True):
         if begin < 0 or size < -1 or size == 0 or (have >= 0 and begin + max(size, 1) > have):
-            raise helper.error(f"{kind}: a box of {shape} from {begins} on is not inside {x}")
+            raise helper.error(f"{kind}: a box of {sizes} from {begins} on is not inside {x}")
         ends.append(END if size == -1 else begin + size)
     return helper.one("slice", {"Input": x}, {"axes": list(range(rank)), "starts": begins, "ends": ends})
+
+
+def _fed_box(
+    helper: LayerHelper, x: Variable, shape: Sizes, sizes: list[int], fed: Variable | None, begins: list[int], fed_begins: Variable | None
+) -> Variable:
+    """Cut out a box of which only a step knows the sizes or the offsets; a number -1 among the sizes takes all."""
+    if not isinstance(shape, Variable):
+        _, fed = fed_sizes(helper, "shape", [END if isinstance(size, int) and size == -1 else size for size in shape])
+    numbers = [_whole(helper, fed, sizes), _whole(helper, fed_begins, begins)]
+    ends = helper.one("elementwise_add", {"X": numbers[0], "Y": numbers[1]})
+    attrs = {"axes": list(range(len(x.shape))), "starts": begins, "ends": [-1] * len(sizes)}
+    return helper.one("slice", {"Input": x, "Starts": fed_begins, "Ends": ends}, attrs)
+
+
+def _whole(helper: LayerHelper, fed: Variable | None, numbers: list[int]) -> Variable:
+    if fed is None:
+        values = [END if n == -1 else n for n in numbers]
+        return helper.one("assign_value", {}, {"shape": [len(values)], "dtype": "int64", "values": values})
+    return fed if fed.dtype == "int64" else helper.one("cast", {"X": fed}, {"out_dtype": "int64"})
 
 
 @layer

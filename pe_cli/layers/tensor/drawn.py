@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Sizes, fed_sizes
 from pe_cli.program.ir import Variable
 
 #: Whole numbers that float64 can tell apart.
@@ -12,7 +13,7 @@ _EXACT = 1 << 52
 
 @layer
 def uniform_random(
-    shape: list[int],
+    shape: Sizes,
     dtype: str = "float32",
     min: float = -1.0,
     max: float = 1.0,
@@ -36,13 +37,15 @@ def uniform_random(
     Source:
         fluid.layers.uniform_random.
     """
-    attrs = {"shape": shape, "dtype": dtype, "min": min, "max": max, "seed": seed}
-    return LayerHelper("uniform_random").one("uniform_random", {}, attrs)
+    helper = LayerHelper("uniform_random")
+    sizes, fed = fed_sizes(helper, "shape", shape)
+    attrs = {"shape": sizes, "dtype": dtype, "min": min, "max": max, "seed": seed}
+    return helper.one("uniform_random", {"ShapeTensor": fed}, attrs)
 
 
 @layer
 def gaussian_random(
-    shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32"
+    shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: str = "float32"
 ) -> Variable:
     """Draw normal numbers at every step.
 
@@ -62,8 +65,10 @@ def gaussian_random(
     Source:
         fluid.layers.gaussian_random.
     """
-    attrs = {"shape": shape, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
-    return LayerHelper("gaussian_random").one("gaussian_random", {}, attrs)
+    helper = LayerHelper("gaussian_random")
+    sizes, fed = fed_sizes(helper, "shape", shape)
+    attrs = {"shape": sizes, "mean": mean, "std": std, "seed": seed, "dtype": dtype}
+    return helper.one("gaussian_random", {"ShapeTensor": fed}, attrs)
 
 
 @layer
@@ -143,7 +148,7 @@ def gaussian_random_batch_size_like(
 
 
 @layer
-def randint(low: int, high: int | None = None, shape: list[int] | None = None, dtype: str = "int64", seed: int = 0) -> Variable:
+def randint(low: int, high: int | None = None, shape: Sizes | None = None, dtype: str = "int64", seed: int = 0) -> Variable:
     """Draw whole numbers at every step, each as likely as another.
 
     Args:
@@ -172,7 +177,7 @@ def randint(low: int, high: int | None = None, shape: list[int] | None = None, d
 
 
 @layer
-def randn(shape: list[int], dtype: str = "float32") -> Variable:
+def randn(shape: Sizes, dtype: str = "float32") -> Variable:
     """Draw standard normal numbers at every step.
 
     Args:

@@ -6,11 +6,12 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Sizes, fed_sizes
 from pe_cli.program.ir import Variable
 
 
 @layer
-def tile(x: Variable, repeat_times: list[int], name: str | None = None) -> Variable:
+def tile(x: Variable, repeat_times: Sizes, name: str | None = None) -> Variable:
     """Repeat a tensor along its axes; the last number is of the last axis.
 
     Args:
@@ -28,10 +29,15 @@ def tile(x: Variable, repeat_times: list[int], name: str | None = None) -> Varia
         paddle.tile.
     """
     helper = LayerHelper("tile", name)
-    missing = len(repeat_times) - len(x.shape)
-    times = [*([1] * -missing), *repeat_times]
+    if isinstance(repeat_times, Variable):
+        numbers, fed = fed_sizes(helper, "repeat_times", repeat_times)
+        if len(numbers) < len(x.shape):
+            raise helper.error(f"tile: repeat_times is {repeat_times}, and x is {x}", hint="give a number for each axis")
+    else:
+        numbers, fed = fed_sizes(helper, "repeat_times", [*([1] * (len(x.shape) - len(repeat_times))), *repeat_times])
+    missing = len(numbers) - len(x.shape)
     source = helper.one("unsqueeze", {"X": x}, {"axes": list(range(missing))}) if missing > 0 else x
-    return helper.one("expand", {"X": source}, {"expand_times": times})
+    return helper.one("expand", {"X": source, "ExpandTimes": fed}, {} if fed is not None else {"expand_times": numbers})
 
 
 @layer

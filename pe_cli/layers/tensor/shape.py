@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Size, Sizes, fed_size, fed_sizes
 from pe_cli.program.ir import Variable
 
 
 @layer
-def reshape(x: Variable, shape: list[int], act: str | None = None, name: str | None = None) -> Variable:
+def reshape(x: Variable, shape: Sizes, act: str | None = None, name: str | None = None) -> Variable:
     """Give the same elements another shape.
 
     Args:
@@ -27,7 +28,8 @@ def reshape(x: Variable, shape: list[int], act: str | None = None, name: str | N
         fluid.layers.reshape.
     """
     helper = LayerHelper("reshape", name)
-    return helper.activate(helper.one("reshape", {"X": x}, {"shape": shape}), act)
+    sizes, fed = fed_sizes(helper, "shape", shape)
+    return helper.activate(helper.one("reshape", {"X": x, "Shape": fed}, {"shape": sizes}), act)
 
 
 @layer
@@ -52,7 +54,7 @@ def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable
 
 
 @layer
-def concat(input: list[Variable], axis: int = 0, name: str | None = None) -> Variable:
+def concat(input: list[Variable], axis: Size = 0, name: str | None = None) -> Variable:
     """Join tensors along an axis.
 
     Args:
@@ -69,14 +71,16 @@ def concat(input: list[Variable], axis: int = 0, name: str | None = None) -> Var
     Source:
         fluid.layers.concat.
     """
-    return LayerHelper("concat", name).one("concat", {"X": as_list(input)}, {"axis": axis})
+    helper = LayerHelper("concat", name)
+    number, fed = fed_size(helper, "axis", axis)
+    return helper.one("concat", {"X": as_list(input), "Axis": fed}, {"axis": 0 if fed is not None else number})
 
 
 @layer
 def split(
     input: Variable,
-    num_or_sections: int | list[int],
-    dim: int = -1,
+    num_or_sections: int | Sizes,
+    dim: Size = -1,
     name: str | None = None,
 ) -> list[Variable]:
     """Cut a tensor into parts along an axis.
@@ -98,13 +102,14 @@ def split(
     """
     helper = LayerHelper("split", name)
     equal = isinstance(num_or_sections, int)
-    sections = [] if isinstance(num_or_sections, int) else list(num_or_sections)
+    sections, fed = ([], None) if isinstance(num_or_sections, int) else fed_sizes(helper, "num_or_sections", num_or_sections)
+    axis, fed_axis = fed_size(helper, "dim", dim)
     count = num_or_sections if isinstance(num_or_sections, int) else len(sections)
     if count < 1:
         raise helper.error(f"split: num_or_sections is {num_or_sections}", hint="at least one part")
     names = [helper.program.unique(f"{helper.name}.tmp") for _ in range(count)]
-    attrs = {"num": count if equal else 0, "sections": sections, "axis": dim}
-    helper.op("split", {"X": input}, attrs, (), {"Out": names})
+    attrs = {"num": count if equal else 0, "sections": sections, "axis": 0 if fed_axis is not None else axis}
+    helper.op("split", {"X": input, "Axis": fed_axis, "Sections": fed}, attrs, (), {"Out": names})
     return [helper.block.var(n) for n in names]
 
 
@@ -130,7 +135,7 @@ def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variab
 
 
 @layer
-def unsqueeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
+def unsqueeze(input: Variable, axes: Sizes, name: str | None = None) -> Variable:
     """Insert axes of size 1.
 
     Args:
@@ -147,7 +152,9 @@ def unsqueeze(input: Variable, axes: list[int], name: str | None = None) -> Vari
     Source:
         fluid.layers.unsqueeze.
     """
-    return LayerHelper("unsqueeze", name).one("unsqueeze", {"X": input}, {"axes": axes})
+    helper = LayerHelper("unsqueeze", name)
+    places, fed = fed_sizes(helper, "axes", axes)
+    return helper.one("unsqueeze", {"X": input, "Axes": fed}, {} if fed is not None else {"axes": places})
 
 
 @layer
@@ -171,7 +178,7 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     return LayerHelper("flatten", name).one("flatten", {"X": x}, {"axis": axis})
 
 
-def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int]) -> Variable:
+def slice_(input: Variable, axes: list[int], starts: Sizes, ends: Sizes) -> Variable:
     """Take a range of some axes.
 
     Args:
@@ -189,8 +196,11 @@ def slice_(input: Variable, axes: list[int], starts: list[int], ends: list[int])
     Source:
         fluid.layers.slice.
     """
-    attrs = {"axes": axes, "starts": starts, "ends": ends}
-    return LayerHelper("slice").one("slice", {"Input": input}, attrs)
+    helper = LayerHelper("slice")
+    first, fed_first = fed_sizes(helper, "starts", starts, len(axes))
+    last, fed_last = fed_sizes(helper, "ends", ends, len(axes))
+    attrs = {"axes": axes, "starts": first, "ends": last}
+    return helper.one("slice", {"Input": input, "Starts": fed_first, "Ends": fed_last}, attrs)
 
 
 layer(name="slice")(slice_)
@@ -265,7 +275,7 @@ def reverse(x: Variable, axis: int | list[int]) -> Variable:
 
 
 @layer
-def expand(x: Variable, expand_times: list[int], name: str | None = None) -> Variable:
+def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
     """Repeat a tensor along its axes.
 
     Args:
@@ -282,7 +292,9 @@ def expand(x: Variable, expand_times: list[int], name: str | None = None) -> Var
     Source:
         fluid.layers.expand.
     """
-    return LayerHelper("expand", name).one("expand", {"X": x}, {"expand_times": expand_times})
+    helper = LayerHelper("expand", name)
+    times, fed = fed_sizes(helper, "expand_times", expand_times, len(x.shape))
+    return helper.one("expand", {"X": x, "ExpandTimes": fed}, {} if fed is not None else {"expand_times": times})
 
 
 @layer

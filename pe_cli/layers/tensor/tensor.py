@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pe_cli.layers.define.helper import LayerHelper, as_attr
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Number, Sizes, check_single, fed_sizes
 from pe_cli.program.initializer import Initializer
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
@@ -55,7 +56,7 @@ def create_parameter(
 
 
 @layer
-def fill_constant(shape: list[int], dtype: str, value: float, out: Variable | None = None) -> Variable:
+def fill_constant(shape: Sizes, dtype: str, value: Number, out: Variable | None = None) -> Variable:
     """Make a tensor whose elements all have one value.
 
     Args:
@@ -73,8 +74,20 @@ def fill_constant(shape: list[int], dtype: str, value: float, out: Variable | No
     Source:
         fluid.layers.fill_constant.
     """
-    attrs: dict[str, object] = {"shape": shape, "dtype": dtype, "value": value}
-    return _into(LayerHelper("fill_constant"), "fill_constant", {}, attrs, out)
+    helper = LayerHelper("fill_constant")
+    sizes, fed = fed_sizes(helper, "shape", shape)
+    number = 0.0 if isinstance(value, Variable) else float(value)
+    attrs: dict[str, object] = {"shape": sizes if fed is None else [1] * len(sizes), "dtype": dtype, "value": number}
+    if fed is None and not isinstance(value, Variable):
+        return _into(helper, "fill_constant", {}, attrs, out)
+    made = helper.one("fill_constant", {}, attrs)
+    if isinstance(value, Variable):
+        check_single(helper, "value", value)
+        one = helper.one("cast", {"X": helper.one("reshape", {"X": value}, {"shape": [1]})}, {"out_dtype": dtype})
+        made = helper.one("elementwise_add", {"X": made, "Y": one})
+    made = made if fed is None else helper.one("expand", {"X": made, "ExpandTimes": fed})
+    made.stop_gradient = True
+    return made if out is None else assign(made, out)
 
 
 @layer
@@ -105,7 +118,7 @@ def fill_constant_batch_size_like(
 
 
 @layer
-def zeros(shape: list[int], dtype: str) -> Variable:
+def zeros(shape: Sizes, dtype: str) -> Variable:
     """Make a tensor of zeros.
 
     Args:
@@ -125,7 +138,7 @@ def zeros(shape: list[int], dtype: str) -> Variable:
 
 
 @layer
-def ones(shape: list[int], dtype: str) -> Variable:
+def ones(shape: Sizes, dtype: str) -> Variable:
     """Make a tensor of ones.
 
     Args:

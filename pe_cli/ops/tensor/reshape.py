@@ -52,7 +52,7 @@ def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int])
         fluid.layers.reshape.
     """
     if sizes is not None:
-        return x.with_shape(*[-1] * len(shape))
+        return x.with_shape(*(s if s > 0 else -1 for s in shape))
     if any(s < -1 for s in shape) or shape.count(-1) > 1:
         raise PeError(f"reshape takes sizes of at least 1, 0 and one -1, got shape {shape}")
     rest = list(x.shape)
