@@ -179,7 +179,7 @@ class Layers:
         variable = self.block.vars[previous]
         return [variable] if declared.kind == "variables" else variable
 
-    def _value(self, declared: LayerArg, arg: ArgSpec, layer: LayerSpec, what: str) -> Any:
+    def _value(self, declared: LayerArg, arg: ArgSpec, layer: LayerSpec, what: str) -> Any:  # noqa: PLR0911 - a line for each kind
         node = arg.value
         if (
             isinstance(node, ScalarNode)
@@ -212,11 +212,13 @@ class Layers:
         if isinstance(node, ListNode):
             if kind not in ("sizes", "int_or_sizes"):
                 return convert(kind, node, what)
-            return [self._size("size", item, layer, what) if _names_a_variable(item) else convert("size", item, what) for item in node.items]
+            parts = ((_names_a_variable(item), item) for item in node.items)
+            return [self._size("size", item, layer, what) if named else convert("size", item, what) for named, item in parts]
         found = self.variable(node, layer, what)
         if found.dtype not in (NUMBERS if kind == "number" else ("int32", "int64")):
             hint = "name an integer variable, or put a layer of type cast with dtype: int64 before it"
-            raise PeError(f"{what} must be {WORDS[kind]}, and '{found.name}' is {found.type}", at=node.at, hint=hint, notes=origin_notes(node))
+            text = f"{what} must be {WORDS[kind]}, and '{found.name}' is {found.type}"
+            raise PeError(text, at=node.at, hint=hint, notes=origin_notes(node))
         return found
 
     def _variables(self, items: Sequence[Node], layer: LayerSpec, what: str) -> list[Variable]:

@@ -213,11 +213,14 @@ def _resources(source: Source) -> Resources:
 
 def _is_settled(source: Source) -> bool:
     """Whether a config alone says how large all that a training step is fed is, so that what cannot be planned cannot be trained."""
+    from pe_cli.execute.sized import has_fed_sizes
     from pe_cli.graph.sequences import declared_levels
 
     programs = source.built.programs
     sequences = any(level for program in programs for level in declared_levels(program).values())
-    return bool(programs) and not sequences and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
+    if sequences or any(has_fed_sizes(program) for program in programs):
+        return False
+    return bool(programs) and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
 
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:

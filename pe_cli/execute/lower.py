@@ -167,7 +167,8 @@ def _addends(ins: dict[str, list[Buffer | None]]) -> list[list[Buffer]]:
 def _lower(definition: OpDef, low: Lowering, op: Operator, kind: str) -> None:
     fed = definition.get(FedSizes)
     if definition.has(OnHost) or any(op.inputs.get(slot) for slot in (fed.attrs if fed else ())):
-        raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint="give numbers; outside of loops and branches, a training takes variables, too")
+        hint = "give numbers; a training takes variables outside of loops and branches, fluid.Executor everywhere"
+        raise PeError(f"op '{op.type}' has sizes that only a step knows", at=op.at, hint=hint)
     if definition.has(Remote):
         raise PeError(f"op '{op.type}' talks to other processes", at=op.at, hint="run the program with fluid.Executor")
     if kind not in definition.lowerings:

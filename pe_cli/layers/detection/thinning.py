@@ -20,7 +20,8 @@ def matrix_nms(
     background_label: int = 0,
     normalized: bool = True,
     name: str | None = None,
-) -> tuple[Variable, Variable]:
+    return_index: bool = False,
+) -> tuple[Variable, ...]:
     """Lower the score of every box by how much it overlaps better ones of its class, and keep the best, keep_top_k rows for each image.
 
     With overlaps o_ij and m_i, the largest of i with a better box: score_j times min_i (1 - o_ij) / (1 - m_i), or
@@ -38,10 +39,12 @@ def matrix_nms(
         background_label: class that is none; -1: there is none.
         normalized: boxes are parts of the image; else pixels, the last one inside.
         name: prefix of the outputs' names.
+        return_index: give the places of the boxes, too.
 
     Returns:
         Detections [images, keep_top_k, 6]: class, score and box, by falling score, with class -1 behind the last one; and how many
-        there are, [images, 1] int32.
+        there are, [images, 1] int32. With return_index also [images, keep_top_k] int32: the place of each among the boxes of all
+        images, -1 behind the last one.
 
     Raises:
         PeError: shapes that do not fit, or keep_top_k below 1.
@@ -55,10 +58,10 @@ def matrix_nms(
         "background_label": background_label, "normalized": normalized,
     }  # fmt: skip
     inputs = {"BBoxes": bboxes, "Scores": scores}
-    found, _, count = LayerHelper("matrix_nms", name).op("padded_matrix_nms", inputs, attrs, ("Out", "Index", "Count"))
-    for v in (found, count):
+    found, index, count = LayerHelper("matrix_nms", name).op("padded_matrix_nms", inputs, attrs, ("Out", "Index", "Count"))
+    for v in (found, index, count):
         v.stop_gradient = True
-    return found, count
+    return (found, count, index) if return_index else (found, count)
 
 
 @layer(made_of="padded_locality_nms")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.define.sizes import Number, check_single
 from pe_cli.program.ir import Variable
 
 
 @layer
 def scale(
     x: Variable,
-    scale: float = 1.0,
+    scale: Number = 1.0,
     bias: float = 0.0,
     bias_after_scale: bool = True,
     act: str | None = None,
@@ -35,8 +36,46 @@ def scale(
         fluid.layers.scale.
     """
     helper = LayerHelper("scale", name)
-    attrs = {"scale": scale, "bias": bias, "bias_after_scale": bias_after_scale}
-    return helper.activate(helper.one("scale", {"X": x}, attrs), act)
+    attrs = {"scale": 1.0 if isinstance(scale, Variable) else scale, "bias": bias, "bias_after_scale": bias_after_scale}
+    if not isinstance(scale, Variable):
+        return helper.activate(helper.one("scale", {"X": x}, attrs), act)
+    factor = _factor(helper, "scale", scale, x)
+    first = x if bias_after_scale else helper.one("scale", {"X": x}, attrs)
+    made = helper.one("elementwise_mul", {"X": first, "Y": factor})
+    return helper.activate(helper.one("scale", {"X": made}, attrs) if bias_after_scale else made, act)
+
+
+@layer
+def pow(x: Variable, factor: Number = 1.0, name: str | None = None) -> Variable:
+    """Raise to a power.
+
+    Out = x^factor; NaN where x is below 0 and factor is no integer.
+
+    Args:
+        x: any shape, float32 or float64.
+        factor: the exponent, no unit; 1.0 by default. Gradients flow to a variable.
+        name: prefix of the output's name.
+
+    Returns:
+        Type of x.
+
+    Raises:
+        PeError: a variable of more elements than one, or x holds no floats.
+
+    Source:
+        fluid.layers.pow.
+    """
+    helper = LayerHelper("pow", name)
+    if not isinstance(factor, Variable):
+        return helper.one("pow", {"X": x}, {"factor": factor})
+    return helper.one("elementwise_pow", {"X": x, "Y": _factor(helper, "factor", factor, x)})
+
+
+def _factor(helper: LayerHelper, argument: str, given: Variable, x: Variable) -> Variable:
+    """Return a variable of one number as [1] of the element type of x."""
+    check_single(helper, argument, given)
+    one = given if len(given.shape) == 1 else helper.one("reshape", {"X": given}, {"shape": [1]})
+    return one if one.dtype == x.dtype else helper.one("cast", {"X": one}, {"out_dtype": x.dtype})
 
 
 @layer

@@ -8,8 +8,8 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import known_images
-from pe_cli.layers.nn.resize import append_resized
+from pe_cli.layers.define.sizes import Number, Sizes, known_images
+from pe_cli.layers.nn.resize import append_resized, wanted_sizes
 from pe_cli.program.ir import Variable
 
 #: A way to resample -> layouts, channels first and last.
@@ -42,8 +42,8 @@ def layout_of(helper: LayerHelper, x: Variable, resample: str, data_format: str)
 @layer
 def image_resize(
     input: Variable,
-    out_shape: int | list[int] | None = None,
-    scale: float | None = None,
+    out_shape: int | Sizes | None = None,
+    scale: Number | None = None,
     name: str | None = None,
     resample: str = "BILINEAR",
     align_corners: bool = True,
@@ -75,18 +75,29 @@ def image_resize(
     layout = layout_of(helper, input, resample, data_format)
     first = 2 if layout.startswith("NC") else 1
     have = list(input.shape[first : first + len(layout) - 2])
-    if out_shape is not None:
-        sizes = [out_shape] * len(have) if isinstance(out_shape, int) else list(out_shape)
-    elif scale is None:
-        raise helper.error("image_resize: out_shape or scale is needed")
-    elif scale <= 0 or min(have) < 1:
-        raise helper.error(f"image_resize: scale {scale:g} must be above 0, and needs images of known size, got {input}")
-    else:
-        sizes = [int(s * scale) for s in have]
-    return append_image_resize(helper, input, sizes, None, resample, layout, align_corners=align_corners, align_mode=align_mode)
+    sizes, fed = wanted_sizes(helper, have, [out_shape] * len(have) if isinstance(out_shape, int) else out_shape, scale)
+    if fed is not None and resample.upper() == "BICUBIC":
+        raise helper.error("image_resize: BICUBIC needs sizes that are known before a step", hint="give numbers as out_shape")
+    if fed is None and sizes is None:
+        sizes = _scaled(helper, input, have, scale)
+    sizes = None if fed is not None else sizes
+    return append_image_resize(helper, input, sizes, fed, resample, layout, align_corners=align_corners, align_mode=align_mode)
 
 
 layer(name="interpolate")(image_resize)
+
+
+def _scaled(helper: LayerHelper, x: Variable, have: list[int], scale: Number | None) -> list[int]:
+    """Return sizes times a number.
+
+    Raises:
+        PeError: there is none, or it is not above 0, or sizes are not known.
+    """
+    if scale is None or isinstance(scale, Variable):
+        raise helper.error("image_resize: out_shape or scale is needed")
+    if scale <= 0 or min(have) < 1:
+        raise helper.error(f"image_resize: scale {scale:g} must be above 0, and needs images of known size, got {x}")
+    return [int(s * scale) for s in have]
 
 
 def append_image_resize(

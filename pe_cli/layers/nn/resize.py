@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Sizes, fed_sizes
+from pe_cli.layers.define.sizes import Number, Sizes, check_single, fed_sizes
 from pe_cli.program.ir import Variable
 
 #: Axes of images and volumes whose channels are last.
@@ -34,7 +35,33 @@ def _channels_back(helper: LayerHelper, x: Variable, data_format: str) -> Variab
     return helper.one("transpose", {"X": x}, {"axis": [0, *range(2, len(x.shape)), 1]})
 
 
-def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale: float | None) -> dict[str, int]:
+def wanted_sizes(
+    helper: LayerHelper, have: Sequence[int], out_shape: Sizes | None, scale: Number | None
+) -> tuple[list[int] | None, Variable | None]:
+    """Return wanted sizes as numbers where they are given so, or the variable that a step reads them from.
+
+    Args:
+        helper: of the layer.
+        have: sizes of the input, without batch and channels.
+        out_shape: wanted sizes.
+        scale: factor on all, instead.
+
+    Raises:
+        PeError: a variable that gives no sizes, or a factor on sizes that are not known.
+    """
+    if out_shape is not None:
+        return fed_sizes(helper, "out_shape", out_shape, len(have) if isinstance(out_shape, Variable) else None)
+    if not isinstance(scale, Variable):
+        return None, None
+    check_single(helper, "scale", scale)
+    if min(have) < 1:
+        raise helper.error(f"{helper.layer_type}: scale needs images of known size", hint="give out_shape")
+    sizes = helper.one("assign_value", {}, {"shape": [len(have)], "dtype": scale.dtype, "values": list(have)})
+    product = helper.one("elementwise_mul", {"X": sizes, "Y": helper.one("reshape", {"X": scale}, {"shape": [1]})})
+    return None, helper.one("cast", {"X": product}, {"out_dtype": "int64"})
+
+
+def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale: Number | None) -> dict[str, int]:
     """Return the wanted size from numbers, or from a factor.
 
     Raises:
@@ -45,6 +72,7 @@ def _sizes(helper: LayerHelper, x: Variable, out_shape: list[int] | None, scale:
         raise helper.error(f"{kind}: out_shape or scale is needed, one of them")
     if out_shape is None:
         assert scale is not None
+        assert not isinstance(scale, Variable)
         if -1 in x.shape[2:] or scale <= 0:
             raise helper.error(f"{kind}: scale {scale} needs images of known size and to be above 0, got {x}")
         out_shape = [int(s * scale) for s in x.shape[2:]]
@@ -58,8 +86,8 @@ def append_resized(
     helper: LayerHelper,
     kind: str,
     x: Variable,
-    out_shape: list[int] | None,
-    scale: float | None,
+    out_shape: Sizes | None,
+    scale: Number | None,
     data_format: str,
     fed: Variable | None = None,
     **attrs: Any,
@@ -81,15 +109,18 @@ def append_resized(
     """
     layouts = ("NCDHW", "NDHWC") if kind == "trilinear_interp" else ("NCHW", "NHWC")
     x = _channels_first(helper, x, data_format, layouts)
-    sizes = _sizes(helper, x, out_shape, scale) if fed is None else {}
-    return _channels_back(helper, helper.one(kind, {"X": x, "OutSize": fed}, {**sizes, **attrs}), data_format)
+    sizes = None
+    if fed is None:
+        sizes, fed = wanted_sizes(helper, x.shape[2:], out_shape, scale)
+    known = {} if fed is not None else _sizes(helper, x, sizes, scale)
+    return _channels_back(helper, helper.one(kind, {"X": x, "OutSize": fed}, {**known, **attrs}), data_format)
 
 
 @layer
 def resize_bilinear(
     input: Variable,
-    out_shape: list[int] | None = None,
-    scale: float | None = None,
+    out_shape: Sizes | None = None,
+    scale: Number | None = None,
     name: str | None = None,
     align_corners: bool = True,
     align_mode: int = 1,
@@ -122,8 +153,8 @@ def resize_bilinear(
 @layer
 def resize_trilinear(
     input: Variable,
-    out_shape: list[int] | None = None,
-    scale: float | None = None,
+    out_shape: Sizes | None = None,
+    scale: Number | None = None,
     name: str | None = None,
     align_corners: bool = True,
     align_mode: int = 1,
@@ -156,8 +187,8 @@ def resize_trilinear(
 @layer
 def resize_nearest(
     input: Variable,
-    out_shape: list[int] | None = None,
-    scale: float | None = None,
+    out_shape: Sizes | None = None,
+    scale: Number | None = None,
     name: str | None = None,
     align_corners: bool = True,
     data_format: str = "NCHW",

@@ -34,14 +34,16 @@ def where(condition: Variable) -> list[Variable]:
 
 
 @layer
-def nonzero(input: Variable) -> list[Variable]:
+def nonzero(input: Variable, as_tuple: bool = False) -> list[Variable]:
     """Find the places of what is not 0, in order, a row for every element that there is.
 
     Args:
         input: any number type or bool, any shape but a scalar.
+        as_tuple: give the places along each axis apart.
 
     Returns:
-        Places [elements, axes of input] int64, -1 behind the last one; and how many there are, [1] int64.
+        Places [elements, axes of input] int64, -1 behind the last one; and how many there are, [1] int64. With as_tuple, places
+        [elements, 1] for each axis, one after the other, and then how many there are.
 
     Raises:
         PeError: input is a scalar.
@@ -50,10 +52,15 @@ def nonzero(input: Variable) -> list[Variable]:
         fluid.layers.nonzero, which gives as many rows as there are places.
     """
     helper = LayerHelper("nonzero")
-    if input.dtype == "bool":
-        return where(input)
-    zero = helper.one("fill_constant", {}, {"shape": [1], "dtype": input.dtype, "value": 0.0})
-    return where(helper.one("not_equal", {"X": input, "Y": zero}))
+    condition = input
+    if input.dtype != "bool":
+        zero = helper.one("fill_constant", {}, {"shape": [1], "dtype": input.dtype, "value": 0.0})
+        condition = helper.one("not_equal", {"X": input, "Y": zero})
+    places, count = where(condition)
+    if not as_tuple:
+        return [places, count]
+    ranges = [{"axes": [1], "starts": [axis], "ends": [axis + 1]} for axis in range(len(input.shape))]
+    return [*_constants([helper.one("slice", {"Input": places}, attrs) for attrs in ranges]), count]
 
 
 @layer

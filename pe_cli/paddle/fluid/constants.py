@@ -64,6 +64,14 @@ def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False)
         return None, find("concat").fn([find("cast").fn(p, "int64") for p in parts], 0)
 
 
+def folded(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:
+    """Return sizes where the program alone says them, else what was given, which the layer reads in a step; arguments are `sizes_of`'s."""
+    try:
+        return sizes_of(layer, argument, value, single=single)
+    except NotThereYet:
+        return value
+
+
 def sizes_of(layer: str, argument: str, value: Any, *, single: bool = False) -> Any:
     """Return sizes as integers, None as -1, variables by their constant values.
 

@@ -12,7 +12,7 @@ import numpy as np
 from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.optim.regularizer import Regularizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import sizes_of
+from pe_cli.paddle.fluid.constants import folded, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Variable
@@ -171,9 +171,16 @@ def _plain(definition: LayerDef, name: str, value: Any) -> Any:
         return find("cast").fn(value, "int64")
     if name == "sigma" and value is None:
         return 1.0
-    if kind in ("ints", "int_or_ints", "int_or_ints_or_str", "int") and not isinstance(value, (str, type(None))):
-        found = value if isinstance(value, int) else sizes_of(definition.name, name, value, single=kind == "int")
-        return [found] if kind == "ints" and isinstance(found, int) else found
-    if kind == "float" and isinstance(value, (Variable, np.generic)):
-        return float(sizes_of(definition.name, name, value, single=True))
+    return value if isinstance(value, (str, type(None))) else _numbers(definition.name, name, kind, value)
+
+
+def _numbers(layer: str, name: str, kind: str, value: Any) -> Any:
+    """Return numbers as the core wants them; of other kinds, the value."""
+    if kind in ("ints", "int_or_ints", "int_or_ints_or_str", "int", "size", "sizes", "int_or_sizes"):
+        known = folded if "size" in kind else sizes_of
+        found = value if isinstance(value, int) else known(layer, name, value, single=kind in ("int", "size"))
+        return [found] if kind in ("ints", "sizes") and isinstance(found, int) else found
+    if kind in ("float", "number") and isinstance(value, (Variable, np.generic)):
+        found = (folded if kind == "number" else sizes_of)(layer, name, value, single=True)
+        return found if isinstance(found, Variable) else float(found)
     return value
