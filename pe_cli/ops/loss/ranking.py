@@ -102,7 +102,7 @@ def top_k_grad_cpu(o: Lowering) -> None:
     """X' = Out' where a value was chosen, else 0."""
     dx = o.output("X@GRAD")
     rows, n, _ = around(dx.shape, -1)
-    o.call(best_back, o.input("Out@GRAD"), o.input("Indices"), dx, rows, n, o.attrs["k"])
+    o.call(best_back, o.input("Out@GRAD"), o.input("Indices"), dx, rows, n, o.input("Indices").shape[-1])
 
 
 # --- arg_max, arg_min -------------------------------------------------------------------------------------------------
