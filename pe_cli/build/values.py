@@ -58,7 +58,7 @@ def convert(kind: str, node: Node, what: str) -> Any:
         hint = None
         if kind == "bool" and str(value).lower() in _YES_NO:
             hint = f"write true or false; in YAML 1.2 {value} is text"
-        elif isinstance(value, float) and value.is_integer() and "int" in kind:
+        elif isinstance(value, float) and value.is_integer() and ("int" in kind or "size" in kind):
             hint = f"write {int(value)}"
         raise PeError(
             f"{what} must be {WORDS[kind]}, got {describe(node)}", at=inner.at, hint=hint, notes=origin_notes(inner)
