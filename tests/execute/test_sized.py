@@ -1,4 +1,4 @@
-"""Sizes that a model file gives as variables: every layer that takes them, against NumPy and the Python form; training, devices, mistakes."""
+"""Sizes that a model file gives as variables: every layer that takes them, against NumPy and the Python form; training; mistakes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.sized import SizedExecutor, executor_of
 from pe_cli.execute.startup import run_startup
+from pe_cli.layers.define.registry import discover
 from pe_cli.program.backward import append_backward
 from pe_cli.program.prune import prune
 
@@ -47,7 +48,10 @@ CASES = {
     "topk: k": ("topk, input: x, k: n", lambda v: L.topk(v["x"], v["n"])[0], -np.sort(-X, 1)[:, :3]),
     "topk: k of int32": ("topk, input: x, k: small", lambda v: L.topk(v["x"], v["small"])[0], -np.sort(-X, 1)[:, :2]),
     "reshape: one size": ("reshape, x: x, shape: [-1, n]", lambda v: L.reshape(v["x"], [-1, v["n"]]), X.reshape(-1, 3)),
-    "reshape: several": ("reshape, x: x, shape: [-1, n, small]", lambda v: L.reshape(v["x"], [-1, v["n"], v["small"]]), X.reshape(-1, 3, 2)),
+    "reshape: several": (
+        "reshape, x: x, shape: [-1, n, small]",
+        lambda v: L.reshape(v["x"], [-1, v["n"], v["small"]]), X.reshape(-1, 3, 2),
+    ),
     "reshape: all": ("reshape, x: x, shape: four_sizes", None, X.reshape(2, 3, 2, 2)),
     "expand": ("expand, x: x, expand_times: [1, n]", lambda v: L.expand(v["x"], [1, v["n"]]), np.tile(X, (1, 3))),
     "expand: all": ("expand, x: x, expand_times: two", lambda v: L.expand(v["x"], v["two"]), np.tile(X, (2, 3))),
@@ -64,19 +68,34 @@ CASES = {
     ),
     "crop_tensor: -1": ("crop_tensor, x: x, shape: [-1, n]", lambda v: L.crop_tensor(v["x"], [-1, v["n"]]), X[:, :3]),
     "crop: offsets": ("crop, x: x, shape: [-1, 2], offsets: [0, n]", lambda v: L.crop(v["x"], [4, 2], [0, v["n"]]), X[:, 3:5]),
-    "fill_constant": ("fill_constant, shape: [small, n], dtype: float32, value: 2.0", lambda v: L.fill_constant([v["small"], v["n"]], "float32", 2.0), FILLED),
-    "fill_constant: value": ("fill_constant, shape: [2, 3], dtype: float32, value: power", lambda v: L.fill_constant([2, 3], "float32", v["power"]), FILLED),
+    "fill_constant": (
+        "fill_constant, shape: [small, n], dtype: float32, value: 2.0",
+        lambda v: L.fill_constant([v["small"], v["n"]], "float32", 2.0), FILLED,
+    ),
+    "fill_constant: value": (
+        "fill_constant, shape: [2, 3], dtype: float32, value: power",
+        lambda v: L.fill_constant([2, 3], "float32", v["power"]), FILLED,
+    ),
     "full": ("full, shape: two, fill_value: power", lambda v: L.full(v["two"], v["power"]), FILLED),
     "zeros": ("zeros, shape: [n, 2], dtype: int64", lambda v: L.zeros([v["n"], 2], "int64"), np.zeros((3, 2), "int64")),
     "ones": ("ones, shape: two, dtype: float32", lambda v: L.ones(v["two"], "float32"), np.ones((2, 3), "float32")),
     "one_hot": ("one_hot, input: ids, depth: five", None, np.eye(5, dtype="float32")[LENGTHS[:, 0]]),
-    "sequence_mask": ("sequence_mask, x: ids, maxlen: n", lambda v: L.sequence_mask(v["ids"], v["n"]), (np.arange(3) < LENGTHS[..., None]).astype("int64")),
+    "sequence_mask": (
+        "sequence_mask, x: ids, maxlen: n",
+        lambda v: L.sequence_mask(v["ids"], v["n"]), (np.arange(3) < LENGTHS[..., None]).astype("int64"),
+    ),
     "unsqueeze": ("unsqueeze, input: x, axes: [small]", lambda v: L.unsqueeze(v["x"], [v["small"]]), X[:, :, None]),
     "concat: axis": ("concat, input: [x, x], axis: one", None, np.concatenate([X, X], 1)),
     "split: sections": ("split, input: x, num_or_sections: [n, -1], dim: 1", lambda v: L.split(v["x"], [v["n"], -1], 1)[0], X[:, :3]),
     "split: all": ("split, input: x, num_or_sections: halves, dim: one", None, X[:, :2]),
-    "pad2d": ("pad2d, input: image, paddings: four", lambda v: L.pad2d(v["image"], v["four"]), np.pad(IMAGE, ((0, 0), (0, 0), (1, 0), (2, 1)))),
-    "affine_grid": ("affine_grid, theta: theta, out_shape: [4, 1, small, n]", lambda v: L.affine_grid(v["theta"], [4, 1, v["small"], v["n"]]), None),
+    "pad2d": (
+        "pad2d, input: image, paddings: four",
+        lambda v: L.pad2d(v["image"], v["four"]), np.pad(IMAGE, ((0, 0), (0, 0), (1, 0), (2, 1))),
+    ),
+    "affine_grid": (
+        "affine_grid, theta: theta, out_shape: [4, 1, small, n]",
+        lambda v: L.affine_grid(v["theta"], [4, 1, v["small"], v["n"]]), None,
+    ),
     "image_resize": ("image_resize, input: image, out_shape: [small, n]", lambda v: L.image_resize(v["image"], [v["small"], v["n"]]), None),
     "image_resize: scale": ("image_resize, input: image, scale: power", lambda v: L.image_resize(v["image"], scale=v["power"]), None),
     "resize_bilinear": ("resize_bilinear, input: image, out_shape: two", lambda v: L.resize_bilinear(v["image"], v["two"]), None),
@@ -284,7 +303,7 @@ fetches: [kept.0, kept.1, kept.2]
     ("layer", "column", "message"),
     [
         ("topk, input: x, k: m", 34, "there is no variable 'm'"),
-        ("topk, input: x, k: power", 34, "must be a whole number, or the name of an integer variable of one element, and 'power' is float32[1]"),
+        ("topk, input: x, k: power", 34, "or the name of an integer variable of one element, and 'power' is float32[1]"),
         ("topk, input: x, k: 2.5", 34, "must be a whole number, or the name of an integer variable of one element, got 2.5"),
         ("topk, input: x, k: two", 9, "topk: k is one number, got two: int64[2]"),
         ("reshape, x: x, shape: [-1, m]", 42, "there is no variable 'm'"),
@@ -320,3 +339,11 @@ def test_parts_of_a_batch_with_other_sizes_are_refused(tmp_path):
     np.testing.assert_array_equal(got["out"], X.reshape(6, 4))
     with pytest.raises(PeError, match="is not the same on all devices"):
         run(part, {**FED, "x": X[:3]}, ["out"], devices=2)
+
+
+def test_the_page_lists_the_layers_that_take_variables():
+    page = Path("docs/config.md").read_text()
+    section = page.partition("#### Sizes from variables")[2].partition("\n### ")[0]
+    listed = {(row[1], argument) for row in re.findall(r"(\| `(\w+)` \|.*)", section) for argument in re.findall(r"`(\w+)`", row[0])[1:]}
+    kinds = ("size", "sizes", "int_or_sizes", "number")
+    assert listed == {(name, a.name) for name, layer in discover().items() for a in layer.args.values() if a.kind in kinds}
