@@ -192,11 +192,11 @@ def test_evaluation_switches_dropout_off(built: Model) -> None:
             id="null where a number is needed",
         ),
         pytest.param(
-            "h: {type: reshape, x: x, shape: [0, a]}",
+            "h: {type: transpose, x: x, perm: [0, a]}",
             """\
-            model.yaml:3:39: error: layer 'reshape': shape must be a list of whole numbers, got [0, 'a']
-                    h: {type: reshape, x: x, shape: [0, a]}
-                                                        ^""",
+            model.yaml:3:40: error: layer 'transpose': perm must be a list of whole numbers, got [0, 'a']
+                    h: {type: transpose, x: x, perm: [0, a]}
+                                                         ^""",
             id="text in a list of numbers",
         ),
         pytest.param(
