@@ -16,6 +16,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.sized import SizedExecutor, executor_of
 from pe_cli.execute.startup import run_startup
+from pe_cli.io.onnx.export import export
 from pe_cli.layers.define.registry import discover
 from pe_cli.program.backward import append_backward
 from pe_cli.program.prune import prune
@@ -347,3 +348,11 @@ def test_the_page_lists_the_layers_that_take_variables():
     listed = {(row[1], argument) for row in re.findall(r"(\| `(\w+)` \|.*)", section) for argument in re.findall(r"`(\w+)`", row[0])[1:]}
     kinds = ("size", "sizes", "int_or_sizes", "number")
     assert listed == {(name, a.name) for name, layer in discover().items() for a in layer.args.values() if a.kind in kinds}
+
+
+def test_an_export_names_the_variable_that_gives_a_size(tmp_path):
+    pytest.importorskip("onnx")
+    made = model(tmp_path, ALL + "  out: {type: topk, input: x, k: n}\nfetches: [out]\n")
+    with pytest.raises(PeError, match="'top_k' has no form in ONNX where a variable gives sizes, here 'n'") as caught:
+        export(made.eval, {}, [made.fetches["out"]], "m")
+    assert caught.value.at.line == len(ALL.splitlines()) + 1

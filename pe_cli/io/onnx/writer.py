@@ -13,6 +13,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.onnx import PLUGIN, NoOnnxForm, OnnxForm
+from pe_cli.ops.define.traits import FedSizes
 from pe_cli.program.ir import Block, Operator
 from pe_cli.program.region import Region
 
@@ -70,6 +71,10 @@ def in_versions(block: Block) -> tuple[list[Operator], dict[str, TensorType]]:
     return made, types
 
 
+#: Slots of sizes that forms write, or refuse, themselves.
+SIZES = ("Maxlen", "OutSize", "ShapeTensor")
+
+
 def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> None:
     """Append the nodes of an operator to a graph.
 
@@ -82,6 +87,11 @@ def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> Non
             missing = op.definition.get(NoOnnxForm)  # ops that come after all others were looked at have none
             why, hint = missing.why if missing else PLUGIN, "choose outputs that do not need it: --fetch NAME"
             raise PeError(f"op '{op.type}' has no form in ONNX: {why}", hint=hint)
+        sizes = op.definition.get(FedSizes)
+        given = [name for slot in (sizes.attrs if sizes else ()) if slot not in SIZES for name in op.inputs.get(slot, ())]
+        if given:
+            hint = "write numbers, or choose outputs that do not need it: --fetch NAME"
+            raise PeError(f"op '{op.type}' has no form in ONNX where a variable gives sizes, here '{given[0]}'", hint=hint)
         form.write(Writer(op, types, graph))
     except PeError as error:
         error.at = error.at or op.at
