@@ -14,8 +14,10 @@ from pe_cli.core.types import FLOATS, check_dtype
 from pe_cli.layers.control.beams import BeamSearch
 from pe_cli.layers.control.loops import Scan, append_while, branch
 from pe_cli.layers.define.registry import find
+from pe_cli.ops.define.traits import FedSizes
 from pe_cli.program.ir import Block, Variable
 from pe_cli.program.outline import Outline
+from pe_cli.program.region import Region, regions_of
 
 _START_KEYS = ("shape", "value", "dtype")
 
@@ -51,9 +53,23 @@ def append_region(layers: Layers, layer: RegionSpec) -> list[Variable]:
 
     Raises:
         BrokenError: a layer of a block has a mistake that is reported already.
-        PeError: arguments that do not fit.
+        PeError: arguments that do not fit, or a size inside that a variable gives.
     """
-    return {"scan": _scan, "while": _while, "if": _if, "beam": _beam}[layer.type](layers, layer)
+    first = len(layers.block.ops)
+    made = {"scan": _scan, "while": _while, "if": _if, "beam": _beam}[layer.type](layers, layer)
+    for op in layers.block.ops[first:]:
+        for region in regions_of(op).values():
+            _check_sizes(layer, region)
+    return made
+
+
+def _check_sizes(layer: RegionSpec, region: Region) -> None:
+    """Raise where a variable gives a size: a loop or branch is planned with the step around it."""
+    for op in region.program.global_block().ops:
+        sizes = op.definition.get(FedSizes)
+        if sizes is not None and any(op.inputs.get(slot) for slot in sizes.attrs):
+            text = f"op '{op.type}' takes a size from a variable, which it cannot inside {layer.type}"
+            raise PeError(text, at=op.at, hint="write a number, or move the layer out")
 
 
 def _flag(layer: RegionSpec, name: str) -> bool:

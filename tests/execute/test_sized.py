@@ -356,3 +356,23 @@ def test_an_export_names_the_variable_that_gives_a_size(tmp_path):
     with pytest.raises(PeError, match="'top_k' has no form in ONNX where a variable gives sizes, here 'n'") as caught:
         export(made.eval, {}, [made.fetches["out"]], "m")
     assert caught.value.at.line == len(ALL.splitlines()) + 1
+
+
+def test_a_size_inside_a_loop_is_a_number(tmp_path):
+    text = """
+feeds: {x: {shape: [4, 3]}, start: {shape: [1]}, n: {shape: [1], dtype: int64, replicate: true}}
+blocks:
+  add:
+    args: {input: ~, sum: ~}
+    layers:
+      part: {type: slice, input: "${input}", axes: [1], starts: [0], ends: [n]}
+      row: {type: reduce_sum, input: part, dim: [1], keep_dim: true}
+      more: {type: elementwise_add, x: sum, y: row}
+    next: {sum: more}
+layers:
+  sums: {scan: add, input: x, start: {sum: start}}
+"""
+    with pytest.raises(PeError, match="op 'slice' takes a size from a variable, which it cannot inside scan") as caught:
+        model(tmp_path, text)
+    (error,) = caught.value.errors if isinstance(caught.value, PeErrors) else [caught.value]
+    assert error.at.line == 7
