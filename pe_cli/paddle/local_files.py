@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -18,6 +19,8 @@ HOME = "~/.cache/paddle/dataset"
 LONGEST_LINE, LARGEST = 1 << 20, 1 << 26
 #: Most bytes that are read of an archive: ten times what the largest text here has.
 MOST = 1 << 30
+_UNPACKING = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+_DAMAGED = (*_UNPACKING, OSError, KeyError, ValueError)
 
 
 def local(given: Any, folder: str, *names: str) -> Path:
@@ -55,7 +58,7 @@ def as_data(path: Path) -> Iterator[None]:
         yield
     except FluidValueError:
         raise
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise FluidValueError(f"{path} is not what this data set reads: {error}") from None
 
 

@@ -1,6 +1,11 @@
-"""Small networks of the tests."""
+"""Small networks and archives of the tests."""
 
 from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,3 +29,14 @@ def trained(rate: float = 0.01):
 
 def rows(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).random((n, 1), dtype="float32")
+
+
+def pack(path: Path, files: dict[str, Any]) -> None:
+    """Write files, by name, into a tar archive."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, contents in files.items():
+            data = contents.encode() if isinstance(contents, str) else contents
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))

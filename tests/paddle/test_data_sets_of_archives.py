@@ -1,4 +1,4 @@
-"""Data sets of texts and pictures: what PaddlePaddle 1.8.5 reads of small archives (`TOLD`, recorded there), and what damages them."""
+"""Data sets of texts and ratings: what PaddlePaddle 1.8.5 reads of small archives (`TOLD`, recorded there), and what damages them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from scipy.io import savemat
 
-from pe_cli.paddle import dataset, local_files, text, vision
+from pe_cli.paddle import dataset, local_files, text
 from pe_cli.paddle.errors import FluidValueError
+from tests.paddle.support import pack
 
 #: Brackets of roles for each word, behind the verbs of the sentence.
 ROLES = """\
@@ -77,16 +76,6 @@ FILMS = {
     "ratings": "".join(f"{1 + i % 2}::{1 + i % 3 % 2}::{1 + i % 5}::97830{i}\n" for i in range(30)),
 }
 TEXTS = re.compile(r"aclImdb/((train)|(test))/((pos)|(neg))/.*\.txt$")
-
-
-def pack(path: Path, files: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
-        for name, contents in files.items():
-            data = contents.encode() if isinstance(contents, str) else contents
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
 
 
 @pytest.fixture
@@ -320,39 +309,18 @@ def test_translations(home: Path) -> None:
         new.train(5, 5, "fr")
 
 
-def picture(color: int, kind: str, mode: str = "RGB") -> bytes:
-    file = io.BytesIO()
-    Image.new(mode, (4, 3), color).save(file, kind)
-    return file.getvalue()
-
-
-def test_pictures_with_classes_of_pixels(home: Path) -> None:
-    files: dict[str, Any] = {
-        f"VOCdevkit/VOC2012/ImageSets/Segmentation/{name}.txt": f"a_{name}\n" for name in ("trainval", "train", "val")
-    }
-    for i, name in enumerate(("trainval", "train", "val")):
-        files[f"VOCdevkit/VOC2012/JPEGImages/a_{name}.jpg"] = picture(0, "JPEG")
-        files[f"VOCdevkit/VOC2012/SegmentationClass/a_{name}.png"] = picture(i + 5, "PNG", "L")
-    pack(home / "voc2012" / "VOCtrainval_11-May-2012.tar", files)
-    for i, (mode, old) in enumerate((("train", "train"), ("test", "test"), ("valid", "val"))):
-        ((photograph, classes),) = list(getattr(dataset.voc2012, old)()())
-        assert photograph.shape == (3, 4, 3)
-        assert (classes == i + 5).all()
-        assert vision.datasets.VOC2012(mode=mode, transform=lambda p: p.size)[0][0] == (4, 3)
-
-
-def test_flowers(home: Path) -> None:
-    pack(home / "flowers" / "102flowers.tgz", {f"jpg/image_{i:05}.jpg": picture(0, "JPEG") for i in (1, 2, 3)})
-    savemat(home / "flowers" / "imagelabels.mat", {"labels": np.array([[7, 9, 11]], np.uint8)})
-    savemat(
-        home / "flowers" / "setid.mat",
-        {"tstid": np.array([[3, 1]]), "trnid": np.array([[2]]), "valid": np.array([[4]])},
-    )
-    found = vision.datasets.Flowers(mode="train")
-    assert [int(label[0]) for _, label in found] == [11, 7]
-    assert found[0][0].size == (4, 3)
-    with pytest.raises(FluidValueError, match=r"102flowers.tgz has none of the files"):
-        vision.datasets.Flowers(mode="valid")
+def test_damage_behind_the_start_of_an_archive_is_told(tmp_path: Path) -> None:
+    path, name = tmp_path / "late.tar.xz", "aclImdb/train/pos/0.txt"
+    contents = np.random.default_rng(0).integers(97, 123, 1 << 16, np.uint8).tobytes()
+    with tarfile.open(path, "w:xz") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(contents)
+        archive.addfile(info, io.BytesIO(contents))
+    packed = bytearray(path.read_bytes())
+    packed[len(packed) // 2] ^= 255
+    path.write_bytes(packed)
+    with pytest.raises(FluidValueError, match=r"late\.tar\.xz is not what this data set reads"):
+        text.Imdb(path, cutoff=0)
 
 
 @pytest.mark.parametrize("kind", [text.Imdb, text.Imikolov, text.Movielens, text.Conll05st, text.WMT14, text.WMT16])

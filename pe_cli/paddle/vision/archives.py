@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,14 +13,18 @@ import numpy as np
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
 from pe_cli.paddle.local_files import as_data, lines, local, members, of_modes, whole
+from pe_cli.paddle.vision.matlab import numbers
 
 
 def _picture(data: bytes, path: Any) -> Any:
     from PIL import Image
 
     with as_data(path):
-        picture = Image.open(io.BytesIO(data))
-        picture.load()
+        try:
+            picture = Image.open(io.BytesIO(data))
+            picture.load()
+        except (SyntaxError, Image.DecompressionBombError) as error:
+            raise ValueError(error) from None
         return picture
 
 
@@ -76,14 +81,14 @@ class Flowers(Dataset):
 
     Args:
         data_file: archive of the photographs; default: where the original keeps it, as for the other files.
-        label_file: MATLAB file of the kinds, which SciPy reads.
+        label_file: MATLAB file of the kinds.
         setid_file: MATLAB file that divides the photographs.
         mode: train, valid or test; as in the original, train is the largest part, which its authors have for test.
         transform: of the photograph.
         download: taken for the original's sake; nothing is downloaded.
 
     Raises:
-        FluidValueError: a file is not there or damaged, SciPy is not installed, or mode is another word; a ValueError.
+        FluidValueError: a file is not there or damaged, or mode is another word; a ValueError.
 
     Source:
         Nilsback and Zisserman 2008, "Automated flower classification over a large number of classes".
@@ -110,6 +115,11 @@ class Flowers(Dataset):
             self._pictures = {name: whole(file) for name, file in members(path, wanted.__contains__)}
             for name in wanted - self._pictures.keys():
                 raise KeyError(name)
+        if len(self.indexes) and not 1 <= self.indexes.min() <= self.indexes.max() <= len(self.labels):
+            raise FluidValueError(
+                f"setid.mat has the photographs {self.indexes.min()} to {self.indexes.max()},"
+                f" and imagelabels.mat has {len(self.labels)} kinds"
+            )
 
     def __getitem__(self, idx: int) -> tuple[Any, Any]:
         index = int(self.indexes[idx])
@@ -120,10 +130,6 @@ class Flowers(Dataset):
         return len(self.indexes)
 
 
-def _matrix(path: Any, name: str) -> Any:
-    try:
-        from scipy.io import loadmat  # type: ignore[import-untyped]
-    except ImportError:
-        raise FluidValueError("files of MATLAB are read by SciPy, which is not installed", hint="pip install scipy") from None
-    with as_data(path):
-        return np.asarray(loadmat(path, variable_names=[name])[name]).reshape(-1)
+def _matrix(path: Path, name: str) -> Any:
+    with as_data(path), path.open("rb") as file:
+        return numbers(whole(file), name)
