@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pe_cli.core.errors import PeError, WrongType
+
+Made = TypeVar("Made", bound=type)
 
 
 class FluidError(PeError):
@@ -47,3 +50,11 @@ def raised_as(kind: type[PeError]) -> Iterator[None]:
         wanted = FluidTypeError if isinstance(error, WrongType) and kind is not EnforceNotMet else kind
         made = wanted(error.message, at=error.at, hint=error.hint, notes=error.notes, code=error.code)
         raise made from error.__cause__
+
+
+def raising(made: Made) -> Made:
+    """Let errors of the core leave a class's `__init__` and `__call__` as ValueErrors, or as TypeErrors; a decorator."""
+    for name in ("__init__", "__call__"):
+        if name == "__init__" or any(name in base.__dict__ for base in made.__mro__):
+            setattr(made, name, raised_as(FluidValueError)(getattr(made, name)))
+    return made

@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_cli.optim import clip as core
 from pe_cli.optim.clip import GradientClip
-from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as, raising
 from pe_cli.paddle.fluid.framework import default_main_program
 
 BaseGradientClipAttr = GradientClipBase = GradientClip
@@ -28,14 +28,17 @@ class _Choosing(GradientClip):
         return chooses is None or bool(chooses(parameter))
 
 
+@raising
 class GradientClipByGlobalNorm(_Choosing, core.GradientClipByGlobalNorm):
     """The core's, with `need_clip`."""
 
 
+@raising
 class GradientClipByNorm(_Choosing, core.GradientClipByNorm):
     """The core's, with `need_clip`."""
 
 
+@raising
 class GradientClipByValue(_Choosing, core.GradientClipByValue):
     """The core's, with `need_clip`."""
 

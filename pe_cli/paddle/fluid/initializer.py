@@ -7,22 +7,44 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import product
-from pe_cli.paddle.errors import FluidValueError
-from pe_cli.program.initializer import (
-    MSRA,
-    Constant,
-    Initializer,
-    Normal,
-    NumpyArray,
-    TruncatedNormal,
-    Xavier,
-)
-from pe_cli.program.initializer import Bilinear as _Bilinear
-from pe_cli.program.initializer import Uniform as _Uniform
+from pe_cli.paddle.errors import FluidValueError, raising
+from pe_cli.program import initializer as core
+from pe_cli.program.initializer import Initializer
 from pe_cli.program.ir import Block, Operator, Variable
 
 
-class Uniform(_Uniform):
+@raising
+class Constant(core.Constant):
+    """The core's."""
+
+
+@raising
+class MSRA(core.MSRA):
+    """The core's."""
+
+
+@raising
+class Normal(core.Normal):
+    """The core's."""
+
+
+@raising
+class TruncatedNormal(core.TruncatedNormal):
+    """The core's."""
+
+
+@raising
+class Xavier(core.Xavier):
+    """The core's."""
+
+
+@raising
+class NumpyArray(core.NumpyArray):
+    """The core's."""
+
+
+@raising
+class Uniform(core.Uniform):
     """The core's, with the original's arguments.
 
     Args:
@@ -61,7 +83,8 @@ class Uniform(_Uniform):
         return block.append_op("reshape", {"X": made}, {"Out": variable.name}, {"shape": list(variable.shape)})
 
 
-class Bilinear(_Bilinear):
+@raising
+class Bilinear(core.Bilinear):
     """The original's weights, which lean to one side: under Python 3 it takes a row's number with the part of the row that is done.
 
     `Bilinear` of a config, and of `paddle.nn.initializer`, is the one that enlarges images evenly.
@@ -73,7 +96,8 @@ class Bilinear(_Bilinear):
         return rows + columns / size
 
 
-class NumpyArrayInitializer(NumpyArray):
+@raising
+class NumpyArrayInitializer(core.NumpyArray):
     """The core's, whose number of values is looked at where the startup program runs, as the original does.
 
     Args:

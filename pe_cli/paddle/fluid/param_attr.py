@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from pe_cli.paddle.errors import raising
 from pe_cli.program import param_attr
-from pe_cli.program.param_attr import ParamAttr
 
 
-class WeightNormParamAttr(param_attr.WeightNormParamAttr):
+@raising
+class ParamAttr(param_attr.ParamAttr):
+    """The core's."""
+
+
+@raising
+class WeightNormParamAttr(param_attr.WeightNormParamAttr, ParamAttr):
     """The core's, with the original's order of arguments."""
 
     def __init__(

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.paddle.errors import FluidValueError
+from pe_cli.paddle.errors import FluidValueError, raising
+from pe_cli.paddle.fluid import initializer as fluid
 from pe_cli.paddle.names import missing
 from pe_cli.program import initializer as core
 from pe_cli.program.ir import Variable
@@ -14,42 +15,42 @@ from pe_cli.program.ir import Variable
 
 def Constant(value: float = 0.0) -> core.Initializer:
     """Make every element one value."""
-    return core.Constant(value)
+    return fluid.Constant(value)
 
 
 def Normal(mean: float = 0.0, std: float = 1.0, name: str | None = None) -> core.Initializer:
     """Draw from a normal distribution."""
-    return core.Normal(mean, std)
+    return fluid.Normal(mean, std)
 
 
 def TruncatedNormal(mean: float = 0.0, std: float = 1.0, name: str | None = None) -> core.Initializer:
     """Draw from a normal distribution, again where a number is further than two deviations from its mean."""
-    return core.TruncatedNormal(mean, std)
+    return fluid.TruncatedNormal(mean, std)
 
 
 def Uniform(low: float = -1.0, high: float = 1.0, name: str | None = None) -> core.Initializer:
     """Draw evenly from [low, high)."""
-    return core.Uniform(low, high)
+    return fluid.Uniform(low, high)
 
 
 def XavierNormal(fan_in: float | None = None, fan_out: float | None = None, name: str | None = None) -> core.Initializer:
     """Draw normally, so that variances stay through a layer (Glorot)."""
-    return core.Xavier(uniform=False, fan_in=fan_in, fan_out=fan_out)
+    return fluid.Xavier(uniform=False, fan_in=fan_in, fan_out=fan_out)
 
 
 def XavierUniform(fan_in: float | None = None, fan_out: float | None = None, name: str | None = None) -> core.Initializer:
     """Draw evenly, so that variances stay through a layer (Glorot)."""
-    return core.Xavier(uniform=True, fan_in=fan_in, fan_out=fan_out)
+    return fluid.Xavier(uniform=True, fan_in=fan_in, fan_out=fan_out)
 
 
 def KaimingNormal(fan_in: float | None = None) -> core.Initializer:
     """Draw normally, so that variances stay through a layer and relu (He)."""
-    return core.MSRA(uniform=False, fan_in=fan_in)
+    return fluid.MSRA(uniform=False, fan_in=fan_in)
 
 
 def KaimingUniform(fan_in: float | None = None) -> core.Initializer:
     """Draw evenly, so that variances stay through a layer and relu (He)."""
-    return core.MSRA(uniform=True, fan_in=fan_in)
+    return fluid.MSRA(uniform=True, fan_in=fan_in)
 
 
 def Assign(value: Any, name: str | None = None) -> core.Initializer:
@@ -60,10 +61,14 @@ def Assign(value: Any, name: str | None = None) -> core.Initializer:
     """
     if isinstance(value, Variable):
         raise FluidValueError("Assign takes an array, a list or a number, got a variable", hint="give its value")
-    return core.NumpyArray(np.asarray(value))
+    return fluid.NumpyArray(np.asarray(value))
 
 
-Bilinear = core.Bilinear
+@raising
+class Bilinear(core.Bilinear):
+    """The core's."""
+
+
 __all__ = [
     "Assign", "Bilinear", "Constant", "KaimingNormal", "KaimingUniform", "Normal", "TruncatedNormal", "Uniform", "XavierNormal",
     "XavierUniform",

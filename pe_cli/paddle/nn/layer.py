@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
 from pe_cli.program.ir import Parameter
 from pe_cli.program.param_attr import ParamAttr
@@ -45,6 +46,7 @@ class Layer:
         """
         raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x), which appends the layer's ops")
 
+    @raised_as(FluidValueError)
     def __call__(self, *inputs: Any, **given: Any) -> Any:
         for before in self._pre_hooks.values():
             changed = before(self, inputs)
@@ -76,6 +78,7 @@ class Layer:
 
     # --- what it is made of ------------------------------------------------------------------------------------------
 
+    @raised_as(FluidValueError)
     def create_parameter(
         self,
         shape: Any,

@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.paddle.errors import FluidTypeError
+from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
@@ -31,6 +31,7 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
     return program.global_block().create_var(name=name, dtype=as_dtype(dtype), persistable=persistable)
 
 
+@raised_as(FluidValueError)
 def create_parameter(
     shape: Any,
     dtype: Any,
@@ -46,6 +47,7 @@ def create_parameter(
     return helper.parameter(attr, as_sizes(shape), as_dtype(dtype), is_bias=is_bias, default=default_initializer)
 
 
+@raised_as(FluidValueError)
 def create_global_var(
     shape: Any, value: float, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
 ) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pe_cli.graph.servers.dispatch import HashName, RoundRobin
 from pe_cli.paddle.fluid.transpiler import (
     distribute_transpiler,
     geo_sgd_transpiler,
@@ -13,6 +12,7 @@ from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTra
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import DistributeTranspiler
 from pe_cli.paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
 from pe_cli.paddle.fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
+from pe_cli.paddle.fluid.transpiler.ps_dispatcher import HashName, RoundRobin
 
 __all__ = [
     "DistributeTranspiler",

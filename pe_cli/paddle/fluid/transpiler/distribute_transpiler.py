@@ -6,7 +6,6 @@ from typing import Any
 
 from pe_cli.collectives.servers.client import wait_for_servers
 from pe_cli.graph.servers.blocks import add
-from pe_cli.graph.servers.dispatch import PSDispatcher, RoundRobin
 from pe_cli.graph.servers.server import Kept, ServerProgram, backup
 from pe_cli.graph.servers.slicing import Piece, VarBlock, same_or_split_var, slice_variable
 from pe_cli.graph.servers.startup import server_startup
@@ -27,6 +26,7 @@ from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
 from pe_cli.paddle.fluid.remote_values import RemoteValues
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
+from pe_cli.paddle.fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 from pe_cli.paddle.fluid.variable import Variable
 from pe_cli.program import ir
 from pe_cli.program.ir import Program, Role

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from pe_cli.graph.servers.dispatch import HashName, PSDispatcher, RoundRobin
+from pe_cli.graph.servers import dispatch as core
+from pe_cli.graph.servers.dispatch import PSDispatcher
+from pe_cli.paddle.errors import raising
+
+
+@raising
+class HashName(core.HashName, PSDispatcher):
+    """The core's."""
+
+
+@raising
+class RoundRobin(core.RoundRobin, PSDispatcher):
+    """The core's."""
+
 
 __all__ = ["HashName", "PSDispatcher", "RoundRobin"]

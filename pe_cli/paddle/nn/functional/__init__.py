@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.registry import discover
+from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
@@ -18,7 +19,7 @@ SAME = (
 
 def _collected() -> dict[str, Any]:
     found = {
-        name: getattr(module, name)
+        name: raised_as(FluidValueError)(getattr(module, name))
         for module in (activation, common, conv, loss, pooling, vision)
         for name in module.__all__
     }
