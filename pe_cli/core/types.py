@@ -26,6 +26,8 @@ FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64")
 #: How a number of float32 may be stored: its upper 16 bits, rounded to the nearest, of ties to even. Nothing is computed in it.
 BFLOAT16 = "bfloat16"
+#: Element types of NumPy that no variable has, and the one that holds all their numbers.
+HOLDS = {"float16": "float32", "int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64"}
 
 
 def computed(dtype: str) -> str:
@@ -37,8 +39,11 @@ def check_dtype(dtype: str) -> str:
     """Return dtype when it is one of ours.
 
     Raises:
+        WrongType: NumPy has it, and no variable does.
         PeError: the name is unknown.
     """
+    if dtype in HOLDS:
+        raise WrongType(f"unknown dtype '{dtype}'", hint=f"{HOLDS[dtype]} holds all its numbers; NumPy casts what is fed")
     if dtype not in DTYPES:
         raise PeError(f"unknown dtype '{dtype}'", hint=did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}")
     return dtype

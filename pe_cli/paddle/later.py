@@ -91,7 +91,9 @@ _COMPARISONS = ("equal", "not_equal", "less_than", "less_equal", "greater_than",
 
 
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
-    """Add along axes, or all entries; a dtype casts x first."""
+    """Add along axes, or all entries; a dtype casts x first, and bool is counted in int64."""
+    if dtype is None and x.dtype == "bool":
+        dtype = "int64"
     return layers.reduce_sum(x if dtype is None else layers.cast(x, dtype), axis, keepdim)
 
 

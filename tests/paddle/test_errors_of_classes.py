@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 
 import pe_cli.paddle as paddle
@@ -80,3 +81,19 @@ def test_nothing_leaves_as_an_error_of_the_core_alone(module):
                     continue
     assert not leaked
     assert refused
+
+
+@pytest.mark.parametrize(("dtype", "instead"), [("float16", "float32"), ("int8", "int32"), ("int16", "int32")])
+def test_an_element_type_of_numpy_that_no_variable_has(dtype, instead):
+    x = fluid.data("x", [2, 3])
+    assert np.can_cast(dtype, instead, "safe")
+    for made in (lambda: fluid.layers.cast(x, dtype), lambda: fluid.layers.fill_constant([2], dtype, 1)):
+        with pytest.raises(TypeError, match=f"unknown dtype '{dtype}' .*{instead} holds"):
+            made()
+
+
+def test_a_sum_of_bool_counts_in_int64():
+    fed = np.array([[1, 0, 2], [0, 0, 3]], "float32")
+    summed = paddle.sum(fluid.layers.cast(fluid.data("x", [2, 3]), "bool"), axis=1)
+    (found,) = fluid.Executor(fluid.CPUPlace()).run(feed={"x": fed}, fetch_list=[summed])
+    np.testing.assert_array_equal(found, fed.astype(bool).sum(1), strict=True)
