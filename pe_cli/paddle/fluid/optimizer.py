@@ -51,7 +51,7 @@ class _Adapter(Optimizer):
             given["inner"] = given.pop("inner_optimizer")
         decay = None if self._own_decay else given.pop("weight_decay", None)
         if decay is not None:
-            from pe_cli.optim.regularizer import L2Decay
+            from pe_cli.paddle.fluid.regularizer import L2Decay
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         self._betas = {name: given.pop(name) for name in varied_betas.FIRST if isinstance(given.get(name), Variable)}
