@@ -14,6 +14,7 @@ from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import varied_betas
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
+from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
@@ -54,6 +55,8 @@ class _Adapter(Optimizer):
             from pe_cli.paddle.fluid.regularizer import L2Decay
 
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
+        if isinstance(given.get("learning_rate"), LRScheduler):
+            given["learning_rate"] = Fed(given["learning_rate"])
         self._betas = {name: given.pop(name) for name in varied_betas.FIRST if isinstance(given.get(name), Variable)}
         given |= {name: varied_betas.FIRST[name] for name in self._betas}
         super().__init__(**given)
