@@ -1,7 +1,7 @@
 """The places of the code that a mutant can change, and a seeded sample of them.
 
 A mutant is one change: a comparison turned round, a number that is one more, a condition that is its opposite, a statement that is left
-out. Kernels are left alone, and so are texts, types and declarations.
+out. Kernels are left alone, and so are texts, types, declarations and assertions.
 """
 
 from __future__ import annotations
@@ -99,6 +99,10 @@ class _Places(ast.NodeVisitor):
 
     def visit_Assert(self, node: ast.Assert) -> None:
         return
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # zip's own assertion
+            self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         return

@@ -74,6 +74,15 @@ def test_smoke_makes_up_data_that_is_not_there(pe: Pe, config: Path) -> None:
     assert "no such file" in missing.err
 
 
+def test_a_process_that_a_launcher_started_with_others_says_that_it_trains_apart(
+    pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMI_SIZE", "4")
+    monkeypatch.setenv("PMI_RANK", "1")
+    said = pe("train", config, "--max-steps", 1)
+    assert "alone like each of the 4 processes of MPICH's mpiexec" in said.out
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_shipped_config_runs_two_steps(pe: Pe, path: Path, tmp_path: Path) -> None:
     evaluates_only = "\ntrain:" not in path.read_text()
