@@ -44,3 +44,9 @@ def test_one_that_waits_and_one_that_makes_the_way_longer_do_not_join():
     assert order.length_with(0, 2) is None, "2 waits for 0"
     assert order.length_with(2, 3) is None, "3 and 4 would come behind 0 and 1: four instead of three"
     assert order.length_with(1, 3) == 4, "a level of 2 and a height of 2: three launches, one behind the other"
+
+
+def test_a_neighbour_follows_where_what_waits_for_both_comes_no_later():
+    beside = Order([[], [], [1], [0, 2], [0], [4]])
+    assert not beside.can_follow(0, 3), "4 and 5 would come behind 1 and 2, too: five instead of three"
+    assert Order([[], [0], [0], [2]]).can_follow(0, 1), "2 and 3 come behind 0 as before"

@@ -26,6 +26,8 @@ BIAS, RELU = 4, 2
 #: Algorithms: right, right with a workspace, wrong, another in every run, right but refused when it is asked for,
 #: right but for a NaN, which becomes 0, right but it fails where a graph is made of it.
 RIGHT, ROOMY, WRONG, UNSTEADY, REFUSED, DEAF, ONCE = 1, 2, 3, 4, 5, 6, 7
+#: What a handle that was made holds, and cublasStatus_t of a call with another one.
+HANDLE, NOT_BEGUN = 7, 1
 
 
 class CublasLt:
@@ -78,7 +80,7 @@ class CublasLt:
         return 131000
 
     def cublasLtCreate(self, place: Any) -> int:
-        place._obj.value = 7
+        place._obj.value = HANDLE
         return 0
 
     def cublasLtMatmulDescCreate(self, place: Any, compute: int, scale: int) -> int:
@@ -93,6 +95,8 @@ class CublasLt:
         return self._create(place)
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle: Any, *args: Any) -> int:
+        if handle.value != HANDLE:
+            return NOT_BEGUN
         *_, preference, asked, found, count = args
         wish = self.open[preference.value]
         parts = 2 if self.open[args[3].value]["kind"] == 14 else 6
@@ -111,12 +115,16 @@ class CublasLt:
         return 64 if number == ROOMY else 0
 
     def cublasLtMatmulAlgoCheck(self, handle: Any, *args: Any) -> int:
+        if handle.value != HANDLE:
+            return NOT_BEGUN
         *_, how, told = args
         number = how._obj.data[0]
         told._obj.workspace, told._obj.state = self._workspace(number), 15 if number == REFUSED else 0
         return 0
 
     def cublasLtMatmul(self, handle: Any, *args: Any) -> int:
+        if handle.value != HANDLE:
+            return NOT_BEGUN
         number = int(ctypes.c_uint64.from_address(args[-4]).value)
         if number == ONCE and self.called.get(number):
             return 14
