@@ -38,9 +38,9 @@ def fed_sizes(helper: LayerHelper, argument: str, sizes: Sizes, known: int | Non
             raise helper.error(f"{helper.layer_type}: {argument} is {sizes}, whose length is not known", hint=hint)
         return [-1] * (sizes.shape[0] if known is None else known), sizes
     if not any(isinstance(size, Variable) for size in sizes):
-        return [int(size) for size in sizes if not isinstance(size, Variable)], None
+        return [size for size in sizes if not isinstance(size, Variable)], None
     parts = [_part(helper, argument, size) for size in sizes]
-    return [-1 if isinstance(size, Variable) else int(size) for size in sizes], helper.one("concat", {"X": parts}, {"axis": 0})
+    return [-1 if isinstance(size, Variable) else size for size in sizes], helper.one("concat", {"X": parts}, {"axis": 0})
 
 
 def fed_size(helper: LayerHelper, argument: str, size: Size) -> tuple[int, Variable | None]:
