@@ -10,7 +10,7 @@ import torch
 
 from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
-from pe_cli.ops.nn import column_sums_cuda, conv_cuda
+from pe_cli.ops.nn import channel_sums_cuda, column_sums_cuda, conv_cuda
 from pe_cli.ops.nn.conv_tile_cuda import divisor
 from tests.ops import support
 from tests.rotation import of_today, on_its_day
@@ -93,6 +93,14 @@ def test_the_same_bits_twice():
 @pytest.mark.parametrize("last", [True, False], ids=["channels last", "channels first"])
 def test_batch_norm_of_many_parts(monkeypatch, last: bool):
     monkeypatch.setattr(column_sums_cuda, "LEAST", 8)
+    asked: list[tuple[int, ...]] = []
+    parts_of = channel_sums_cuda.parts_of
+
+    def noted(*sizes: int) -> int:
+        asked.append(sizes)
+        return parts_of(*sizes)
+
+    monkeypatch.setattr(channel_sums_cuda, "parts_of", noted)
     rng = np.random.default_rng(0)
     x = (5 + 2 * rng.standard_normal((7, 5, 9, 12))).astype("float32")
     up = rng.standard_normal(x.shape).astype("float32")
@@ -108,6 +116,7 @@ def test_batch_norm_of_many_parts(monkeypatch, last: bool):
     found = support.run_gradient("batch_norm", given, attrs, "Y", up)
     for slot, value in (("X", exact), ("Scale", each[0]), ("Bias", each[1])):
         close(found[slot], value.grad)  # type: ignore[arg-type]
+    assert set(asked) == (set() if last else {(5, 7 * 9 * 12 // 4)}), "channels, and four numbers at a time of each"
 
 
 @pytest.mark.parametrize("name", ["fused_batch_norm_act", "fused_bn_add_activation"])
