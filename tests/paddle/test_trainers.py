@@ -85,7 +85,7 @@ def test_two_trainers_leave_what_two_devices_leave_bit_for_bit(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        pytest.param("longer", "process 0 has ended, and this one goes on", id="one takes a step more"),
+        pytest.param("longer", "process 0 has ended, and this one goes on", id="one has more steps"),
         pytest.param("breaks", "SystemError: broken here", id="one breaks off"),
     ],
 )
