@@ -12,8 +12,8 @@ from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.core.errors import Span
 
-#: What processes do that wait for nobody: servers have the parameters that threads have in common.
-_SERVERS = "set distributed: {mode: parameter_server, servers: 1, sync: async}, where trainers wait for nobody"
+#: What processes do that wait for nobody: servers have the parameters that their threads have in common.
+_SERVERS = "set distributed: {mode: parameter_server, servers: 1, sync: async}: servers then have the parameters of all threads"
 #: Keys of `distributed` that say something of servers.
 _OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints")
 
@@ -38,10 +38,9 @@ def process_mistakes(
             )
             if wrong
         )
-    if executor.type == "async":
-        hint = "leave type out; with distributed.sync: async trainers wait for nobody" if servers else f"leave type out, and {_SERVERS}"
-        what = "type: async is for the threads of one process, which share the memory of the parameters; processes have none in common"
-        yield what, executor.at_of("type"), hint
+    if executor.type == "async" and not servers:
+        what = "type: async: processes have no memory in common, and so no parameters that their threads could share"
+        yield what, executor.at_of("type"), _SERVERS
     if executor.place != "cpu" and servers:
         yield f"place: {executor.place}: not with parameter servers", executor.at_of("place"), "place: cpu, or distributed.mode: collective"
 
@@ -63,6 +62,9 @@ def distributed_mistakes(
                 yield f"distributed.{key} is for mode: parameter_server", section.at_of(key), "set distributed.mode, or leave it out"
         return
     yield from _server_mistakes(section)
+    if executor.type == "async" and section.sync is True:
+        what = "distributed.sync: true: servers wait for one gradient of every trainer, and threads of type: async wait for nobody"
+        yield what, section.at_of("sync") or section.at, "sync: async, half_async, or {geo: 100}; or executor.type: parallel"
     for wrong, what, at, hint in _served(executor, train, output, schedule):
         if wrong:
             yield f"{what}: not with parameter servers", at, hint

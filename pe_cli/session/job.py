@@ -97,7 +97,7 @@ class Job:
         self.scope = Scope(self.places)
         self._share()
         self.values = self.served.values(self.scope) if self.served is not None else self._values()
-        self.data = JobData(run, self.built, fitted, smoke=smoke, note=self.note)
+        self.data = JobData(self.team.dealt(run), self.built, fitted, smoke=smoke, note=self.note)
         self._notes: list[str] = []
         self._told: set[str] = set()
         self._log: Callable[[str], None] = self._notes.append
@@ -280,7 +280,7 @@ class Job:
         if program in self.built.programs:
             self.count_epochs()
         if self.served is not None and program in (self.built.train, self.built.eval):
-            served = self.served.executor(program, self.scope, self._executor, self.data.constants())
+            served = self.served.executor(program, self.scope, partial(self._executor, alone=alone), self.data.constants())
             return cast("Executor", served)  # it does what training and evaluation ask of executors
         return self._executor(program, alone=alone, peers=self.team.sums)
 

@@ -31,6 +31,7 @@ from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json
 from pe_cli.session.agreement import machine_facts
 from pe_cli.session.devices import Resources, resolve_places
+from pe_cli.session.files import training_files, with_files
 from pe_cli.session.peer_team import LINGER, PeerTeam
 from pe_cli.session.team import Team
 
@@ -146,12 +147,26 @@ class TrainerTeam(PeerTeam):
     def resources(self, run: RunSpec, best: Callable[[int], Layout] | None = None) -> Resources:
         """Return one device, with the cores of the machine divided by its processes as threads."""
         del best
-        hosts = [facts["host"] for facts in self.texts({"host": socket.gethostname()})]
-        found = resolve_places("cpu", 1)
-        if run.executor.devices != "auto":
+        found, threads = resolve_places("cpu", 1), self.cores()
+        if run.executor.devices != "auto" or run.executor.type == "async":
             return replace(found, text=self._text(1))
-        threads = max(1, usable_cores() // hosts.count(socket.gethostname()))
         return replace(found, threads=threads, text=self._text(threads))
+
+    def cores(self) -> int:
+        """Return this process's part of the cores of its machine; see `Team`."""
+        hosts = [facts["host"] for facts in self.texts({"host": socket.gethostname()})]
+        return max(1, usable_cores() // hosts.count(socket.gethostname()))
+
+    def dealt(self, run: RunSpec) -> RunSpec:
+        """Return a run with every so many of the training files, from its own number on; see `Team`."""
+        spec = run.data.get("train")
+        if run.executor.type != "async" or spec is None:
+            return run
+        files = training_files(run)
+        if len(files) < self.size:
+            text = f"data.train has {len(files)} files for {self.size} processes that train: some would never have any"
+            raise PeError(text, at=spec.at, hint="start fewer processes, or cut the files into more", code=ExitCode.DATA)
+        return with_files(run, files[self.rank :: self.size])
 
     def begin_step(self, step: int) -> None:
         """Say which step begins, from 0."""
@@ -198,12 +213,23 @@ class TrainerTeam(PeerTeam):
         self._save_due = self._save_due or due.get("save") == self._done
         return mine
 
+    def heard(self, step: int) -> None:
+        """Say how many steps this process has done, and hear whether one is asked to stop; see `Team`."""
+        self._stop.agreed |= "stop" in self._hub.post(step, ["stop"] if self._stop.here else [])
+
+    def added(self, count: int) -> int:
+        """Return the sum of a number over all trainers; see `Team`."""
+        found = self.texts({"count": count, "stop": self._stop.asked})
+        self._stop.agreed |= any(bool(each["stop"]) for each in found)
+        return sum(int(each["count"]) for each in found)
+
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Return metrics of training, the means over all trainers where each has its own."""
-        if self._waits or not numbers:
+        if self._waits:
             return dict(numbers)
         found = self.texts(dict(numbers))
-        return {name: float(np.mean([float(each[name]) for each in found])) for name in numbers}
+        names = dict.fromkeys([*numbers, *(name for each in found for name in each)])
+        return {name: float(np.mean([float(each[name]) for each in found if name in each])) for name in names}
 
     def _end_all(self, code: ExitCode, says: bool) -> None:
         """End all that MPI has started; without it servers tell the others, and `pe launch` ends what is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -72,7 +73,8 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
         raise PeError("train.groups with until: not with parameter servers", at=run.at_of("train", "groups"), hint="leave until out")
     terms = terms_of(run)
     sync, half = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
-    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=True)
+    shares = run.executor.type != "async"  # whose threads have batches of their own
+    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=shares)
     keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
     return Division(built.train, built.startup, job, terms, keep)
 
@@ -111,13 +113,14 @@ class Served:
         team.servers.allow(2 * most + SLACK + FIRST)
         self._hosts: list[ScopeHost] = []
         self._learned: Learned | None = None
+        self._learning = threading.Lock()
 
     def values(self, scope: Scope) -> ServedValues:
         """Return the values of the run, here and on servers."""
         return ServedValues(self, scope)
 
     def executor(self, program: Program, scope: Scope, make: Callable[..., Executor], constants: Mapping[str, Array]) -> ServedExecutor:
-        """Return what runs a trainer's share of training or evaluation."""
+        """Return what runs a trainer's share of training or evaluation; a thread of `type: async` trains on batches of its own."""
         seed = self.run.executor.seed * self.team.size + self.team.rank  # each trainer draws for its own samples
 
         def made(part: Program, _: Scope, levels: Mapping[str, int]) -> Executor:
@@ -127,7 +130,9 @@ class Served:
         trains = program is self.built.train
         mine = self.division.trainer if trains else self.division.evaluation(program)
         learned, ids = (partial(self.learned, host), self.division.lookups()) if trains and terms_of(self.run).is_geo else (None, {})
-        return ServedExecutor(program, mine, host, self.team.servers, self.team.rank, self.team.size, constants, learned, ids)
+        own = trains and self.run.executor.type == "async"
+        share = (0, 1) if own else (self.team.rank, self.team.size)
+        return ServedExecutor(program, mine, host, self.team.servers, *share, constants, learned, ids)
 
     def count_epochs(self, steps: int) -> None:
         """Turn epochs into steps, here and on servers, before the first step.
@@ -146,17 +151,16 @@ class Served:
 
     def learned(self, host: ScopeHost) -> Learned:
         """Return what is told of what this trainer has learned, with geo; since this was first called."""
-        if self._learned is not None:
-            return self._learned
-        section = self.run.distributed
+        section, found = self.run.distributed, self.division.found
         assert section is not None
         assert isinstance(section.sync, Geo)
-        found = self.division.found
-        shared = [
-            Shared(name, [p.name for p in pieces], [p.rows for p in pieces], found.servers(name), pieces[0].sparse)
-            for name, pieces in found.pieces.items()
-        ]
-        self._learned = Learned(shared, self.team.size, int(section.sync), host, self.team.servers)
+        with self._learning:  # no thread trains before the values are known that all begin with
+            if self._learned is None:
+                shared = [
+                    Shared(name, [p.name for p in pieces], [p.rows for p in pieces], found.servers(name), pieces[0].sparse)
+                    for name, pieces in found.pieces.items()
+                ]
+                self._learned = Learned(shared, self.team.size, int(section.sync), host, self.team.servers)
         return self._learned
 
     def meet(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator, Summing
 from pe_cli.config.spec import RunSpec
+from pe_cli.core.cores import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places
@@ -62,6 +63,18 @@ class Team:
         found = resolve_places(executor.place, devices, place_of_devices(executor), best)
         return replace(found, text=found.text + self._remark)
 
+    def cores(self) -> int:
+        """Return the cores of the machine that are this process's; all processes ask together."""
+        return usable_cores()
+
+    def dealt(self, run: RunSpec) -> RunSpec:
+        """Return a run with the training files that are this process's, where threads take whole files.
+
+        Raises:
+            PeError: there are fewer files than processes.
+        """
+        return run
+
     def agree(self, model: Callable[[], str], data: Callable[[], Iterable[Path]]) -> None:
         """Compare with the other processes what is trained on what, before the first step.
 
@@ -96,6 +109,13 @@ class Team:
     def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a training step gave, of as many devices as are waited for; with it goes what `joined` sends along."""
         return mine
+
+    def heard(self, step: int) -> None:
+        """Say how many steps this process has done, and hear whether one is asked to stop; without waiting for the others."""
+
+    def added(self, count: int) -> int:
+        """Return the sum of a number over all processes; with it goes who is to stop."""
+        return count
 
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Return metrics of training that all processes go by."""

@@ -46,11 +46,18 @@ def test_processes_with_cards_may_do_what_others_do_but_for_servers(folder: Call
 def test_asynchronous_training_of_several_processes_is_that_of_servers(run_errors: Errors) -> None:
     async_here = "executor: {processes: mpi, type: async}\n"
     found = "\n".join(run_errors(f"model: model.yaml\n{async_here}"))
-    assert "run.yaml:2:34: error: type: async is for the threads of one process, which share the memory of the parameters" in found
-    assert "leave type out, and set distributed: {mode: parameter_server, servers: 1, sync: async}" in found
-    servers = "distributed: {mode: parameter_server, servers: 1, sync: async}\n"
-    found = "\n".join(run_errors(f"model: model.yaml\nexecutor: {{type: async}}\n{servers}"))
-    assert "leave type out; with distributed.sync: async trainers wait for nobody" in found
+    assert "run.yaml:2:34: error: type: async: processes have no memory in common" in found
+    assert "set distributed: {mode: parameter_server, servers: 1, sync: async}" in found
+    servers = "distributed: {mode: parameter_server, servers: 1, sync: SYNC}\nexecutor: {type: async}\n"
+    found = "\n".join(run_errors(f"model: model.yaml\n{servers}".replace("SYNC", "true")))
+    assert "run.yaml:2:57: error: distributed.sync: true: servers wait for one gradient of every trainer" in found
+    assert "sync: async, half_async, or {geo: 100}; or executor.type: parallel" in found
+
+
+@pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 100}"])
+def test_threads_of_processes_that_wait_for_nobody_are_right(folder: Callable[..., None], sync: str) -> None:
+    folder(run=f"model: model.yaml\ndistributed: {{mode: parameter_server, servers: 1, sync: {sync}}}\nexecutor: {{type: async}}\n")
+    assert load_run("run.yaml").executor.type == "async"
 
 
 def test_owners_of_rows_may_have_what_owners_of_parameters_may_not(folder: Callable[..., None]) -> None:

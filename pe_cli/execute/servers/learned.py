@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ class Shared:
 
 
 class Learned:
-    """What a trainer has learned since servers were asked last.
+    """What a trainer has learned since servers were asked last; its threads may share one.
 
     Args:
         shared: parameters.
@@ -50,6 +51,7 @@ class Learned:
         self._old = {p.name: host.read(p.name) for p in shared}
         self._rows: dict[str, set[int]] = {p.name: set() for p in shared if p.sparse}
         self._steps = 0
+        self._alone = threading.Lock()
 
     def adopt(self) -> None:
         """Begin with what servers have of row-sparse tables: startup programs leave that to this."""
@@ -65,12 +67,13 @@ class Learned:
         Args:
             ids: of the rows that were looked up, by table.
         """
-        for table, arrays in ids.items():
-            for a in arrays:
-                self._rows[table].update(int(i) for i in np.unique(a))
-        self._steps += 1
-        if self._steps % self._every == 0:
-            self.exchange()
+        with self._alone:
+            for table, arrays in ids.items():
+                for a in arrays:
+                    self._rows[table].update(int(i) for i in np.unique(a))
+            self._steps += 1
+            if self._steps % self._every == 0:
+                self.exchange()
 
     def finish(self) -> None:
         """Exchange what is left."""
@@ -87,7 +90,8 @@ class Learned:
         now = self._pull(rows, self._shared)
         for p in self._shared:
             at = rows[p.name] if p.sparse else slice(None)
-            value, sent = before[p.name], self._old[p.name][at] + share[p.name][at]
+            value = self._host.read(p.name)  # other threads may have gone on since
+            sent = self._old[p.name][at] + share[p.name][at]
             value[at] += now[p.name] - sent
             self._old[p.name][at] = now[p.name]
             self._host.write(p.name, value)

@@ -190,11 +190,13 @@ class Async(Server):
         request.reply(DONE)
 
     def loaded(self, name: str, value: Array) -> None:
-        """Begin to count where a counter was loaded: as if each trainer had done so many steps."""
+        """Begin to count where a counter was loaded: as if each trainer had done so many steps, or the first one where all steps add up."""
+        rates = self._rates.global_block().ops if self._rates is not None else ()
+        mean = any(op.type == "scale" and name in op.output_names() for op in rates)
         for i in range(self._trainers):
             counter = f"{name}.trainer_{i}"
             if counter in self._known and self._host.has_value(counter):
-                self._steps[counter] = int(value.ravel()[0])
+                self._steps[counter] = int(value.ravel()[0]) if mean or i == 0 else 0
                 self._host.write(counter, np.full_like(self._host.read(counter), self._steps[counter]))
 
     def took(self, name: str, trainer: int, value: Array) -> None:

@@ -70,6 +70,7 @@ class Step:
         self._values.update({n: self._values[raw] for n, raw in self._cut.raw.items()})
         for op in self._cut.talk:
             getattr(self, f"_{op.type}")(op)
+        self._push()  # where no parameter comes back, as of tables whose rows are looked up
         self._take()
         return {n: self._fetched(n) for n in names}
 
