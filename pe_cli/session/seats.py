@@ -158,7 +158,11 @@ class TrainerTeam(PeerTeam):
         return max(1, usable_cores() // hosts.count(socket.gethostname()))
 
     def dealt(self, run: RunSpec) -> RunSpec:
-        """Return a run with every so many of the training files, from its own number on; see `Team`."""
+        """Return a run with the training files that this process is dealt; see `Team`.
+
+        Raises:
+            PeError: DATA, there are fewer files than processes.
+        """
         spec = run.data.get("train")
         if run.executor.type != "async" or spec is None:
             return run
