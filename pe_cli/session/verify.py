@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pe_cli.config.load import load_run
+from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
 from pe_cli.io import checkpoint, strict_json
 from pe_cli.io.inputs import changed
@@ -85,8 +87,8 @@ def again(
         PeError: see `verify`.
     """
     resume = _begin(folder, first)
+    _check(load_run(folder.resolved_path), folder)
     job = Job.open(folder.resolved_path, _overrides(environment_of(folder)), observer, fitted=fitted_of(resume) if resume else None)
-    _check(job, folder)
     begin = resume.step if resume and resume.step else 0
     trainer = kind(job, resume=resume, limits=None if last is None else Limits(steps=last - begin), witness=folder)
     job.initialise(fresh=resume is None)
@@ -119,10 +121,10 @@ def _overrides(environment: Mapping[str, object]) -> list[str]:
     return [f"executor.devices={len(devices)}"] if isinstance(devices, list) and devices else []
 
 
-def _check(job: Job, folder: RunFolder) -> None:
-    if job.run.executor.type == "async":
-        raise PeError(f"{folder.path}: asynchronous training is never the same twice", hint="use executor.type: parallel or serial")
-    if job.run.executor.processes == "mpi":
+def _check(run: RunSpec, folder: RunFolder) -> None:
+    if run.executor.type == "async":
+        raise PeError(f"{folder.path}: asynchronous training is never the same twice", hint="train with executor.type: parallel")
+    if run.executor.processes == "mpi":
         hint = "verify trains in one process: give the config executor.processes: 1, and train that"
         raise PeError(f"{folder.path}: it was trained by several processes", hint=hint)
 

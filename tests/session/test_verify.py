@@ -119,10 +119,14 @@ def test_a_run_is_repeated_with_as_many_devices_as_it_had(bench: Bench, monkeypa
 def test_a_training_that_is_never_the_same_is_refused(bench: Bench) -> None:
     folder = bench.train("runs")
     path = folder / "resolved.yaml"
-    job = SimpleNamespace(run=SimpleNamespace(executor=SimpleNamespace(type="async", processes=1)))
+    run = SimpleNamespace(executor=SimpleNamespace(type="async", processes=1))
     with pytest.raises(PeError, match="asynchronous training is never the same twice"):
-        _check(job, RunFolder(folder))
+        _check(run, RunFolder(folder))
     path.write_text(path.read_text().replace("processes: 1", "processes: mpi"))
+    assert bench.run("verify", folder) == ExitCode.USAGE
+    assert "was trained by several processes" in bench.err
+    path.write_text(path.read_text() + "distributed: {mode: parameter_server, servers: 1}\n")
+    (folder / "env.json").write_text(json.dumps({"devices": ["cpu"] * 2}))  # two trainers, which a config with servers has not as devices
     assert bench.run("verify", folder) == ExitCode.USAGE
     assert "was trained by several processes" in bench.err
 

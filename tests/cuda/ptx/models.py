@@ -37,15 +37,19 @@ ALWAYS = ("executor.devices=1", "train.batch_size=3", "output.checkpoint=null")
 #: Config -> what makes it smaller.
 SMALLER: dict[str, tuple[str, ...]] = {
     "configs/bench/mobilenet_v1.yaml": (
-        "model={file: ../../models/mobilenet_v1.yaml, args: {side: 32, classes: 10}}", "data.train.fields.x.shape=[3, 32, 32]",
-        "data.train.fields.y.classes=10",
+        "model={file: ../../models/mobilenet_v1.yaml, args: {side: 64, classes: 10}}", "data.train.fields.x.shape=[3, 64, 64]",
+        "data.train.fields.y.classes=10", "train.batch_size=6", "train.optimizer.learning_rate=0.000001",
     ),
     "configs/bench/resnet50.yaml": (
         "model={file: ../../models/resnet50.yaml, args: {side: 32, classes: 10}}", "data.train.fields.x.shape=[3, 32, 32]",
-        "data.train.fields.y.classes=10",
+        "data.train.fields.y.classes=10", "train.batch_size=4",
     ),
     "configs/resnet20_synthetic.yaml": ("train.optimizer.learning_rate=0.001",),  # at 0.1 three samples make much of the last bits
 }  # fmt: skip
+#: Config -> variables, by what their names end with, that begin with a hundredth of their values. With a batch_norm over three or four
+#: numbers at the end of each of 16 residual branches, other last bits of the first parameters make 74% of the loss in five steps, and so
+#: would hide any mistake; where branches begin small, it is 6e-7.
+CALMER = {"configs/bench/resnet50.yaml": "/c/bn.w_0"}
 #: Take many minutes even so: they are trained where they are named.
 LONG = ("mobilenet_v1.yaml", "resnet50.yaml")
 
@@ -76,6 +80,9 @@ def train(config: Path, place: str, *, moved: str = "", more: Sequence[str] = ()
     name = str(config.resolve().relative_to(ROOT))
     job = Job.open(config, [*ALWAYS, *SMALLER.get(name, ()), f"executor.place={place}", *more], smoke=True)
     job.initialise()
+    for variable in job.scope if name in CALMER else ():
+        if variable.endswith(CALMER[name]):
+            job.scope.set(variable, np.array(job.scope.get(variable)) * np.float32(0.01))
     rng = np.random.default_rng(0)
     for name in job.scope if moved else ():
         value = np.array(job.scope.get(name))
