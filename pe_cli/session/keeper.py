@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pe_cli.collectives.overseer import RUN, tell
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.train import PlateauSection
 from pe_cli.core.errors import ExitCode, PeError
@@ -58,7 +57,7 @@ def begun(job: Job, folder: RunFolder) -> None:
     if job.team.peers is None:
         return
     job.share()
-    tell(RUN, folder.path.absolute())
+    job.team.trains_in(folder.path.absolute())
     job.team.advise(f"{job.team.again(folder.path)} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.team.texts({"values": job.values.digest()})]
     other = next((r for r, digest in enumerate(found) if digest != found[0]), None)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from pe_cli.collectives.overseer import RUN, tell
 from pe_cli.collectives.protocol import Communicator, Failure, PeerError, Summing, ends_all, speaks
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.sections.executor import ExecutorSection
@@ -199,6 +200,10 @@ class PeerTeam(Team):
     def again(self, folder: Path) -> str:
         """Return the command that goes on with a run."""
         return f"mpiexec -n {self.size} {super().again(folder)}"
+
+    def trains_in(self, folder: Path) -> None:
+        """Tell the overseer where the run is; see `Team`."""
+        tell(RUN, folder)
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""

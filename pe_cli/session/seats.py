@@ -20,6 +20,7 @@ from pe_cli.collectives.launchers import GROUP, RANK, SERVERS, SIZE, started_by
 from pe_cli.collectives.overseer import BEGUN, leave_launcher, tell
 from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.frames import Message
 from pe_cli.collectives.servers.hub import HubPeers
 from pe_cli.collectives.servers.service import listen
 from pe_cli.config.resolved import resolved_yaml
@@ -226,6 +227,12 @@ class TrainerTeam(PeerTeam):
         found = self.texts({"count": count, "stop": self._stop.asked})
         self._stop.agreed |= any(bool(each["stop"]) for each in found)
         return sum(int(each["count"]) for each in found)
+
+    def trains_in(self, folder: Path) -> None:
+        """Tell overseer and first server where the run is: who kills the launcher kills all trainers; see `Team`."""
+        super().trains_in(folder)
+        if self.leads:
+            self.servers.ask({self.seat.endpoints[0]: Message("run", {"folder": str(folder)})}, "says where the run is")
 
     def averaged(self, numbers: Mapping[str, float]) -> dict[str, float]:
         """Return metrics of training, the means over all trainers where each has its own."""

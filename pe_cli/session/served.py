@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.build.build import Built
+from pe_cli.collectives.protocol import PeerError
 from pe_cli.collectives.servers.client import check_group
 from pe_cli.collectives.servers.frames import Message
+from pe_cli.collectives.servers.service import Request
 from pe_cli.config.sections.distributed import Geo
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
@@ -22,6 +26,7 @@ from pe_cli.core.signals import deaf
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.servers.answering import DONE
 from pe_cli.execute.servers.core import ScopeHost, ServedExecutor
 from pe_cli.execute.servers.learned import Learned, Shared
 from pe_cli.execute.servers.serving import serve
@@ -33,8 +38,10 @@ from pe_cli.graph.servers.modes import DistributedMode
 from pe_cli.graph.servers.server import Kept
 from pe_cli.graph.servers.trainer import Job as Roles
 from pe_cli.io.pieces import Pieces, Table, Value, room
+from pe_cli.io.run_folder import mark_failed
 from pe_cli.program.epochs import count_epochs
 from pe_cli.program.ir import Program
+from pe_cli.session.peer_team import LINGER
 from pe_cli.session.pieces import Reader, Writer, chunks, fill, read_by_servers, save_pieces
 from pe_cli.session.seats import FIRST, REMEDY, Seat, ServerTeam, TrainerTeam
 from pe_cli.session.team import Team
@@ -320,11 +327,37 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
     host = ScopeHost(scope, partial(_made, run))
     given: dict[str, Any] = {"agrees": seat.agrees, "group": seat.group, "remedy": REMEDY, "listener": seat.listener}
-    also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read}
+    last = _Last()
+    also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read, "run": last.run}
     if seat.group and seat.server > 0:
         wait = f"executor.peer_timeout is how long servers wait for the first one, {seconds:g} seconds"
         check_group(seat.endpoints[0], seat.group, seconds, wait)
-    serve(program, host, seconds, more=FIRST, also=also, **given)
+    try:
+        serve(program, host, seconds, more=FIRST, also=also, **given)
+    except PeerError as error:
+        last.lost(error)
+        raise
+
+
+class _Last:
+    """Writes why a run has failed where all trainers are gone, and the launcher with them: those that are there do so themselves."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._launcher = os.getppid()
+
+    def run(self, request: Request) -> None:
+        """Note where the run is."""
+        self._folder = Path(request.message.text("folder"))
+        request.reply(DONE)
+
+    def lost(self, error: PeerError) -> None:
+        """Write an error into the status of the run, where it says that it is running and nobody holds it."""
+        until = time.monotonic() + LINGER
+        while self._folder is not None and os.getppid() != self._launcher and time.monotonic() < until:
+            if mark_failed(self._folder, error.message) is not None:
+                return
+            time.sleep(0.2)
 
 
 def _made(run: RunSpec, program: Program, scope: Scope, levels: Mapping[str, int]) -> Executor:

@@ -141,6 +141,9 @@ class Team:
         """Return the command that goes on with a run."""
         return f"pe train --resume {folder}"
 
+    def trains_in(self, folder: Path) -> None:
+        """Say where the run is, to whoever may have to write why it has failed."""
+
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
 

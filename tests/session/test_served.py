@@ -301,6 +301,33 @@ def test_what_all_trainers_meet_is_told_by_one(bench: Bench, checked: str) -> No
     assert RunFolder(folder).read_status()["state"] == "failed"
 
 
+def test_the_first_server_says_why_a_run_has_failed_whose_launcher_was_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = listen("127.0.0.1:0")
+    endpoints = [f"127.0.0.1:{listener.getsockname()[1]}"]
+    run, built = load_and_build(bench.base / "run.yaml", (SERVED.format(1, ""), "executor.peer_timeout=20"))
+    ended: list[PeError] = []
+
+    def serve() -> None:
+        try:
+            serve_run(run, built, ServerTeam(Seat(1, 2, endpoints, listener)))
+        except PeError as error:
+            ended.append(error)
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    team = TrainerTeam(Seat(0, 2, endpoints), run)
+    folder = RunFolder.create(bench.base / "killed", "run", run.text, "", {}, model_text="")
+    folder.status(state="running")
+    team.trains_in(folder.path)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    team.servers._drop()
+    serving.join(20)
+    assert [error.code for error in ended] == [ExitCode.PEER_LOST]
+    status = folder.read_status()
+    assert status["state"] == "failed"
+    assert "trainer 0 is lost: it closed the connection without leaving" in str(status["error"])
+
+
 def _trainer(number: int, config: Path) -> int:
     """Return the process id of a trainer."""
     for path in Path("/proc").glob("[0-9]*"):

@@ -27,7 +27,7 @@ MOST_HEADER, MOST_ARRAYS, MOST_AXES, MOST_NAME = 1 << 22, 1 << 16, 16, 1024
 TYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float32", "float64", "int32", "int64", "uint8", "bool")}
 #: What a message may be about; `alive` and `wait` say that the sender is still there.
 KINDS = frozenset(
-    "hello group push barrier pull rows count gather post epoch state load save read fail leave alive wait done values error".split()  # noqa: SIM905
+    "hello group push barrier pull rows count gather post epoch run state load save read fail leave alive wait done values error".split()  # noqa: SIM905
 )
 
 
