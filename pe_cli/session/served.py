@@ -81,7 +81,7 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
     terms = terms_of(run)
     sync, half = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
     shares = run.executor.type != "async"  # whose threads have batches of their own
-    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=shares)
+    job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=shares, rows_alone=True)
     keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
     return Division(built.train, built.startup, job, terms, keep)
 

@@ -229,6 +229,17 @@ def test_rates_decays_and_clips_of_single_parameters_are_those_of_one_process(be
         np.testing.assert_allclose(value, expected[name], rtol=apart, atol=apart, err_msg=name)
 
 
+@pytest.mark.parametrize("trainers, sync", [(1, "true"), (1, "async"), (1, "half_async"), (2, "true")])
+def test_rows_that_are_looked_up_decay_as_in_one_process(bench: Bench, trainers: int, sync: str) -> None:
+    tables(bench)
+    wishes = ("train.optimizer={type: Adagrad, learning_rate: 0.05, regularization: {type: L2Decay, regularization_coeff: 0.1}}",)
+    expected = arrays(bench.train("one", *(word for wish in wishes for word in ("-o", wish))))
+    found = arrays(served(bench, "served", trainers, 2, *wishes, more=f", sync: {sync}"))
+    assert set(found) == set(expected)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5 * (trainers > 1), atol=1e-6 * (trainers > 1), err_msg=name)
+
+
 @pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 2}"])
 def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> None:
     tables(bench)

@@ -87,7 +87,7 @@ class ServerProgram:
 
     def _decays(self, piece: Piece) -> bool:
         """Whether every row of a row-sparse gradient gets a decay, so that it becomes a whole one."""
-        return piece.sparse and self._updates.parameters[piece.parameter].decays
+        return piece.sparse and not self._job.rows_alone and self._updates.parameters[piece.parameter].decays
 
     def _declare_given(self) -> list[str]:
         """Declare parameters and gradients; return the names of those that trainers give."""

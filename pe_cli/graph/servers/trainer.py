@@ -28,6 +28,7 @@ class Job:
         cuts_when_sent: gradients are cut when they are sent.
         half_async: a trainer waits for its own queue.
         shares: trainers share every batch, so that a step of each is one step of the training; else each step of any counts.
+        rows_alone: a decay is for the rows of a row-sparse gradient alone, as in one process; else for all rows, as in the original.
     """
 
     trainer_id: int
@@ -37,6 +38,7 @@ class Job:
     cuts_when_sent: bool = False
     half_async: bool = False
     shares: bool = False
+    rows_alone: bool = False
 
     @property
     def suffix(self) -> str:
