@@ -229,7 +229,7 @@ def test_rates_decays_and_clips_of_single_parameters_are_those_of_one_process(be
         np.testing.assert_allclose(value, expected[name], rtol=apart, atol=apart, err_msg=name)
 
 
-@pytest.mark.parametrize("trainers, sync", [(1, "true"), (1, "async"), (1, "half_async"), (2, "true")])
+@pytest.mark.parametrize(("trainers", "sync"), [(1, "true"), (1, "async"), (1, "half_async"), (2, "true")])
 def test_rows_that_are_looked_up_decay_as_in_one_process(bench: Bench, trainers: int, sync: str) -> None:
     tables(bench)
     wishes = ("train.optimizer={type: Adagrad, learning_rate: 0.05, regularization: {type: L2Decay, regularization_coeff: 0.1}}",)
