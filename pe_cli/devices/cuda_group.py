@@ -300,8 +300,7 @@ def _why_closed(one: CudaDriver, other: CudaDriver) -> str:
     try:
         for driver, source, target, address, sent in ((other, there, one, here, words), (one, here, other, there, ~words)):
             for each, place, value in ((target, address, np.zeros_like(words)), (driver, source, sent)):
-                each.send(place, value)
-                each.wait()
+                each.write(place, value)
             one.copy(address, source, nbytes)
             one.wait()
             target.read(address, found)

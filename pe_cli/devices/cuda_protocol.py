@@ -72,19 +72,16 @@ class Driver(Protocol):
         """Give memory back."""
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Write zeros."""
+        """Write zeros, when all that was launched is done; they are there when this returns."""
 
     def write(self, address: int, value: Array) -> None:
-        """Copy a contiguous array to the device, when all that was launched is done."""
+        """Copy a contiguous array to the device, when all that was launched is done; it may change as soon as this returns."""
 
     def read(self, address: int, value: Array) -> None:
         """Copy from the device into a contiguous array, when all that was launched is done."""
 
     def send(self, address: int, value: Array) -> None:
-        """Copy a contiguous array to the device in the order of launches.
-
-        The array may change as soon as this returns, unless it is one of `pinned`, which is read when its turn comes.
-        """
+        """Copy an array of `pinned` to the device in the order of launches: it is read when its turn comes."""
 
     def fetch(self, address: int, value: Array) -> None:
         """Copy from the device into an array of `pinned` in the order of launches."""

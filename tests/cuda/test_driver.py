@@ -50,7 +50,7 @@ def test_a_kernel_is_loaded_once_and_given_its_arguments(library: Library, dtype
     launch()
     driver.wait()
     np.testing.assert_array_equal(memory[2].read(0, TensorType((300,), dtype)), x[::-1] * 0.5)
-    driver.send(memory[2].address, np.ones(1, dtype))
+    driver.write(memory[2].address, np.ones(1, dtype))
     assert memory[2].read(0, TensorType((2,), dtype))[0] == 1
 
 
@@ -144,11 +144,11 @@ FAILING = ["cuStreamSynchronize", "cuModuleLoadData", "cuLaunchKernel", "cuGraph
 @pytest.mark.parametrize("name", FAILING)
 def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library, name: str):
     driver = CudaDriver(library)
-    library.failing[name] = 719
     built = build(scaled, "float32", "float32")
     place = Extent(driver.allocate(64), 64)
     driver.zero(place.address, 64)
     other = Extent(driver.allocate(64), 64)
+    library.failing[name] = 719
 
     def run() -> None:
         driver.captured([driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])], [()])()
