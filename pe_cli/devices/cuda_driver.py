@@ -61,6 +61,7 @@ class CudaDriver(OneDevice):
         self._library = library
         device, self._context, self._stream = ctypes.c_int(), POINTER(), POINTER()
         self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if count_of(library) > 1 else ''}"
+        self._is_given_up = False
         self._event: POINTER | None = None
         self._beside: POINTER | None = None  # the stream of copies that launches need not be done for
         self._do("cuDeviceGet", ctypes.byref(device), index)
@@ -81,6 +82,8 @@ class CudaDriver(OneDevice):
         return value.value
 
     def _do(self, name: str, *args: Any) -> None:
+        if self._is_given_up:
+            raise PeError(f"{self.name} failed: {name}: it has not answered before", code=ExitCode.DEVICE)
         result = getattr(self._library, name)(*args)
         if result != SUCCESS:
             raise PeError(f"{self.name} failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
@@ -333,6 +336,10 @@ class CudaDriver(OneDevice):
         """Return when all that was launched is done."""
         self._enter()
         self._do("cuStreamSynchronize", self._stream)
+
+    def give_up(self) -> None:
+        """Ask nothing of the device any more; see `Driver`."""
+        self._is_given_up = True
 
 
 class CudaMark:

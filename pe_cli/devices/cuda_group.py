@@ -108,6 +108,10 @@ class Member:
         """Return when all that was launched is done, on all devices."""
         self._group.wait()
 
+    def give_up(self) -> None:
+        """Ask nothing of any device any more."""
+        self._group.give_up()
+
 
 class Group(Member):
     """Several devices, of which the first stands for all.
@@ -215,6 +219,11 @@ class Group(Member):
         for driver in self._drivers:
             driver.wait()
         self._last = None
+
+    def give_up(self) -> None:
+        """Ask nothing of any device any more."""
+        for driver in self._drivers:
+            driver.give_up()
 
 
 class _Capture:

@@ -139,6 +139,9 @@ class Driver(Protocol):
     def wait(self) -> None:
         """Return when all that was launched is done."""
 
+    def give_up(self) -> None:
+        """Ask nothing of the device any more: what was launched is never done, and to give memory back would wait for it."""
+
 
 def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:
     """Return the words of arguments: [arguments] uint64, each with the bits of its type at its beginning."""
@@ -166,6 +169,9 @@ class OneDevice:
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what is given: it is always this device's turn."""
         return run
+
+    def give_up(self) -> None:
+        """Do nothing: what is launched on a device that is none of CUDA's is done."""
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
         """Fail: a graph of one device has no sums.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from functools import partial
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -107,6 +109,44 @@ def test_what_waits_for_a_library_waits_for_all_that_it_leaves(library: Library)
     driver.captured([forked, partial(driver.fetch, place, found)], [[], [0]])()
     driver.wait()
     assert found.tolist() == [3, 4]
+
+
+def test_another_thread_may_launch_and_give_back(library: Library):
+    driver = CudaDriver(library)
+    place, table = driver.allocate(64), driver.allocate(64)
+    driver.zero(table, 64)
+    launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (1,), [Extent(place, 64), Extent(table, 64), Extent(place, 64), 1, 1.0])
+    held = [driver.pinned(4), driver.captured([launch], [()])]
+    assert len(library.held) == 1
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            launch()
+            driver.wait()
+        except PeError as error:
+            failed.append(error)
+        held.clear()
+        gc.collect()
+
+    for _ in range(2):
+        thread = Thread(target=work)
+        thread.start()
+        thread.join()
+    assert failed == []
+    assert (library.held, library.calls["cuGraphExecDestroy"]) == ({}, 1)
+
+
+def test_what_must_not_be_captured_says_so_and_the_next_capture_is_none_the_worse(library: Library):
+    driver = CudaDriver(library)
+    with pytest.raises(PeError, match="cuStreamSynchronize: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+        driver.captured([driver.wait], [()])
+    given, place = driver.pinned(1), driver.allocate(8)
+    given[0] = 5
+    driver.captured([lambda: driver.send(place, given)], [()])()
+    found = np.zeros(1, np.int64)
+    driver.read(place, found)
+    assert found[0] == 5
 
 
 def test_memory_is_zero_and_given_back(library: Library):
