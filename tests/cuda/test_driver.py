@@ -115,7 +115,8 @@ def test_another_thread_may_launch_and_give_back(library: Library):
     driver = CudaDriver(library)
     place, table = driver.allocate(64), driver.allocate(64)
     driver.zero(table, 64)
-    launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (1,), [Extent(place, 64), Extent(table, 64), Extent(place, 64), 1, 1.0])
+    args = [Extent(place, 64), Extent(table, 64), Extent(place, 64), 1, 1.0]
+    launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (1,), args)
     held = [driver.pinned(4), driver.captured([launch], [()])]
     assert len(library.held) == 1
     failed: list[BaseException] = []

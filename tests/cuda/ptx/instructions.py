@@ -279,29 +279,18 @@ def binary(e: Emitter, s: Statement) -> None:
         rounded(e, s, e.value(f"f{name} double {x}, {y}"), rounding)
         return
     if kind in ("float", "double"):
-        if name in ("add", "sub") and "rn" not in s.op and (found := joined(e, s, x, y, kind)):
-            result(e, s, found, kind)
-            return
+        if name != "div":
+            look_at_rounding(s)
         name = "f" + name
     elif name in ("div", "rem"):
         name = ("s" if s.op[-1].startswith("s") else "u") + name
     result(e, s, e.value(f"{name} {kind} {x}, {y}"), kind)
 
 
-def joined(e: Emitter, s: Statement, x: str, y: str, kind: str) -> str | None:
-    """Return a sum or difference of which one side is a product, rounded once; None where neither is.
-
-    The PTX ISA lets the compiler of machine code do so where no instruction names a rounding, and it does wherever it can.
-    """
-    minus = s.op[0] == "sub"
-    for k, other in ((1, y), (2, x)):
-        if factors := e.products.get(s.args[k]):
-            a, b = factors
-            a = e.value(f"fneg {kind} {a}") if minus and k == 2 else a
-            other = e.value(f"fneg {kind} {other}") if minus and k == 1 else other
-            width = "f32" if kind == "float" else "f64"
-            return e.call(kind, f"llvm.fma.{width}", (kind, a), (kind, b), (kind, other))
-    return None
+def look_at_rounding(s: Statement) -> None:
+    """Refuse an operation that is not said to be rounded: machine code joins such a product with such a sum wherever it can."""
+    if s.op[-1] in ("f32", "f64") and "rn" not in s.op:
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}, which does not say that it is rounded")
 
 
 def product(e: Emitter, s: Statement) -> tuple[str, str]:
@@ -309,7 +298,6 @@ def product(e: Emitter, s: Statement) -> tuple[str, str]:
     kind = TYPES[s.op[-1]]
     x, y = e.read(s.args[1], kind), e.read(s.args[2], kind)
     if kind in ("float", "double"):
-        e.factors = None if "rn" in s.op else (x, y)
         return e.value(f"fmul {kind} {x}, {y}"), kind
     if "wide" not in s.op and "hi" not in s.op:
         return e.value(f"mul {kind} {x}, {y}"), kind
@@ -325,10 +313,8 @@ def product(e: Emitter, s: Statement) -> tuple[str, str]:
 def mul(e: Emitter, s: Statement) -> None:
     if directed(s):
         raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
-    e.factors = None
+    look_at_rounding(s)
     result(e, s, *product(e, s))
-    if e.factors:
-        e.products[s.args[0]] = e.factors
 
 
 @handles("mad", "madc")

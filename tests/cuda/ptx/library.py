@@ -22,7 +22,7 @@ from pe_cli.kernels.cuda_compiler import Capability, cubin, entry_of, ptx
 from tests.cuda.ptx.device import PtxDriver
 from tests.cuda.ptx.machine import Piece, Program
 from tests.cuda.ptx.rules import ENABLED, INVALID_CONTEXT, NAMES, OUT_OF_MEMORY, Refused, refused
-from tests.cuda.ptx.streams import CONTEXT, STREAM, Streams
+from tests.cuda.ptx.streams import CONTEXT, Streams
 
 #: Microseconds of a launch, and kernels that take a tenth.
 COST, SMALL = 10.0, ("turn_filters", "add_parts")

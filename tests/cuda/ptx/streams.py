@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.cuda.ptx.device import backwards
-from tests.cuda.ptx.rules import CAPTURED_EVENT, INVALID_CONTEXT, INVALID_HANDLE, INVALIDATED, ISOLATION, NOT_READY, UNJOINED, UNSUPPORTED, Refused
+from tests.cuda.ptx.rules import (
+    CAPTURED_EVENT,
+    INVALID_CONTEXT,
+    INVALID_HANDLE,
+    INVALIDATED,
+    ISOLATION,
+    NOT_READY,
+    UNJOINED,
+    UNSUPPORTED,
+    Refused,
+)
 
 #: The first context, stream, node and event; others follow by the number of the device, or count up.
 CONTEXT, STREAM, NODE, EVENT = 0x1000, 0x2000, 0x3000, 0x8000

@@ -36,9 +36,6 @@ class Emitter:
         #: Kind of each place where a thread waits, from place 1.
         self.places: list[int] = []
         self.line = 0
-        #: Register -> factors of the product that it holds, of those since the last label that may be joined with a sum; and the last ones.
-        self.products: dict[str, tuple[str, str]] = {}
-        self.factors: tuple[str, str] | None = None
         self._count = 0
         self._open = True
 
@@ -60,7 +57,6 @@ class Emitter:
         if self._open:
             self.lines.append(f"  br label %{name}")
         self.lines.append(f"{name}:")
-        self.products.clear()
         self._open = True
 
     def fresh(self, stem: str = "v") -> str:
@@ -139,7 +135,6 @@ class Emitter:
         if register == "_":
             return
         own = self.kind_of(register)
-        self.products.pop(register, None)
         self.emit(f"store {own} {self.cast(value, kind, own, signed)}, ptr %r.{_name(register)}")
 
     def place_of(self, operand: str, space: str, nbytes: int, access: int) -> str:
