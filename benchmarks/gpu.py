@@ -6,8 +6,8 @@ Stages: versions; ceilings (copies, launches, graphs, a product); losses (five s
 (pe bench with NVIDIA's libraries and without, launch by launch, and in each precision, beside PyTorch, eager, compiled, with CUDA graphs);
 choices (libraries beside our kernels, call by call); cards (two GPUs: copies, sums, a training); counters (ncu on a step); agreement (the
 tests of tests/cuda/device, on the card); sanitizer (some of them under compute-sanitizer). A stage that fails says why in the JSON, and the
-next begins; what does not fit the budget is left out. --rehearse runs all of it in minutes on a machine with no card: kernels run as PTX on
-the CPU, sizes are small, times mean nothing.
+next begins; what does not fit the budget is left out, and a stage that hangs for a minute longer ends all. --rehearse runs all of it in
+minutes on a machine with no card: kernels run as PTX on the CPU, sizes are small, times mean nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -47,6 +48,8 @@ PRECISIONS = ("float32", "tf32", "bf16")
 WAYS = {"eager": (), "compiled": ("--compile",), "graphed": ("--compile", "--graphs")}
 #: Seconds that a stage needs at least: it is left out where less is left.
 LEAST = 10.0
+#: Seconds behind the budget after which a stage is taken to hang: a card that does not answer holds this process, too.
+GRACE = 60.0
 
 
 class Watched:
@@ -255,6 +258,7 @@ def trimmed(found: dict[str, Any]) -> dict[str, Any]:
 def counters(how: Settings, left: float) -> Any:
     """ncu on the kernels of some steps: the slowest three, and why they are slow."""
     bench = [sys.executable, "-m", "pe_cli", "bench", "configs/bench/resnet20.yaml", "-o", "executor.place=cuda", "--steps", "4"]
+    bench += ["-o", "executor.libraries=none"]  # what is measured before the first step would be launches, too
     about = ["--csv", "--metrics", ",".join(METRICS), "--launch-skip", "600", "--launch-count", "300"]
     lines = by_tool("ncu", [*about, *bench], how.rehearse, left)
     return {"slowest": slowest(lines), "lines": lines[-400:]}
@@ -299,6 +303,22 @@ def fake_device() -> Any:
         cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver = held
 
 
+def keep(found: dict[str, Any], name: str, row: dict[str, Any], out: Path) -> None:
+    """Write what there is, with the row of a stage."""
+    found["stages"][name] = row
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")
+    part.replace(out)
+
+
+def hung(found: dict[str, Any], name: str, row: dict[str, Any], out: Path) -> None:
+    """End this process, which waits for a card that does not answer, and leave what there is."""
+    threads = [line for frame in sys._current_frames().values() for line in traceback.format_stack(frame)[-3:]]
+    keep(found, name, {**row, "error": ["it hangs", *threads]}, out)
+    print(f"{name}: hangs", flush=True)
+    os._exit(1)
+
+
 def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, Any]:
     """Do the stages and write what they give after each.
 
@@ -317,15 +337,16 @@ def run(how: Settings, out: Path, budget: float, only: list[str]) -> dict[str, A
         if end - begin < LEAST:
             row["skipped"] = f"{max(0.0, end - begin):.0f} s were left"
         else:
+            watch = threading.Timer(end - begin + GRACE, hung, (found, name, row, out))
+            watch.daemon = True
+            watch.start()
             try:
                 row["found"] = STAGES[name](how, end - begin)
             except Exception as error:  # noqa: BLE001 - the other stages are worth more than a clean end
                 row["error"] = [*traceback.format_exception_only(error), *traceback.format_tb(error.__traceback__)[-3:]]
+            watch.cancel()
         row["seconds"] = round(time.monotonic() - begin, 1)
-        found["stages"][name] = row
-        part = out.with_suffix(".part")
-        part.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")
-        part.replace(out)
+        keep(found, name, row, out)
         print(f"{name}: {row['seconds']} s{' failed' * ('error' in row)}{' skipped' * ('skipped' in row)}", flush=True)
     return found
 

@@ -56,6 +56,7 @@ def copy_speed(elements: int, times: int) -> float:
     here, there = first.allocate(size), second.allocate(size)
     one: Any = first
     one.copy(here, there, size)
+    one.wait()
     begin = time.perf_counter()
     for _ in range(times):
         one.copy(here, there, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,14 +28,13 @@ def said(command: Sequence[str], left: float, environment: Mapping[str, str] | N
         environment: variables that it has beside this process's.
     """
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=left, check=False, env=variables
-        )
-    except subprocess.TimeoutExpired as error:
-        text = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        return f"{text}\nended after {left:.0f} s"
-    return done.stdout
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True, **pipes) as child:
+        try:
+            return child.communicate(timeout=left)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # with all that it has started: a card is for the next stage
+            return f"{child.communicate()[0]}\nended after {left:.0f} s"
 
 
 def by_tool(name: str, arguments: Sequence[str], rehearse: bool, left: float) -> list[str]:

@@ -253,6 +253,7 @@ class CudaStep:
         end = time.monotonic() + seconds
         while not self._driver.is_done():
             if time.monotonic() > end:
+                self._driver.give_up()
                 raise tell(Stalled(seconds, (), (), 0))
             time.sleep(WATCH_EVERY)
 

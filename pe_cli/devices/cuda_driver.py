@@ -36,7 +36,8 @@ _RELAXED = 2
 _INSTEAD = 1
 #: An event that keeps no time, and what opening a device says that is open already.
 _NO_TIMES, _ENABLED = 2, 704
-#: A stream that no copy without a stream waits for.
+#: A stream that has nothing to do with what is given to no stream: nothing is, so that no call means more than it says, also while
+#: launches are captured, when whatever is given to no stream is refused.
 _NO_ORDER = 1
 #: Attributes of a device.
 _MAJOR, _MINOR = 75, 76
@@ -60,6 +61,7 @@ class CudaDriver(OneDevice):
         self._library = library
         device, self._context, self._stream = ctypes.c_int(), POINTER(), POINTER()
         self.index, self.name = index, f"the CUDA device{f' cuda:{index}' if count_of(library) > 1 else ''}"
+        self._is_given_up = False
         self._event: POINTER | None = None
         self._beside: POINTER | None = None  # the stream of copies that launches need not be done for
         self._do("cuDeviceGet", ctypes.byref(device), index)
@@ -71,7 +73,7 @@ class CudaDriver(OneDevice):
             raise PeError(text.format(self.name, *self.capability, *LEAST_CAPABILITY), hint=hint, code=ExitCode.DEVICE)
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         self._enter()
-        self._do("cuStreamCreate", ctypes.byref(self._stream), 0)
+        self._do("cuStreamCreate", ctypes.byref(self._stream), _NO_ORDER)
         self._loaded: dict[Built, tuple[POINTER, Any]] = {}
 
     def _attribute(self, device: ctypes.c_int, which: int) -> int:
@@ -80,6 +82,8 @@ class CudaDriver(OneDevice):
         return value.value
 
     def _do(self, name: str, *args: Any) -> None:
+        if self._is_given_up:
+            raise PeError(f"{self.name} failed: {name}: it has not answered before", code=ExitCode.DEVICE)
         result = getattr(self._library, name)(*args)
         if result != SUCCESS:
             raise PeError(f"{self.name} failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
@@ -87,6 +91,12 @@ class CudaDriver(OneDevice):
     def _enter(self) -> None:
         """Let this thread use the device: a context belongs to a thread until another is set."""
         self._do("cuCtxSetCurrent", self._context)
+
+    def _let_go(self, name: str, *args: Any) -> None:
+        """Give something back, in whatever thread; a device that has failed takes nothing back."""
+        with contextlib.suppress(PeError):
+            self._enter()
+            self._do(name, *args)
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of new memory.
@@ -113,22 +123,23 @@ class CudaDriver(OneDevice):
         self._do("cuMemFree_v2", address)
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Write zeros."""
+        """Write zeros; see `Driver`."""
         self._enter()
-        self._do("cuMemsetD8_v2", address, 0, nbytes)
+        self._do("cuMemsetD8Async", address, 0, nbytes, self._stream)
+        self.wait()
 
     def write(self, address: int, value: Array) -> None:
         """Copy a contiguous array to the device; see `Driver`."""
-        self._enter()
-        self._do("cuMemcpyHtoD_v2", address, value.ctypes.data, value.nbytes)
+        self.send(address, value)
+        self.wait()  # memory that is not `pinned` may be read until then
 
     def read(self, address: int, value: Array) -> None:
         """Copy from the device into a contiguous array; see `Driver`."""
-        self._enter()
-        self._do("cuMemcpyDtoH_v2", value.ctypes.data, address, value.nbytes)
+        self.fetch(address, value)
+        self.wait()
 
     def send(self, address: int, value: Array) -> None:
-        """Copy a contiguous array in the order of launches; see `Driver`."""
+        """Copy an array of `pinned` in the order of launches; see `Driver`."""
         self._enter()
         self._do("cuMemcpyHtoDAsync_v2", address, value.ctypes.data, value.nbytes, self._stream)
 
@@ -154,7 +165,7 @@ class CudaDriver(OneDevice):
         held = (ctypes.c_int64 * words).from_address(place.value)
         found: Array = np.ctypeslib.as_array(held)
         found[:] = 0
-        weakref.finalize(held, self._library.cuMemFreeHost, place)
+        weakref.finalize(held, self._let_go, "cuMemFreeHost", place)
         return found
 
     def ahead(self, address: int, room: int, value: Array) -> None:
@@ -202,20 +213,27 @@ class CudaDriver(OneDevice):
             self._do("cuGraphLaunch", made, self._stream)
 
         def finished() -> Callable[[], None]:
-            self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
-            self._do("cuGraphDestroy", graph)
-            weakref.finalize(run, self._library.cuGraphExecDestroy, made)
+            self._enter()
+            try:
+                self._do("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, 0)
+            finally:
+                self._let_go("cuGraphDestroy", graph)
+            weakref.finalize(run, self._let_go, "cuGraphExecDestroy", made)
             return run
 
         self._enter()
         self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
         try:
             yield finished
-        finally:
-            self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        except BaseException:  # says more than the driver does of a capture that it has broken off
+            self._let_go("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+            raise
+        self._enter()
+        self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
 
     def captured_last(self) -> list[int]:
         """Return the nodes of the graph that end what was launched last: one of ours, and those that a library leaves."""
+        self._enter()
         state, where, kinds, count = ctypes.c_int(), ctypes.POINTER(POINTER)(), POINTER(), ctypes.c_size_t()
         rest = ctypes.byref(where), ctypes.byref(kinds), ctypes.byref(count)  # without kinds of edges an edge of a library's is an error
         self._do("cuStreamGetCaptureInfo_v3", self._stream, ctypes.byref(state), None, None, *rest)
@@ -286,6 +304,7 @@ class CudaDriver(OneDevice):
         )
 
         def run(_held: Any = (words, places)) -> None:
+            self._enter()
             result = launch()
             if result != SUCCESS:
                 said = error_name(self._library, result)
@@ -317,6 +336,10 @@ class CudaDriver(OneDevice):
         """Return when all that was launched is done."""
         self._enter()
         self._do("cuStreamSynchronize", self._stream)
+
+    def give_up(self) -> None:
+        """Ask nothing of the device any more; see `Driver`."""
+        self._is_given_up = True
 
 
 class CudaMark:

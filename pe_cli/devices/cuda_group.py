@@ -108,6 +108,10 @@ class Member:
         """Return when all that was launched is done, on all devices."""
         self._group.wait()
 
+    def give_up(self) -> None:
+        """Ask nothing of any device any more."""
+        self._group.give_up()
+
 
 class Group(Member):
     """Several devices, of which the first stands for all.
@@ -216,6 +220,11 @@ class Group(Member):
             driver.wait()
         self._last = None
 
+    def give_up(self) -> None:
+        """Ask nothing of any device any more."""
+        for driver in self._drivers:
+            driver.give_up()
+
 
 class _Capture:
     """Launches that become nodes of one graph."""
@@ -300,8 +309,7 @@ def _why_closed(one: CudaDriver, other: CudaDriver) -> str:
     try:
         for driver, source, target, address, sent in ((other, there, one, here, words), (one, here, other, there, ~words)):
             for each, place, value in ((target, address, np.zeros_like(words)), (driver, source, sent)):
-                each.send(place, value)
-                each.wait()
+                each.write(place, value)
             one.copy(address, source, nbytes)
             one.wait()
             target.read(address, found)

@@ -41,7 +41,7 @@ class CudaMemory:
     def write(self, offset: int, kind: TensorType, value: np.ndarray[Any, Any]) -> None:
         """Write a value of that shape at a byte offset."""
         if kind.size:
-            self.driver.send(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
+            self.driver.write(self.address + offset, np.ascontiguousarray(np.broadcast_to(value, kind.shape), kind.numpy))
 
 
 def _free(driver: Driver, address: int) -> None:

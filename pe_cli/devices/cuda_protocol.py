@@ -72,19 +72,16 @@ class Driver(Protocol):
         """Give memory back."""
 
     def zero(self, address: int, nbytes: int) -> None:
-        """Write zeros."""
+        """Write zeros, when all that was launched is done; they are there when this returns."""
 
     def write(self, address: int, value: Array) -> None:
-        """Copy a contiguous array to the device, when all that was launched is done."""
+        """Copy a contiguous array to the device, when all that was launched is done; it may change as soon as this returns."""
 
     def read(self, address: int, value: Array) -> None:
         """Copy from the device into a contiguous array, when all that was launched is done."""
 
     def send(self, address: int, value: Array) -> None:
-        """Copy a contiguous array to the device in the order of launches.
-
-        The array may change as soon as this returns, unless it is one of `pinned`, which is read when its turn comes.
-        """
+        """Copy an array of `pinned` to the device in the order of launches: it is read when its turn comes."""
 
     def fetch(self, address: int, value: Array) -> None:
         """Copy from the device into an array of `pinned` in the order of launches."""
@@ -142,6 +139,9 @@ class Driver(Protocol):
     def wait(self) -> None:
         """Return when all that was launched is done."""
 
+    def give_up(self) -> None:
+        """Ask nothing of the device any more: what was launched is never done, and to give memory back would wait for it."""
+
 
 def packed(built: Built, args: Sequence[Extent | int | float]) -> Array:
     """Return the words of arguments: [arguments] uint64, each with the bits of its type at its beginning."""
@@ -169,6 +169,9 @@ class OneDevice:
     def turned(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return what is given: it is always this device's turn."""
         return run
+
+    def give_up(self) -> None:
+        """Do nothing: what is launched on a device that is none of CUDA's is done."""
 
     def summing(self, kernel: SumKernel, places: Sequence[Extent], dtype: str) -> Callable[[], None]:
         """Fail: a graph of one device has no sums.

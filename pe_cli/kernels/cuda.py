@@ -35,7 +35,10 @@ import numpy as np
 from pe_cli.core.types import BFLOAT16, FLOATS
 from pe_cli.kernels.calls import Call
 from pe_cli.kernels.cuda_deal import deal_loops
+from pe_cli.kernels.cuda_intrinsic import CudaIntrinsic as CudaIntrinsic
+from pe_cli.kernels.cuda_intrinsic import cuda_intrinsic as cuda_intrinsic
 from pe_cli.kernels.cuda_math import ceil, floor, meaning
+from pe_cli.kernels.cuda_rounding import exactly
 from pe_cli.kernels.cuda_vectors import meanings
 from pe_cli.kernels.lang import POINTERS, Helper, Intrinsic, Kernel, PerType, parameter_kinds
 from pe_cli.kernels.parsing import expression, statements
@@ -56,24 +59,6 @@ cuda: Any = _Module()
 
 
 @dataclass(frozen=True, eq=False)
-class CudaIntrinsic(Intrinsic):
-    """Instructions that exist on CUDA only; `emit(env, args)` has env.builder and env.dtype, the name of T.
-
-    `4T` are four numbers, `4int32` four words. Where one takes a `T*`, it may be given a pointer to bfloat16, see `cuda_half`.
-
-    Args:
-        room: elements T of shared memory that it gives.
-    """
-
-    room: int = 0
-
-
-def cuda_intrinsic(returns: str, *args: str) -> Callable[[Any], Any]:
-    """Mark a function `emit(env, args)` as an intrinsic of CUDA with these types; see `Intrinsic`."""
-    return lambda emit: CudaIntrinsic(emit.__qualname__, returns, args, emit)
-
-
-@dataclass(frozen=True, eq=False)
 class CudaKernel:
     """A kernel that exists on CUDA only.
 
@@ -88,6 +73,7 @@ class CudaKernel:
         copies: makes its second argument what its first is: nothing to do where the plan gave both the same bytes.
         resident: blocks that a multiprocessor shall have room for at a time, which bounds their registers; 0 for the compiler's choice.
         dealt: whether the text deals its loops itself, to blocks of any size.
+        exact: see `Kernel`.
     """
 
     fn: types.FunctionType
@@ -99,6 +85,7 @@ class CudaKernel:
     copies: bool = False
     resident: int = 0
     dealt: bool = False
+    exact: bool = False
 
     def __repr__(self) -> str:
         return f"<CUDA kernel {self.name}>"
@@ -115,7 +102,7 @@ CHOSEN: dict[Kernel, Callable[[Call], Call | None]] = {}
 def cuda_kernel(
     fn: Any = None, *, text: str | None = None, block: Sequence[int] = (), threads: Sequence[str] = (), name: str = "",
     copies: bool = False,
-    resident: int = 0,
+    resident: int = 0, exact: bool = False,
 ) -> Any:  # fmt: skip
     """Make a kernel for CUDA of a function: `@cuda_kernel`, whose outermost loops are dealt, or `@cuda_kernel(block=...)`.
 
@@ -125,13 +112,14 @@ def cuda_kernel(
         block: see `CudaKernel`; the function is then taken as it is: it sees `cuda`.
         threads: see `CudaKernel`.
         name: `module:function`, for functions made by `exec`.
-        copies, resident: see `CudaKernel`.
+        copies, resident, exact: see `CudaKernel`.
     """
     if fn is None:
-        how: dict[str, Any] = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies, "resident": resident}
+        how: dict[str, Any] = {"text": text, "block": block, "threads": threads, "name": name, "copies": copies}
+        how |= {"resident": resident, "exact": exact}
         return lambda f: cuda_kernel(f, **how)
     named = name or f"{fn.__module__}:{fn.__qualname__}"
-    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies, resident)
+    return CudaKernel(fn, parameter_kinds(fn), named, text, tuple(block), tuple(threads), copies, resident, exact=exact)
 
 
 def deal(*kernels: Kernel) -> None:
@@ -140,7 +128,7 @@ def deal(*kernels: Kernel) -> None:
 
 
 def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
-    """Give a kernel another text on CUDA, with the same parameters; of two, the second runs when the first is done.
+    """Give a kernel another text on CUDA, with the same parameters, as exact; of two, the second runs when the first is done.
 
     Args:
         kernel: of the CPU.
@@ -148,7 +136,7 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
     """
 
     def make(fn: Any) -> CudaKernel:
-        made: CudaKernel = cuda_kernel(fn, name=kernel.name if "text" in how else "", **how)
+        made: CudaKernel = cuda_kernel(fn, name=kernel.name if "text" in how else "", exact=kernel.exact, **how)
         assert made.params == kernel.params, f"{kernel}: other parameters on CUDA, {made.params}"
         INSTEAD.setdefault(kernel, []).append(made)
         return made
@@ -157,9 +145,16 @@ def on_cuda(kernel: Kernel, **how: Any) -> Callable[[Any], CudaKernel]:
 
 
 def calls_on_cuda(call: Call) -> list[Call]:
-    """Return the calls that a call becomes on CUDA, in order."""
+    """Return the calls that a call becomes on CUDA, in order; what is chosen for an exact kernel is exact."""
     chosen = CHOSEN[call.kernel](call) if call.kernel in CHOSEN else None
+    if chosen and call.kernel.exact:
+        chosen = replace(chosen, kernel=_as_written(chosen.kernel))
     return [chosen] if chosen else [replace(call, kernel=kernel) for kernel in forms(call.kernel)]
+
+
+@functools.cache
+def _as_written(kernel: Kernel | CudaKernel) -> Kernel | CudaKernel:
+    return kernel if kernel.exact else replace(kernel, exact=True)
 
 
 def same_on_cuda(kernel: Kernel, other: Kernel) -> None:
@@ -261,7 +256,9 @@ class Built:
 
         def with_meaning(fn: types.FunctionType) -> types.FunctionType:
             space = {name: meant(value) for name, value in fn.__globals__.items()}
-            return types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__)
+            made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__)
+            made.__qualname__ = fn.__qualname__
+            return made
 
         return with_meaning(self.fn)
 
@@ -294,7 +291,7 @@ def build(kernel: Kernel | CudaKernel, dtype: str, second: str, halves: frozense
     threads = loops or [expression(t) for t in (own.threads if own else ())]
     exec(compile(ast.Module([tree], []), inspect.getsourcefile(kernel.fn) or kernel.name, "exec"), space)
     codes = tuple(compile(ast.Expression(t), kernel.name, "eval") for t in threads)
-    made = space.pop(tree.name)
+    made = exactly(space.pop(tree.name), kernel.exact)
     return Built(made, frozenset(resolver.helpers), kernel, dtype, second, codes, bool(loops), halves)
 
 
@@ -310,7 +307,7 @@ def _prepared(
     tree = definition(kernel.fn, own.text if own else None)
     named = zip(tree.args.args, kernel.params, strict=True)
     arrays = {arg.arg: str(_element(kind, dtype, second, i in halves)) for i, (arg, kind) in enumerate(named) if kind in POINTERS}
-    resolver = _Resolver(dtype)
+    resolver = _Resolver(dtype, kernel.exact)
     space = resolver.space(kernel.fn)
     short = sum(len(fn.__code__.co_code) for fn in resolver.helpers) <= MOST_CODE and not any(map(_loops, resolver.helpers))
     asked = kernel in DEALT if own is None else not (own.block or own.dealt)
@@ -345,12 +342,16 @@ def _module(members: dict[str, Any]) -> types.ModuleType:
 class _Resolver:
     """What the globals of a kernel mean on CUDA, for one element type.
 
+    Args:
+        dtype: T.
+        exact: whether the functions that it calls round as written, as it does.
+
     Attributes:
         helpers: functions that are compiled with the kernel.
     """
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: str, exact: bool) -> None:
+        self.dtype, self.exact = dtype, exact
         self.helpers: set[types.FunctionType] = set()
         self._made: dict[int, Any] = {}
 
@@ -381,16 +382,18 @@ class _Resolver:
             return value
         if isinstance(value, Intrinsic):
             raise AssertionError(f"the intrinsic {value.name} has no text on CUDA")
-        made, reached = _helper(value.of(self.dtype), self.dtype)
+        made, reached = _helper(value.of(self.dtype), self.dtype, self.exact)
         self.helpers |= reached
         return made
 
 
 @functools.cache
-def _helper(value: Helper, dtype: str) -> tuple[types.FunctionType, frozenset[types.FunctionType]]:
+def _helper(value: Helper, dtype: str, exact: bool) -> tuple[types.FunctionType, frozenset[types.FunctionType]]:
     """Return a helper as a plain function, the same one for all kernels, and all helpers that it reaches, itself included."""
     assert value.fn is not None, f"no variant of a helper for {dtype}"
-    resolver = _Resolver(dtype)
+    exact |= value.exact
+    resolver = _Resolver(dtype, exact)
     space = value.fn.__globals__ if value in (floor, ceil) else resolver.space(value.fn)
     made = types.FunctionType(value.fn.__code__, space, value.fn.__name__, value.fn.__defaults__)
+    exactly(made, exact)
     return made, frozenset({made, *resolver.helpers})

@@ -13,6 +13,7 @@ from typing import Any
 
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaKernel
+from pe_cli.kernels.cuda_rounding import exactly, is_exact
 from pe_cli.kernels.cuda_table import Here, asks_elsewhere, meanings, taken, tree_of
 from pe_cli.kernels.parsing import statements
 
@@ -62,4 +63,4 @@ def _member(built: Built, number: int) -> types.FunctionType:
     space |= _meanings((built,))
     exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), built.kernel.name, "exec"), space)
     found: types.FunctionType = space.pop(tree.name)
-    return found
+    return exactly(found, is_exact(built.fn))

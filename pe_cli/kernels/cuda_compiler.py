@@ -26,6 +26,7 @@ from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels import cache, cuda_half
 from pe_cli.kernels.collection import paused
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
+from pe_cli.kernels.cuda_rounding import is_exact
 from pe_cli.kernels.digest import reached
 
 #: (major, minor)
@@ -36,7 +37,9 @@ USUAL: tuple[Capability, ...] = ((8, 0), (9, 0), (10, 0))
 CORES: Capability = (8, 0)
 _CORES = re.compile(r"\b(?:mma\.sync|cp\.async|cvt\.rn\.bf16x2)\b")
 #: What the hash of what is kept on disk begins with; a new number where its form changes.
-FORM = "cuda 3"
+FORM = "cuda 4"
+#: Registers that the threads of a block may have together, and those that one has are a multiple of.
+REGISTERS, REGISTER_STEP = 65536, 8
 #: Bytes of an instruction of every capability since 7.0.
 INSTRUCTION = 16
 _PACKAGES = ("numba", "numba-cuda", "llvmlite", "cuda-bindings", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -107,7 +110,8 @@ def entry_of(built: Built, capability: Capability) -> str:
 def _key(built: Built, capability: Capability) -> str:
     kernel = built.kernel
     halves = repr(sorted(built.halves))
-    form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second, halves)
+    rounding = repr(sorted(map(is_exact, (built.fn, *built.helpers))))
+    form = (repr(kernel.params), repr(built.block), str(_resident(built)), built.dtype, built.second, halves, rounding)
     said = [kernel.name, *form, arch(capability), *_toolchain()]
     return hashlib.sha256("\0".join([*said, *reached(built.fn, built.dtype)]).encode()).hexdigest()[:32]
 
@@ -157,6 +161,9 @@ def cubin(built: Built, capability: Capability) -> Cubin:
         head, _, image = body.partition(b"\n")
         return Cubin(image, entry, Usage(**json.loads(head)))
     made = _linked(ptx(built, capability), capability, entry)
+    most = REGISTERS // math.prod(built.block)
+    if made.usage.registers > most:  # no card would launch such a block
+        made = _linked(ptx(built, capability), capability, entry, f"-maxrregcount={most // REGISTER_STEP * REGISTER_STEP}")
     cache.store(key, json.dumps(asdict(made.usage)).encode() + b"\n" + made.image)
     return made
 
@@ -282,7 +289,7 @@ def _first_line(error: BaseException) -> str:
 # --- nvJitLink --------------------------------------------------------------------------------------------------------
 
 
-def _linked(text: str, capability: Capability, entry: str) -> Cubin:
+def _linked(text: str, capability: Capability, entry: str, *more: str) -> Cubin:
     if capability < CORES and _CORES.search(text):
         raise PeError(
             f"tensor cores for precision tf32 and bf16 need a card of {arch(CORES)} or later, and this is for {arch(capability)}",
@@ -292,7 +299,8 @@ def _linked(text: str, capability: Capability, entry: str) -> Cubin:
     with _explained(capability):
         from cuda.bindings import nvjitlink
 
-        handle = nvjitlink.create(2, [f"-arch={arch(capability)}", "-verbose"])
+        options = [f"-arch={arch(capability)}", "-verbose", *more]
+        handle = nvjitlink.create(len(options), options)
         try:
             data = text.encode()
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), entry)

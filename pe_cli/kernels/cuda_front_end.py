@@ -1,8 +1,11 @@
-"""numba-cuda's front end in less time: from bytecode to LLVM by the passes that kernels need. Their PTX is the same to the byte."""
+"""numba-cuda's front end in less time: from bytecode to LLVM by the passes that kernels need. Their PTX is the same to the byte.
+
+But for roundings, which are those of `cuda_rounding`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,7 +13,9 @@ from numba.core.types.functions import BaseFunction
 from numba.cuda import compiler
 from numba.cuda.core import analysis, ir, ssa, typed_passes, untyped_passes
 from numba.cuda.core.compiler_machinery import PassManager
+from numba.cuda.cudadrv import nvvm
 
+from pe_cli.kernels.cuda_rounding import joinable
 from pe_cli.kernels.front_end import SILENT, call_type, changed, variables_in
 
 #: The passes that kernels need. numba-cuda's others are for what kernels have not: closures, `with`, loops over literals, functions
@@ -80,6 +85,15 @@ def _statements(states: Any, block: Any, handler: Any) -> Iterator[Any]:
         yield handler.on_assign(states, statement) if isinstance(statement, assigns) else handler.on_other(states, statement)
 
 
+_compile = nvvm.compile_ir
+
+
+def _compiled(texts: str | Sequence[str], **options: Any) -> Any:
+    """Return the PTX of LLVM's text as numba-cuda's function does, which rounds where `cuda_rounding` says."""
+    given = [texts] if isinstance(texts, str) else texts
+    return _compile(["\n".join(joinable(text)) for text in given], **{**options, "fma": False})
+
+
 def less_work() -> AbstractContextManager[None]:
     """Let numba-cuda make fewer passes, look up a call once, and write no log."""
     return changed(
@@ -90,5 +104,6 @@ def less_work() -> AbstractContextManager[None]:
             (ssa, "_logger", SILENT),
             (ssa, "_run_ssa_block_pass", _statements),
             (analysis, "compute_live_map", _live_map),
+            (nvvm, "compile_ir", _compiled),
         ]
     )

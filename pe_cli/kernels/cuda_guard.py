@@ -75,4 +75,5 @@ def _guarded(kernel: Kernel | CudaKernel) -> CudaKernel:
         ("1",) if alone else own.threads if own else (),
         own.copies if own else False,
         own.resident if own else 0,
+        exact=kernel.exact,
     )

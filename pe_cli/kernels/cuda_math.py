@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.kernels.cuda_intrinsic import cuda_intrinsic
 from pe_cli.kernels.far import is_large, prefetch_row, prefetch_run
 from pe_cli.kernels.lang import Helper, Intrinsic, T, helper
 from pe_cli.kernels.vecmath import (
@@ -28,7 +29,7 @@ from pe_cli.kernels.vecmath import (
 )
 
 #: Helper or intrinsic (by name) -> its text on CUDA.
-_TEXTS: dict[Any, Helper] = {}
+_TEXTS: dict[Any, Helper | Intrinsic] = {}
 #: Likewise -> function of Python's that CUDA has.
 _FUNCTIONS: dict[Any, Any] = {
     exp: math.exp,
@@ -47,11 +48,11 @@ def _key(value: Helper | Intrinsic) -> Any:
     return value.name if isinstance(value, Intrinsic) else value
 
 
-def replaces(original: Any) -> Callable[[Any], Helper]:
-    """Give a helper or intrinsic another text on CUDA."""
+def replaces(original: Any) -> Callable[[Any], Helper | Intrinsic]:
+    """Give a helper or intrinsic another text on CUDA, or instructions."""
 
-    def make(fn: Any) -> Helper:
-        made: Helper = helper(fn)
+    def make(fn: Any) -> Helper | Intrinsic:
+        made: Helper | Intrinsic = fn if isinstance(fn, Intrinsic) else helper(fn)
         _TEXTS[_key(original)] = made
         return made
 
@@ -99,8 +100,10 @@ def _softplus(x):
 
 
 @replaces(fma)
-def _fma(a, b, c):
-    return a * b + c
+@cuda_intrinsic("T", "T", "T", "T")
+def _fma(env, args):
+    """Return a * b + c, rounded once."""
+    return env.builder.fma(*args)
 
 
 @replaces(add)

@@ -17,6 +17,7 @@ import numpy as np
 
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
+from pe_cli.kernels.cuda_rounding import exactly, is_exact
 from pe_cli.kernels.cuda_table import PLACES, Here, placed, tree_of
 from pe_cli.kernels.lang import POINTERS
 from pe_cli.kernels.parsing import statements
@@ -118,4 +119,4 @@ def _member(built: Built, number: int) -> types.FunctionType:
     space["_i32"] = np.int32
     exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), built.kernel.name, "exec"), space)
     found: types.FunctionType = space.pop(tree.name)
-    return found
+    return exactly(found, is_exact(built.fn))

@@ -19,6 +19,7 @@ import numpy as np
 
 from pe_cli.kernels import cuda as language
 from pe_cli.kernels.cuda import Built, CudaIntrinsic, CudaKernel
+from pe_cli.kernels.cuda_rounding import exactly, is_exact
 from pe_cli.kernels.lang import Kernel
 from pe_cli.kernels.parsing import statements
 
@@ -51,7 +52,8 @@ def of_table(built: Built) -> Built:
     space |= meanings(built.elements)
     text = ast.unparse(ast.fix_missing_locations(made)) + "\n"
     exec(compile(text, kernel.name, "exec"), space)  # the text of a kernel of ours
-    of = CudaKernel(space.pop(made.name), ("PtrI64",), f"{kernel.name}[]", text, block=built.block, dealt=not built.block)
+    fn = exactly(space.pop(made.name), is_exact(built.fn))
+    of = CudaKernel(fn, ("PtrI64",), f"{kernel.name}[]", text, block=built.block, dealt=not built.block)
     return Built(of.fn, built.helpers, of, built.dtype, built.second, (), False)
 
 

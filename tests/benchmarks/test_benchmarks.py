@@ -8,6 +8,8 @@ import math
 import re
 import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -332,6 +334,32 @@ def test_the_slowest_kernels_are_those_of_the_profiler(script):
 def test_what_does_not_fit_the_time_on_a_gpu_is_left_out(script, tmp_path):
     found = script("gpu").run(script("gpu").REHEARSAL, tmp_path / "gpu.json", 1.0, ["ceilings"])
     assert found["stages"]["ceilings"]["skipped"] == "1 s were left"
+
+
+def test_a_card_that_does_not_answer_costs_no_stage_before(script, monkeypatch, tmp_path):
+    gpu, out, ended, left = script("gpu"), tmp_path / "gpu.json", threading.Event(), []
+
+    def end(code: int) -> None:
+        left.append((code, json.loads(out.read_text())["stages"]))
+        ended.set()
+
+    monkeypatch.setattr(gpu, "GRACE", -19.8)
+    monkeypatch.setattr(gpu.os, "_exit", end)
+    monkeypatch.setitem(gpu.STAGES, "choices", lambda how, left: "done")
+    monkeypatch.setitem(gpu.STAGES, "cards", lambda how, left: ended.wait(20))
+    gpu.run(gpu.REHEARSAL, out, 20.0, ["choices", "cards"])
+    ((code, stages),) = left
+    assert (code, stages["choices"]["found"], stages["cards"]["error"][0]) == (1, "done", "it hangs")
+
+
+def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(script, tmp_path):
+    script("gpu")
+    from gpu_tools import said
+
+    begin = time.monotonic()
+    text = said(["bash", "-c", f"(sleep 30; touch {tmp_path}/late) & echo begun; wait"], 0.5)
+    assert text.splitlines() == ["begun", "", "ended after 0 s"]
+    assert time.monotonic() - begin < 20
 
 
 def test_two_cards_are_measured_where_there_are_two(script, monkeypatch):

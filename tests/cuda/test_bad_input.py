@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +83,7 @@ def kept() -> list[int]:
 def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Train):
     lost = Library([])
     lost.failing["cuGraphLaunch"] = lambda count: UNAVAILABLE if count >= 4 else 0
-    for name in ("cuMemcpyDtoH_v2", "cuStreamSynchronize", "cuEventSynchronize"):
+    for name in ("cuStreamSynchronize", "cuEventSynchronize"):
         lost.failing[name] = lambda _: UNAVAILABLE if lost.calls.get("cuGraphLaunch", 0) >= 4 else 0
     code, said = train(lost)
     assert code == ExitCode.DEVICE, said
@@ -91,6 +92,33 @@ def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Tr
     assert kept()[-1] == 4
     code, said = train(Library([]), "--resume")
     assert (code, kept()[-1]) == (ExitCode.DONE, 6), said
+
+
+def test_a_kernel_that_faults_ends_a_training_with_one_message(train: Train):
+    card = Library([])
+
+    def launched(count: int) -> int:
+        card.fault = 700 if count >= 4 else 0
+        return 0
+
+    card.failing["cuGraphLaunch"] = launched
+    code, said = train(card)
+    assert (code, said.count("error:"), kept()[-1]) == (ExitCode.DEVICE, 1, 4), said
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in said
+
+
+def test_a_card_that_hangs_is_not_waited_for_again(train: Train):
+    card = Library([])
+
+    def launched(count: int) -> int:
+        card.hung = count >= 3
+        return 0
+
+    card.failing["cuGraphLaunch"] = launched
+    code, said = train(card, "-o", "executor.watchdog=0.2")
+    assert (code, said.count("error:")) == (ExitCode.STALLED, 1), said
+    gc.collect()  # memory that is given back would be waited for
+    assert card.hung
 
 
 def test_bad_data_is_an_error_of_data_and_leaves_the_last_checkpoint(train: Train):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from functools import partial
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -50,7 +52,7 @@ def test_a_kernel_is_loaded_once_and_given_its_arguments(library: Library, dtype
     launch()
     driver.wait()
     np.testing.assert_array_equal(memory[2].read(0, TensorType((300,), dtype)), x[::-1] * 0.5)
-    driver.send(memory[2].address, np.ones(1, dtype))
+    driver.write(memory[2].address, np.ones(1, dtype))
     assert memory[2].read(0, TensorType((2,), dtype))[0] == 1
 
 
@@ -109,6 +111,45 @@ def test_what_waits_for_a_library_waits_for_all_that_it_leaves(library: Library)
     assert found.tolist() == [3, 4]
 
 
+def test_another_thread_may_launch_and_give_back(library: Library):
+    driver = CudaDriver(library)
+    place, table = driver.allocate(64), driver.allocate(64)
+    driver.zero(table, 64)
+    args = [Extent(place, 64), Extent(table, 64), Extent(place, 64), 1, 1.0]
+    launch = driver.launcher(build(scaled, "float32", "float32"), (1,), (1,), args)
+    held = [driver.pinned(4), driver.captured([launch], [()])]
+    assert len(library.held) == 1
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            launch()
+            driver.wait()
+        except PeError as error:
+            failed.append(error)
+        held.clear()
+        gc.collect()
+
+    for _ in range(2):
+        thread = Thread(target=work)
+        thread.start()
+        thread.join()
+    assert failed == []
+    assert (library.held, library.calls["cuGraphExecDestroy"]) == ({}, 1)
+
+
+def test_what_must_not_be_captured_says_so_and_the_next_capture_is_none_the_worse(library: Library):
+    driver = CudaDriver(library)
+    with pytest.raises(PeError, match="cuStreamSynchronize: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"):
+        driver.captured([driver.wait], [()])
+    given, place = driver.pinned(1), driver.allocate(8)
+    given[0] = 5
+    driver.captured([lambda: driver.send(place, given)], [()])()
+    found = np.zeros(1, np.int64)
+    driver.read(place, found)
+    assert found[0] == 5
+
+
 def test_memory_is_zero_and_given_back(library: Library):
     driver = CudaDriver(library)
     held = CudaMemory(driver, 1 << 19)
@@ -144,11 +185,11 @@ FAILING = ["cuStreamSynchronize", "cuModuleLoadData", "cuLaunchKernel", "cuGraph
 @pytest.mark.parametrize("name", FAILING)
 def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library, name: str):
     driver = CudaDriver(library)
-    library.failing[name] = 719
     built = build(scaled, "float32", "float32")
     place = Extent(driver.allocate(64), 64)
     driver.zero(place.address, 64)
     other = Extent(driver.allocate(64), 64)
+    library.failing[name] = 719
 
     def run() -> None:
         driver.captured([driver.launcher(built, (1,), (1,), [place, place, other, 1, 1.0])], [()])()

@@ -25,7 +25,8 @@ from pe_cli.kernels.cuda import build
 from pe_cli.session.devices import resolve_places
 from tests.cuda.libraries.collectives import Nccl
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
-from tests.cuda.ptx.library import CONTEXT, LearningDriver, Library
+from tests.cuda.ptx.library import LearningDriver, Library
+from tests.cuda.ptx.streams import CONTEXT
 
 Array = np.ndarray[Any, Any]
 LINE = """

@@ -203,9 +203,10 @@ class CublasLt:
             self._handle, d.operation, ctypes.addressof(alpha), b.address, d.first, a.address, d.second, ctypes.addressof(beta),
             c.address, d.result, c.address, d.result, ctypes.addressof(how), room.address, told.workspace, self._stream,
         )  # fmt: skip
-        multiply = self._library.cublasLtMatmul
+        multiply, enter = self._library.cublasLtMatmul, self._enter
 
         def run(_held: Any = held) -> None:
+            enter()
             if status := multiply(*args):
                 raise LibraryFailed("cublasLtMatmul", status)
 

@@ -193,9 +193,10 @@ class Cudnn:
             self._library, PACK, (PACK_UIDS, LONG, [1, 2, 3]), (PACK_ADDRESSES, ADDRESS, [p.address for p in places[:3]]),
             (PACK_WORKSPACE, ADDRESS, [places[-1].address]),
         )  # fmt: skip
-        execute, handle = self._library.cudnnBackendExecute, self._handle
+        execute, handle, enter = self._library.cudnnBackendExecute, self._handle, self._enter
 
         def run() -> None:
+            enter()
             if status := execute(handle, plan.pointer, pack.pointer):
                 raise LibraryFailed("cudnnBackendExecute", status)
 

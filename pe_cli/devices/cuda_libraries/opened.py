@@ -115,6 +115,7 @@ class Clock:
     def __init__(self, handles: Handles) -> None:
         self._driver, self._stream, self._enter = handles.library, handles.stream, handles.enter
         self._events = [_POINTER(), _POINTER()]
+        self._enter()
         for event in self._events:
             self._do("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
 

@@ -24,5 +24,5 @@ def fused_kernel_cuda(text: Text) -> CudaKernel:
     source = "from __future__ import annotations\n" + "\n".join(lines) + "\n"
     meant = {"divided": divided, "left_over": left_over, "Int": Int, "Ptr": Ptr, "PtrU8": PtrU8, "Real": Real, "__name__": __name__}
     exec(source, space := {**space, **meant})  # our own text: its names are numbers
-    made: CudaKernel = cuda_kernel(space["loop"], text=source, name=text.name)
+    made: CudaKernel = cuda_kernel(space["loop"], text=source, name=text.name, exact=True)
     return made

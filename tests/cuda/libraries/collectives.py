@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.cuda.ptx.library import STREAM, Library
+from tests.cuda.ptx.library import Library
+from tests.cuda.ptx.streams import STREAM
 
 COMMUNICATOR = 0x9000
 INVALID = 4

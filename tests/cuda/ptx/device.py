@@ -18,6 +18,7 @@ from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
+from tests.cuda.ptx.rules import NAMES, refused
 from tests.cuda.ptx.static import CAPABILITY, complaints
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +34,7 @@ class PtxDriver(OneDevice):
         capability: that kernels are compiled for.
         orders: of threads and blocks; launches take them in turn.
         change: makes another PTX of a kernel's, for mutants.
-        strict: whether a kernel may have only what `kernels.tsv` allows.
+        strict: whether a kernel may have only what `kernels.tsv` allows, and be launched only as `rules` allow.
 
     Attributes:
         launches: how many there were.
@@ -134,6 +135,9 @@ class PtxDriver(OneDevice):
     def launcher(self, built: Built, grid: Shape, block: Shape, args: Sequence[Extent | int | float]) -> Callable[[], None]:
         """Load a kernel and return what runs it with these arguments."""
         program, words = self.program(built), packed(built, args)
+        if self._strict:
+            said = refused(cubin(built, self.capability), program.text, grid, block, len(words))
+            assert not said[0], f"{built.kernel}: {NAMES[said[0]]}: {said[1]}"
         extents = [a for a in args if isinstance(a, Extent)]
         inside = [(table, at, extent) for table in extents if isinstance(table, Filled) for at, extent in table.held]
         apart = _merged([*extents, *(extent for _, _, extent in inside)])

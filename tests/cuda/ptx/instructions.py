@@ -279,10 +279,18 @@ def binary(e: Emitter, s: Statement) -> None:
         rounded(e, s, e.value(f"f{name} double {x}, {y}"), rounding)
         return
     if kind in ("float", "double"):
+        if name != "div":
+            look_at_rounding(s)
         name = "f" + name
     elif name in ("div", "rem"):
         name = ("s" if s.op[-1].startswith("s") else "u") + name
     result(e, s, e.value(f"{name} {kind} {x}, {y}"), kind)
+
+
+def look_at_rounding(s: Statement) -> None:
+    """Refuse an operation that is not said to be rounded: machine code joins such a product with such a sum wherever it can."""
+    if s.op[-1] in ("f32", "f64") and "rn" not in s.op:
+        raise Unsupported(f"line {s.line}: {'.'.join(s.op)}, which does not say that it is rounded")
 
 
 def product(e: Emitter, s: Statement) -> tuple[str, str]:
@@ -305,6 +313,7 @@ def product(e: Emitter, s: Statement) -> tuple[str, str]:
 def mul(e: Emitter, s: Statement) -> None:
     if directed(s):
         raise Unsupported(f"line {s.line}: {'.'.join(s.op)}")
+    look_at_rounding(s)
     result(e, s, *product(e, s))
 
 
