@@ -29,6 +29,7 @@ class Product(Value):
         adds: whether the product is added to what C holds; alpha is 1 then, and there is no bias.
         bias: whether a number per column is added.
         relu: whether what is negative then becomes 0.
+        deterministic: whether it must give the same bits in every run.
     """
 
     m: int
@@ -49,6 +50,7 @@ class Product(Value):
     adds: bool = False
     bias: bool = False
     relu: bool = False
+    deterministic: bool = True
 
     library = CUBLAS
 
@@ -70,7 +72,7 @@ class Convolution(Value):
         taps, strides, before, after, dilations: down and to the right; padding above and to the left, below and to the right.
         groups: of channels.
         dtype: of everything.
-        precision: see `Product`.
+        precision, deterministic: see `Product`.
     """
 
     direction: str
@@ -85,6 +87,7 @@ class Convolution(Value):
     groups: int
     dtype: str
     precision: str
+    deterministic: bool = True
 
     library = CUDNN
 

@@ -169,7 +169,8 @@ class Cudnn:
             NotTaken: it does not, takes too much memory, or does not work here.
         """
         (engine,) = config.filled(CONFIG_ENGINE, ENGINE, 1)
-        never = {CONVERTS, REDUCES_LESS, NONDETERMINISTIC} | ({TENSOR_CORE} if what.precision == "float32" else set())
+        never = {CONVERTS, REDUCES_LESS} | ({NONDETERMINISTIC} if what.deterministic else set())
+        never |= {TENSOR_CORE} if what.precision == "float32" else set()
         if never & set(engine.read(NOTES, NOTE, 16)) or COMPILES in engine.read(BEHAVIOURS, BEHAVIOUR, 16):
             raise NotTaken("an engine of another kind")
         plan = Descriptor(self._library, PLAN, (PLAN_HANDLE, HANDLE, [self._handle]), (PLAN_CONFIG, DESCRIPTOR, [config]))
