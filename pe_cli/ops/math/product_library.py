@@ -80,7 +80,7 @@ def offer_product(o: Lowering, begin: int, what: Product | None, pairs: Sequence
     room = o.scratch(room_of(total), what.made)
     after = [] if total is c else o.apart(lambda: o.call(convert, total, c, c.size, dtype=c.dtype, second=what.made))
     called = (moved(a, at_a), moved(b, at_b), total, bias if what.bias else total, room)
-    offer(o.calls, begin, what, called, (2, 4), c, after=after)
+    offer(o.calls, begin, what, called, (2, 4), [c], after=after)
 
 
 def type_of(*args: Any) -> str:

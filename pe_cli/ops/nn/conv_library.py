@@ -85,5 +85,5 @@ def offer_convolution(
     if finish is not None:
         after = o.apart(lambda: finish(args[place]))
     what = convolution_of(direction, s, y.dtype, o.precision, o.deterministic)
-    offer(o.calls, begin, what, args, (place, 3), made, before=before, after=after)
+    offer(o.calls, begin, what, args, (place, 3), [made], before=before, after=after)
 

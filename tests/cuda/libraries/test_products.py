@@ -81,8 +81,8 @@ def test_bfloat16_is_multiplied_as_it_lies(library: CublasLt, rng, stored: str):
 @pytest.mark.parametrize("stored", [BFLOAT16, "float32"])
 def test_a_bias_of_float32_comes_before_the_sum_is_rounded(library: CublasLt, rng, stored: str):
     x, y, bias = whole(rng, 6, 7), whole(rng, 7, 5), rng.standard_normal(5).astype("float32") * 40
-    given, libraries = {"X": x, "Y": y, "Bias": bias}, frozenset({CUBLAS})
-    found = computed("fused_gemm_epilogue", given, {"Out": (6, 5)}, {"activation": "relu"}, stored, wide="Bias", libraries=libraries)["Out"]
+    given, with_it = {"X": x, "Y": y, "Bias": bias}, {"libraries": frozenset({CUBLAS})}
+    found = computed("fused_gemm_epilogue", given, {"Out": (6, 5)}, {"activation": "relu"}, stored, wide=("Bias",), **with_it)["Out"]
     expected = torch.from_numpy(x @ y + bias).relu()
     np.testing.assert_array_equal(found, (expected.bfloat16() if stored == BFLOAT16 else expected).float().numpy())
     assert library.called
