@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 import torch
 
 from pe_cli.core.types import BFLOAT16
+from pe_cli.devices.cuda_libraries import choice
 from pe_cli.kernels.library_calls import CUDNN
 from tests.cuda.device.test_halves import computed, rounded
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
+from tests.cuda.ptx import models
 from tests.rotation import of_today
 
 Array = np.ndarray[Any, Any]
@@ -98,3 +101,17 @@ def test_what_cudnn_has_no_kernels_for_stays_with_ours(library: Cudnn, rng, widt
     outs = {"Out": (1, 3, width // 3), "Level": (1, 1, 3)}
     computed("attention", given, outs, attrs, stored, wide=slots, libraries=frozenset({CUDNN}))
     assert not library.searched
+
+
+@pytest.mark.parametrize("deterministic", of_today([True, False], 2))
+def test_a_gpt_trains_as_with_our_kernels(library: Cudnn, deterministic: bool):
+    args = "{length: 16, width: 32, wide: 32, layers: 1, dropout: 0.0}"
+    smaller = f"model={{file: ../models/gpt.yaml, args: {args}}}", "data.source.blocks=16"
+    losses = []
+    for wishes in (("executor.libraries=auto", f"executor.deterministic={str(deterministic).lower()}"), ("executor.libraries=none",)):
+        more = (*smaller, "executor.precision=bf16", *wishes)
+        losses.append(models.train(models.ROOT / "configs/gpt.yaml", "cuda", more=more, steps=3).losses)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+    chosen = [json.loads(body) for body in choice.cache.bodies.values()]
+    whose = sorted(each["what"].split("_")[1] for each in chosen if each["algorithm"])
+    assert (whose, len(chosen)) == ((["values"], 1) if deterministic else (["back", "values"], 2))
