@@ -61,8 +61,8 @@ class ExecutorSection(Section):
     )
     libraries: Literal["auto", "none"] = Field(
         default="auto",
-        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products and "
-        "convolutions that they are faster at on the card at hand; none: our kernels do everything",
+        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products, "
+        "convolutions and attention that they are faster at on the card at hand; none: our kernels do everything",
     )
     devices: Devices = Field(
         default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process; one on CUDA"

@@ -112,7 +112,7 @@ class Cudnn:
 
     def _configs(self, graph: Descriptor, mode: int) -> list[Descriptor]:
         try:
-            wanted = (HEURISTIC_GRAPH, DESCRIPTOR, [graph]), (HEURISTIC_MODE, HEURISTIC, [mode]), *self._of_question
+            wanted: list[Attribute] = [(HEURISTIC_GRAPH, DESCRIPTOR, [graph]), (HEURISTIC_MODE, HEURISTIC, [mode]), *self._of_question]
             return Descriptor(self._library, HEURISTICS, *wanted).filled(RESULTS, ENGINE_CONFIG, ASKED)
         except NotTaken:
             return []

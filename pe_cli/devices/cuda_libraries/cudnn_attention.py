@@ -63,7 +63,7 @@ def operation_of(library: Any, what: Attention, places: Sequence[int]) -> Descri
         NotTaken: the library says no.
     """
     kind, names, scale, scores = OPERATIONS[what.direction]
-    tensors = [tensor(library, dtype, i + 1, *shape, places[i]) for i, (dtype, *shape) in enumerate(_arguments(what))]
+    tensors = [tensor(library, dtype, i + 1, sizes, steps, places[i]) for i, (dtype, sizes, steps) in enumerate(_arguments(what))]
     mask = tensors.pop(3) if what.mask else None
     attributes = [(scale, DESCRIPTOR, [_number(library, SCALE)])]
     if what.direction == "values":
