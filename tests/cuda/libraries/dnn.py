@@ -33,7 +33,8 @@ class Engine:
         cost: microseconds of a call.
         notes, behaviours: as they are numbered.
         workspace: bytes.
-        off: is added to every result.
+        off: is added to every result; to `Level` alone where `of_level` says so.
+        of_level: see there.
         wavers: whether a result is a rounding larger in every second run.
     """
 
@@ -42,6 +43,7 @@ class Engine:
     behaviours: tuple[int, ...] = ()
     workspace: int = 0
     off: float = 0.0
+    of_level: bool = False
     wavers: bool = False
 
 
@@ -147,7 +149,10 @@ class Cudnn:
         if engine.workspace:
             ctypes.memset(given[1003][0], 0xFF, engine.workspace)
         off = 1e-6 if engine.wavers and self.called.get(found["engine"], 0) % 2 else engine.off
-        (convolve if operation["kind"] in (FORWARD, FILTERS, IMAGES) else attend)(operation, places, off)
+        if operation["kind"] in (FORWARD, FILTERS, IMAGES):
+            convolve(operation, places, off)
+        else:
+            attend(operation, places, *((0.0, off) if engine.of_level else (off, 0.0)))
         self.called[found["engine"]] = self.called.get(found["engine"], 0) + 1
 
 

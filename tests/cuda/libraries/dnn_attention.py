@@ -14,7 +14,7 @@ BACK = 43
 ELEMENTWISE, BAND, SOFTMAX, GRAPH = 13, 44, 45, 15
 
 
-def attend(operation: dict[Any, Any], places: dict[int, int], off: float) -> None:
+def attend(operation: dict[Any, Any], places: dict[int, int], off: float, of_level: float) -> None:
     """Do attention, or its gradients, where its tensors say."""
 
     def view(name: int, of: dict[Any, Any] = operation) -> Any:
@@ -38,7 +38,7 @@ def attend(operation: dict[Any, Any], places: dict[int, int], off: float) -> Non
         assert (softmax["kind"], softmax[3100][0][907], softmax[3101][0][907]) == (SOFTMAX, [True], [True])
         levels = scores.logsumexp(-1, keepdim=True)
         put(view(2803), ((scores - levels).exp() @ v).numpy() + off)
-        put(view(3102, softmax), levels.numpy())
+        put(view(3102, softmax), levels.numpy() + of_level)
         return
     out, dout = read(2854), read(2862)
     weights = (scores - read(2855)).exp()

@@ -34,7 +34,7 @@ CASES = [
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Cudnn:
     """On its card one engine takes a part of a launch of ours, and compiles."""
-    engines = Engine(0.3, behaviours=(COMPILES,)), Engine(0.1, behaviours=(COMPILES,), off=1.0)
+    engines = Engine(0.3, behaviours=(COMPILES,)), Engine(0.2, off=1.0), Engine(0.1, off=1.0, of_level=True)
     found: Cudnn = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, *engines), "bf16")[1]
     return found
 
@@ -68,7 +68,7 @@ def test_values_are_those_of_pytorch(library: Cudnn, rng, shapes: dict[str, tupl
     found, ours = (computed("attention", given, outs, attrs, BFLOAT16, wide=WIDE, libraries=on) for on in (frozenset({CUDNN}), frozenset()))
     np.testing.assert_allclose(found["Out"], wanted, rtol=2**-8, atol=1e-6)
     np.testing.assert_allclose(found["Level"], ours["Level"], rtol=1e-5, atol=1e-6)
-    assert (library.called.keys(), library.searched) == ({0, 1}, 2), "an engine is asked for, and one that is wrong not taken"
+    assert (library.called.keys(), library.searched) == ({0, 1, 2}, 2), "engines are asked for, and those that are wrong not taken"
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
