@@ -34,7 +34,7 @@ CASES = [
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Cudnn:
     """On its card one engine takes a part of a launch of ours, and compiles."""
-    engines = Engine(0.3, behaviours=(COMPILES,)), Engine(0.2, off=1.0), Engine(0.1, off=1.0, of_level=True)
+    engines = Engine(0.3, behaviours=(COMPILES,)), Engine(0.1, off=1.0), Engine(0.2, off=1.0, of_level=True)
     found: Cudnn = with_library(monkeypatch, CUDNN, lambda stream: Cudnn(stream, *engines), "bf16")[1]
     return found
 
