@@ -204,7 +204,7 @@ def uncaptured() -> Any:
 
 @stage
 def choices(how: Settings, left: float) -> Any:
-    """What libraries and our kernels took for each product and convolution of the stages before, in microseconds."""
+    """What libraries and our kernels took for each product, convolution and attention of the stages before, in microseconds."""
     return list(KEPT.found.values())
 
 

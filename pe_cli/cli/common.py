@@ -211,7 +211,7 @@ def numerics_of(source: Source, kind: str) -> Numerics:
     from pe_cli.session.devices import libraries_of
 
     executor = source.run.executor
-    return Numerics(executor.seed, executor.precision, libraries_of(kind, executor.libraries))
+    return Numerics(executor.seed, executor.precision, libraries_of(kind, executor.libraries), executor.deterministic)
 
 
 def open_trained(

@@ -315,6 +315,7 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
         check_nan_inf=run is not None and run.executor.check_nan_inf,
         precision=how.precision,
         libraries=how.libraries,
+        deterministic=how.deterministic,
     )
     sizes = split_sizes(source.batch_size, len(resources.places))
     parts = batch_types(executor.sequences, sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -16,6 +16,7 @@ from pe_cli.config.constants import fill
 from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe, is_null
+from pe_cli.config.numerics import numerics_mistakes
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
 from pe_cli.config.phases import phase_mistakes, written_mistakes
@@ -138,14 +139,6 @@ def _refilled(composed: Composed, overrides: Sequence[Override], mistakes: Mista
         return None
 
 
-def _precision_mistakes(executor: ExecutorSection) -> Iterator[tuple[str, str]]:
-    """Yield (message, remedy) for a precision that this kind of executor cannot act on."""
-    if executor.precision == "tf32" and executor.place == "cpu":
-        yield "precision: tf32 is for the tensor cores of place: cuda; products on the CPU are of float32", "place: cuda, or bf16"
-    if executor.precision == "bf16" and executor.type == "async":
-        yield "precision: bf16 is not for type: async, whose threads train parameters in float32", "leave precision out, or type: parallel"
-
-
 @dataclass
 class _Run:
     """One reading of a run file, section by section, so that a mistake in one hides none in another."""
@@ -172,8 +165,8 @@ class _Run:
         sweep = self.sweep(train, output)
         for text, at, hint in async_mistakes(executor, train, execution, data, output):
             self.mistakes.say(text, at, hint)
-        for text, hint in _precision_mistakes(executor):
-            self.mistakes.say(text, executor.at_of("precision"), hint)
+        for text, at, hint in numerics_mistakes(executor):
+            self.mistakes.say(text, at, hint)
         for text, at, hint in phase_mistakes(train, executor, execution, self.tree):
             self.mistakes.say(text, at, hint)
         distributed = self.distributed()

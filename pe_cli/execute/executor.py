@@ -61,6 +61,7 @@ class Executor:
         arenas: memory for temporaries that it shares with executors whose steps never run beside its own.
         precision: float32, tf32 or bf16: of products on CUDA; bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
+        deterministic: whether theirs must give the same bits in every run.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -84,10 +85,11 @@ class Executor:
         arenas: Arenas | None = None,
         precision: str = "float32",
         libraries: frozenset[str] = frozenset(),
+        deterministic: bool = True,
     ) -> None:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
-        self.numerics = Numerics(seed, precision, libraries)
+        self.numerics = Numerics(seed, precision, libraries, deterministic)
         self.build = build or BuildStrategy()
         self.scope = scope
         self.execution = execution or ExecutionStrategy()

@@ -124,6 +124,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     offset = g.offsets[node.index] = g.rows_before(op, d)
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
     low.helped, low.precision, low.libraries = node.helped, g.numerics.precision, g.numerics.libraries
+    low.deterministic = g.numerics.deterministic
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.shares, low.more = len(g.graph.places) * g.threads, more

@@ -12,11 +12,13 @@ class Numerics(Value):
         seed: of random ops.
         precision: float32, tf32 or bf16: of products on CUDA, see `Lowering`.
         libraries: of CUDA that may take the place of our kernels, see `Lowering`.
+        deterministic: whether theirs must give the same bits in every run.
     """
 
     seed: int = 0
     precision: str = "float32"
     libraries: frozenset[str] = frozenset()
+    deterministic: bool = True
 
 
 #: How kernels compute where nothing is said.

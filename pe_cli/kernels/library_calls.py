@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pe_cli.core.types import BFLOAT16
 from pe_cli.core.value import Value
 from pe_cli.kernels.calls import Buffer, Call, buffers_of
 
@@ -29,6 +30,7 @@ class Product(Value):
         adds: whether the product is added to what C holds; alpha is 1 then, and there is no bias.
         bias: whether a number per column is added.
         relu: whether what is negative then becomes 0.
+        deterministic: whether it must give the same bits in every run.
     """
 
     m: int
@@ -49,6 +51,7 @@ class Product(Value):
     adds: bool = False
     bias: bool = False
     relu: bool = False
+    deterministic: bool = True
 
     library = CUBLAS
 
@@ -70,7 +73,7 @@ class Convolution(Value):
         taps, strides, before, after, dilations: down and to the right; padding above and to the left, below and to the right.
         groups: of channels.
         dtype: of everything.
-        precision: see `Product`.
+        precision, deterministic: see `Product`.
     """
 
     direction: str
@@ -85,14 +88,58 @@ class Convolution(Value):
     groups: int
     dtype: str
     precision: str
+    deterministic: bool = True
 
     library = CUDNN
+    #: Whether an engine may compile its kernel when it is planned.
+    compiled = False
 
     @property
     def title(self) -> str:
         """For plans and profiles."""
         (h, w, c), (*_, oc) = self.image, self.out
         return f"convolution_{self.direction}_{self.n}x{h}x{w}x{c}_to_{oc}"
+
+
+class Attention(Value):
+    """Attention of several heads, or its gradients, of bfloat16.
+
+    Arguments of the values: Q, K, V, the mask, where there is one, Out, Level, workspace; the last three are written. Those of the
+    gradients: Q, K, V, the mask, Out, Level, the gradients of Out, of Q, K and V, and workspace; the last four are written. Level and the
+    mask are float32.
+
+    Args:
+        direction: values, back.
+        batch, heads, queries, keys: numbers.
+        width, wide: of a head of queries and keys, and of values.
+        lines: elements from one row of Q, of K and of V to the next; those of Out lie one behind the other.
+        mask: its sizes, of batches, heads, queries and keys; empty for none.
+        causal: whether a query sees the keys up to its own position only.
+        scale: factor on the products.
+        deterministic: see `Product`.
+    """
+
+    direction: str
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    wide: int
+    lines: tuple[int, int, int]
+    mask: tuple[int, ...]
+    causal: bool
+    scale: float
+    deterministic: bool = True
+
+    library = CUDNN
+    dtype, precision = BFLOAT16, "bf16"
+    compiled = True
+
+    @property
+    def title(self) -> str:
+        """For plans and profiles."""
+        return f"attention_{self.direction}_{self.batch}x{self.heads}x{self.queries}x{self.keys}x{self.width}"
 
 
 class _Kernel(Value):
@@ -108,23 +155,25 @@ class LibraryKernel(_Kernel):
         what: the library is asked for.
         params: annotation names of the arguments.
         written: numbers of the library's arguments that are written, the last of them the workspace, which is its last argument.
-        result: what the calls compute.
+        results: what the calls compute.
         own: our calls.
         before, after: calls of ours around the library's.
+        given: calls that make numbers like those of a step of what is read, where some follow from others, before anything is measured.
     """
 
-    what: Product | Convolution
+    what: Product | Convolution | Attention
     params: tuple[str, ...]
     written: frozenset[int]
-    result: Buffer
+    results: tuple[Buffer, ...]
     own: tuple[Call, ...]
     before: tuple[Call, ...] = ()
     after: tuple[Call, ...] = ()
+    given: tuple[Call, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
         """All calls of ours."""
-        return *self.own, *self.before, *self.after
+        return *self.own, *self.before, *self.after, *self.given
 
     @property
     def arguments(self) -> int:
@@ -189,8 +238,9 @@ class AcrossKernel(_Kernel):
 
 
 def offer(
-    calls: list[Call], begin: int, what: Product | Convolution, args: Sequence[Any], written: Sequence[int],
-    result: Buffer, *, before: Sequence[Call] = (), after: Sequence[Call] = (),
+    calls: list[Call], begin: int, what: Product | Convolution | Attention, args: Sequence[Any], written: Sequence[int],
+    results: Sequence[Buffer], *, before: Sequence[Call] = (), after: Sequence[Call] = (),
+    given: Sequence[Call] = (),
 ) -> None:  # fmt: skip
     """Let a library take the place of the calls from one on, where a device finds it faster.
 
@@ -200,12 +250,12 @@ def offer(
         what: of a library.
         args: of the library's call, the workspace last.
         written: numbers of those that are written.
-        result: what all this is for.
-        before, after: see `LibraryKernel`.
+        results: what all this is for.
+        before, after, given: see `LibraryKernel`.
     """
     own = tuple(calls[begin:])
-    named = [*args, *(b for b in _buffers((*own, *before, *after)) if not any(b in buffers_of(arg) for arg in args))]
-    kernel = LibraryKernel(what, ("Ptr",) * len(named), frozenset(written), result, own, tuple(before), tuple(after))
+    named = [*args, *(b for b in _buffers((*own, *before, *after, *given)) if not any(b in buffers_of(arg) for arg in args))]
+    kernel = LibraryKernel(what, ("Ptr",) * len(named), frozenset(written), tuple(results), own, tuple(before), tuple(after), tuple(given))
     calls[begin:] = [replace(own[-1], kernel=kernel, args=tuple(named), dtype=what.dtype, second=what.dtype)]
 
 

@@ -285,29 +285,26 @@ class Job:
         return self._executor(program, alone=alone, peers=self.team.sums)
 
     def _executor(
-        self,
-        program: Program,
-        levels: Mapping[str, int] | None = None,
-        *,
-        alone: bool = True,
-        peers: Summing | None = None,
+        self, program: Program, levels: Mapping[str, int] | None = None, *, alone: bool = True, peers: Summing | None = None,
         seed: int | None = None,
-    ) -> Executor:
+    ) -> Executor:  # fmt: skip
+        wishes = self.run.executor
         made = executor_of(
             program,
             self.scope,
             build=self.run.build_strategy,
             execution=self.resources.execution(self.run.exec_strategy),
-            seed=self.run.executor.seed if seed is None else seed,
+            seed=wishes.seed if seed is None else seed,
             progress=self.observer.compiling,
-            watchdog=self.run.executor.watchdog,
-            check_nan_inf=self.run.executor.check_nan_inf,
+            watchdog=wishes.watchdog,
+            check_nan_inf=wishes.check_nan_inf,
             constants=self.data.constants(),
             levels=levels,
             peers=peers,
             arenas=self._arenas if alone else None,
-            precision=self.run.executor.precision,
-            libraries=libraries_of(self.places[0].kind, self.run.executor.libraries),
+            precision=wishes.precision,
+            libraries=libraries_of(self.places[0].kind, wishes.libraries),
+            deterministic=wishes.deterministic,
         )
         self._made.append(weakref.ref(made))
         return made

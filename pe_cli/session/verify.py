@@ -124,6 +124,9 @@ def _overrides(environment: Mapping[str, object]) -> list[str]:
 def _check(run: RunSpec, folder: RunFolder) -> None:
     if run.executor.type == "async":
         raise PeError(f"{folder.path}: asynchronous training is never the same twice", hint="train with executor.type: parallel")
+    if not run.executor.deterministic:
+        said = f"{folder.path}: with executor.deterministic: false it need not be the same twice"
+        raise PeError(said, hint="train with deterministic: true, and verify that")
     if run.executor.processes == "mpi":
         hint = "verify trains in one process: give the config executor.processes: 1, and train that"
         raise PeError(f"{folder.path}: it was trained by several processes", hint=hint)

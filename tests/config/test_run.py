@@ -244,10 +244,20 @@ HEAD = "model: model.yaml\n"
         pytest.param(
             HEAD + "executor: {deterministic: false}\n",
             """\
-            run.yaml:2:27: error: executor.deterministic can only be true: one seed always gives one result, got false
+            run.yaml:2:27: error: deterministic: false is for libraries of place: cuda; on the CPU one seed always gives one result
                   executor: {deterministic: false}
-                                            ^^^^^""",
-            id="determinism cannot be switched off",
+                                            ^^^^^
+            hint: deterministic: true""",
+            id="determinism cannot be switched off on the CPU",
+        ),
+        pytest.param(
+            HEAD + "executor: {place: cuda, libraries: none, deterministic: false}\n",
+            """\
+            run.yaml:2:57: error: deterministic: false lets libraries choose, and libraries: none leaves them nothing to choose
+                  executor: {place: cuda, libraries: none, deterministic: false}
+                                                                          ^^^^^
+            hint: libraries: auto, or deterministic: true""",
+            id="determinism cannot be switched off without libraries",
         ),
         pytest.param(
             HEAD + "executor: {seed: -1}\n",

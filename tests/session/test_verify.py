@@ -122,6 +122,9 @@ def test_a_training_that_is_never_the_same_is_refused(bench: Bench) -> None:
     run = SimpleNamespace(executor=SimpleNamespace(type="async", processes=1))
     with pytest.raises(PeError, match="asynchronous training is never the same twice"):
         _check(run, RunFolder(folder))
+    run.executor = SimpleNamespace(type="parallel", processes=1, deterministic=False)
+    with pytest.raises(PeError, match=r"with executor\.deterministic: false it need not be the same twice"):
+        _check(run, RunFolder(folder))
     path.write_text(path.read_text().replace("processes: 1", "processes: mpi"))
     assert bench.run("verify", folder) == ExitCode.USAGE
     assert "was trained by several processes" in bench.err

@@ -27,14 +27,6 @@ def _processes(value: object) -> Literal[1, "mpi"]:
     raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
 
 
-def _always(value: object) -> bool:
-    if value is True:
-        return True
-    if value is False:
-        raise ValueError("can only be true: one seed always gives one result")
-    raise ValueError("must be true")
-
-
 Devices = Annotated[
     int | Literal["auto"],
     PlainValidator(_devices),
@@ -44,7 +36,6 @@ Processes = Annotated[
     Literal[1, "mpi"], PlainValidator(_processes), WithJsonSchema({"anyOf": [{"const": 1}, {"const": "mpi"}]})
 ]
 Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
-Always = Annotated[bool, PlainValidator(_always), WithJsonSchema({"const": True})]
 
 
 class ExecutorSection(Section):
@@ -70,8 +61,8 @@ class ExecutorSection(Section):
     )
     libraries: Literal["auto", "none"] = Field(
         default="auto",
-        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products and "
-        "convolutions that they are faster at on the card at hand; none: our kernels do everything",
+        description="on CUDA: auto: cuBLASLt and cuDNN, where they are installed, take the place of our kernels for products, "
+        "convolutions and attention that they are faster at on the card at hand; none: our kernels do everything",
     )
     devices: Devices = Field(
         default="auto", description="number of devices; auto: CPU_NUM, or else what is fastest on the cores of this process; one on CUDA"
@@ -99,7 +90,11 @@ class ExecutorSection(Section):
         default=False,
         description="look at every result of every op, and end at the first NaN or infinity with its name",
     )
-    deterministic: Always = Field(default=True, description="always: the same seed gives the same bits")
+    deterministic: StrictBool = Field(
+        default=True,
+        description="the same seed gives the same bits; false, on CUDA with libraries: auto: algorithms of libraries may be chosen whose "
+        "last bits differ from run to run",
+    )
     instructions: Literal["native", "portable"] = Field(
         default="native",
         description="native: all that this processor has; portable: those of x86-64-v3 alone, which give the same bits on any processor "

@@ -42,9 +42,9 @@ BATCH_COUNT, BATCH_OFFSET = 5, 6
 MAX_WORKSPACE, REDUCTIONS, ALIGNMENT_A = 1, 3, 5
 #: cublasLtEpilogue_t.
 DEFAULT, RELU, BIAS = 1, 2, 4
-#: Sums in several parts may be added up out of place alone: in place, whichever block is first comes first. Parts are of the type of sums,
-#: or of that of the result, which bfloat16 must not be.
-PARTS, PARTS_AS_RESULT = 2, 4
+#: How sums in several parts are added up: in place, where whichever block is first comes first; or out of place, as parts of the type of
+#: sums, or of that of the result. What is stored as bfloat16 is rounded once, so that neither the first nor the last is for it.
+IN_PLACE, PARTS, PARTS_AS_RESULT = 1, 2, 4
 #: Algorithms that are asked for.
 ASKED = 8
 
@@ -169,7 +169,7 @@ class CublasLt:
         a, b, c, bias, room = places
         try:
             d = Descriptors(self._library, what, bias.address)
-            parts = PARTS if what.made == BFLOAT16 else PARTS | PARTS_AS_RESULT
+            parts = PARTS if what.made == BFLOAT16 else PARTS | PARTS_AS_RESULT | (0 if what.deterministic else IN_PLACE)
             preference = d.preference(room.nbytes, [_alignment(p.address) for p in (b, a, c, c)], parts)
         except NotTaken:
             return []

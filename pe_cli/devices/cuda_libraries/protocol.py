@@ -77,7 +77,7 @@ class Library(Protocol):
     version: str
 
     def algorithms(self, what: Any, places: Sequence[Extent]) -> list[bytes]:
-        """Return algorithms that give the same bits in every run, the one that the library thinks fastest first.
+        """Return algorithms, the one that the library thinks fastest first: of the same bits in every run where `what` says so.
 
         Args:
             what: of `kernels.library_calls`.

@@ -35,6 +35,7 @@ class Lowering:
         helped: one thread does most of the parts; others help where they have nothing to do.
         precision: of products on CUDA: float32, or tf32 or bf16, to which factors are rounded for tensor cores; sums are float32.
         libraries: of CUDA that calls may be offered to, see `library_calls.offer`.
+        deterministic: whether what they do must give the same bits in every run.
         more: gradients that such an update adds to those of its slot Grad: a list like it for every further device.
         order: in which it adds them up.
         calls: what `call` collected.
@@ -53,6 +54,7 @@ class Lowering:
     helped: bool = False
     precision: str = "float32"
     libraries: frozenset[str] = frozenset()
+    deterministic: bool = True
     more: Sequence[Sequence[Buffer]] = ()
     order: Order = field(default_factory=Order)
     calls: list[Call] = field(default_factory=list)

@@ -58,7 +58,8 @@ def multiply_cuda(
     begin, starts = len(o.calls), list(dict.fromkeys(result.offsets(result.batch)))
     end = 0 if bias is None else 2 if cut else 1
     stored = type_of(a, b)
-    what = product_of(m, n, k, left, right, pairs, starts, stored, c.dtype, o.precision, alpha, bool(acc), end > 0, end > 1)
+    wishes = o.precision, alpha, bool(acc), end > 0, end > 1, o.deterministic
+    what = product_of(m, n, k, left, right, pairs, starts, stored, c.dtype, *wishes)
     kind = HALVES if stored == BFLOAT16 and o.precision == "bf16" else o.precision
     tile, shares = plan(m, n, k, pairs, c.dtype, kind)
     chunk = -(-k // shares // tile.depth) * tile.depth if k else tile.depth

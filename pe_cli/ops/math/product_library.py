@@ -35,7 +35,7 @@ def room_of(c: Buffer) -> int:
 
 def product_of(
     m: int, n: int, k: int, left: Matrices, right: Matrices, pairs: Sequence[Sequence[tuple[int, int]]], starts: Sequence[int], dtype: str,
-    made: str, precision: str, alpha: float, adds: bool, bias: bool, relu: bool,
+    made: str, precision: str, alpha: float, adds: bool, bias: bool, relu: bool, deterministic: bool,
 ) -> Product | None:  # fmt: skip
     """Return what cuBLASLt is asked for; None where it has no such call.
 
@@ -46,7 +46,7 @@ def product_of(
         starts: where the matrices of C begin.
         dtype: of the factors; empty where they differ.
         made: type of C.
-        precision, alpha, adds, bias, relu: see `Product`.
+        precision, alpha, adds, bias, relu, deterministic: see `Product`.
     """
     known = {dtype} if dtype in FLOATS else {"float32", BFLOAT16} if dtype == BFLOAT16 else set()
     if made not in known or not k or not pairs or any(len(group) != 1 for group in pairs):
@@ -58,6 +58,7 @@ def product_of(
     return Product(
         m, n, k, left.transposed, right.transposed, left.columns, right.columns, len(pairs), a, b, c, dtype,
         "float32" if bias and made == BFLOAT16 else made, precision if dtype == "float32" else "float32", alpha, adds, bias, relu,
+        deterministic,
     )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def offer_product(o: Lowering, begin: int, what: Product | None, pairs: Sequence
     room = o.scratch(room_of(total), what.made)
     after = [] if total is c else o.apart(lambda: o.call(convert, total, c, c.size, dtype=c.dtype, second=what.made))
     called = (moved(a, at_a), moved(b, at_b), total, bias if what.bias else total, room)
-    offer(o.calls, begin, what, called, (2, 4), c, after=after)
+    offer(o.calls, begin, what, called, (2, 4), [c], after=after)
 
 
 def type_of(*args: Any) -> str:

@@ -143,11 +143,11 @@ class _Call:
         self.operands = self.apart or self.split(q)
         self.scale = o.attrs["scale"] or s.width**-0.5
         self.tile = max(1, min(MOST_ROWS, s.queries, TILE // s.keys))
-        rows = [b.shape[2] for b in self.apart or (q, q, q)]
+        self.lines = tuple(b.shape[2] for b in self.apart or (q, q, q))
         self.mask = o.input("Mask") if o.has("Mask") else q
         causal = int(o.attrs["causal"])
         self.record = Numbers(
-            (self.heads, s.queries, s.keys, s.width, s.wide, *rows, causal, *self._mask_steps(), self.tile)
+            (self.heads, s.queries, s.keys, s.width, s.wide, *self.lines, causal, *self._mask_steps(), self.tile)
         )
 
     def split(self, b: Buffer) -> tuple[Buffer | Offset, ...]:

@@ -18,6 +18,7 @@ from pe_cli.kernels.vecmath import exp, log
 from pe_cli.kernels.warp import warp_sum
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.nn.attention import _Call, attention
+from pe_cli.ops.nn.attention_library import offer_attention
 from pe_cli.ops.nn.softmax import larger
 from pe_cli.ops.nn.softmax_cuda import warp_max
 
@@ -322,15 +323,21 @@ def keys_back(
 @attention.lower("cuda")
 def attention_cuda(o: Lowering) -> None:
     """All queries."""
-    c = _Call(o)
+    c, begin = _Call(o), len(o.calls)
+    made = o.output("Out"), o.output("Level")
+    _attend(c, made)
+    offer_attention(o, begin, "values", c, (), made)
+
+
+def _attend(c: _Call, made: tuple[Buffer, Buffer]) -> None:
     s = c.shapes
-    o.call(attend_queries, *c.operands, c.mask, o.output("Out"), o.output("Level"), c.record, s.queries, s.batch * c.heads, c.scale)
+    c.o.call(attend_queries, *c.operands, c.mask, *made, c.record, s.queries, s.batch * c.heads, c.scale)
 
 
 @attention.grad_op.lower("cuda")  # type: ignore[union-attr]
 def attention_grad_cuda(o: Lowering) -> None:
     """All queries, then all keys."""
-    c = _Call(o)
+    c, begin = _Call(o), len(o.calls)
     s = c.shapes
     items = s.batch * c.heads
     slots = ("Q@GRAD", "K@GRAD", "V@GRAD")
@@ -342,3 +349,5 @@ def attention_grad_cuda(o: Lowering) -> None:
     given = (*c.operands, c.mask)
     o.call(queries_back, *given, o.input("Out"), level, dout, gradients[0], agreed, c.record, s.queries, items, c.scale)
     o.call(keys_back, *given, level, dout, agreed, *gradients[1:], c.record, s.keys, items, c.scale)
+    values = o.input("Out"), level
+    offer_attention(o, begin, "back", c, (*values, dout), gradients, lambda: _attend(c, values))

@@ -32,13 +32,13 @@ def turn_filters(w: Ptr, made: Ptr, size: Int, rows: Int, columns: Int):
         made[e] = w[(o * rows + r) * columns + c]
 
 
-def convolution_of(direction: str, s: Any, dtype: str, precision: str) -> Convolution:
+def convolution_of(direction: str, s: Any, dtype: str, precision: str, deterministic: bool) -> Convolution:
     """Return what cuDNN is asked for.
 
     Args:
         direction: see `Convolution`.
         s: sizes, `conv_cuda.Sizes`.
-        dtype, precision: see `Convolution`.
+        dtype, precision, deterministic: see `Convolution`.
     """
     inner, outer = (s.inner.rows, s.inner.columns), (s.outer.rows, s.outer.columns)
     after = [
@@ -47,7 +47,7 @@ def convolution_of(direction: str, s: Any, dtype: str, precision: str) -> Convol
     ]
     return Convolution(
         direction, s.n, (*inner, s.inner.channels), (*outer, s.outer.channels), tuple(s.taps), tuple(s.strides), tuple(s.paddings),
-        (after[0], after[1]), tuple(s.dilations), s.groups, dtype, "float32" if dtype == "float64" else precision,
+        (after[0], after[1]), tuple(s.dilations), s.groups, dtype, "float32" if dtype == "float64" else precision, deterministic,
     )  # fmt: skip
 
 
@@ -84,5 +84,6 @@ def offer_convolution(
         after = o.apart(lambda: o.call(turn_filters, last, w, w.size, taps, s.inner.per))
     if finish is not None:
         after = o.apart(lambda: finish(args[place]))
-    offer(o.calls, begin, convolution_of(direction, s, y.dtype, o.precision), args, (place, 3), made, before=before, after=after)
+    what = convolution_of(direction, s, y.dtype, o.precision, o.deterministic)
+    offer(o.calls, begin, what, args, (place, 3), [made], before=before, after=after)
 

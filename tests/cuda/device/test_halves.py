@@ -20,21 +20,21 @@ Array = np.ndarray[Any, Any]
 
 
 def computed(
-    op: str, given: dict[str, Array], outs: dict[str, tuple[int, ...]], attrs: dict[str, Any], stored: str, *, wide: str = "",
-    libraries: frozenset[str] = frozenset(),
+    op: str, given: dict[str, Array], outs: dict[str, tuple[int, ...]], attrs: dict[str, Any], stored: str, *,
+    wide: tuple[str, ...] = (), **wishes: Any,
 ) -> dict[str, Array]:  # fmt: skip
-    """Return what an op makes of values that are stored as bfloat16, but for the slot `wide`, itself stored as `stored`."""
+    """Return what an op makes of values that are stored as bfloat16, itself stored as `stored`, but for slots in `wide`, of float32."""
     made = Program("p")
     block = made.global_block()
     for slot, value in given.items():
         block.create_var(slot, TensorType(value.shape), persistable=True)
-        if slot != wide:
+        if slot not in wide:
             block.append_op("cast", {"X": slot}, {"Out": f"{slot}16"}, {"out_dtype": BFLOAT16})
     for slot, shape in outs.items():
-        block.create_var(slot, TensorType(shape, stored))
-    block.append_op(op, {slot: slot if slot == wide else f"{slot}16" for slot in given}, {slot: slot for slot in outs}, attrs)
+        block.create_var(slot, TensorType(shape, "float32" if slot in wide else stored))
+    block.append_op(op, {slot: slot if slot in wide else f"{slot}16" for slot in given}, {slot: slot for slot in outs}, attrs)
     scope = Scope([Place("cuda", 0)])
-    executor = Executor(made, scope, build=BuildStrategy(data_layout="keep"), precision="bf16", libraries=libraries)
+    executor = Executor(made, scope, build=BuildStrategy(data_layout="keep"), precision="bf16", **wishes)
     for slot, value in given.items():
         scope.set(slot, value)
     found: dict[str, Array] = executor.run({}, list(outs), 0).values[0]

@@ -34,7 +34,7 @@ class Kept:
 
 
 def with_library(
-    monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Stream], Any], precision: str = "float32"
+    monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Stream], Any], precision: str = "float32", **more: Any
 ) -> tuple[Library, Any]:
     """Let `place: cuda` be a device with a library, and ops of tests run on it.
 
@@ -43,6 +43,7 @@ def with_library(
         name: of the library.
         made: makes its functions, for a stream.
         precision: of products.
+        more: of executors.
 
     Returns:
         The driver's library and the other.
@@ -56,5 +57,5 @@ def with_library(
     monkeypatch.setattr(opened, "installed", lambda: {name: opened.Installed("1.2.3", library)})
     monkeypatch.setattr(choice, "cache", Kept())
     monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
-    monkeypatch.setattr(support, "Executor", partial(Executor, libraries=frozenset({name}), precision=precision))
+    monkeypatch.setattr(support, "Executor", partial(Executor, libraries=frozenset({name}), precision=precision, **more))
     return below, library

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-from tests.cuda.libraries.bits import HALF, numbers, put
+from tests.cuda.libraries.bits import numbers, put
+from tests.cuda.libraries.dnn_attention import attend
+from tests.cuda.libraries.dnn_tensors import tensor
 
-Array = np.ndarray[Any, Any]
-#: cudnnDataType_t.
-KINDS = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 9: HALF}
 #: Elements of attributes by their types.
 ELEMENTS: dict[int, Any] = {
-    0: ctypes.c_void_p, 1: ctypes.c_int, 3: ctypes.c_int64, 4: ctypes.c_float, 5: ctypes.c_double, 6: ctypes.c_void_p, 7: ctypes.c_int,
-    8: ctypes.c_int, 11: ctypes.c_int, 15: ctypes.c_void_p, 19: ctypes.c_int, 24: ctypes.c_ubyte,
+    0: ctypes.c_void_p, 1: ctypes.c_int, 2: ctypes.c_bool, 3: ctypes.c_int64, 4: ctypes.c_float, 5: ctypes.c_double, 6: ctypes.c_void_p,
+    7: ctypes.c_int, 8: ctypes.c_int, 11: ctypes.c_int, 14: ctypes.c_int, 15: ctypes.c_void_p, 19: ctypes.c_int, 24: ctypes.c_ubyte,
 }  # fmt: skip
 ENGINE, CONFIG, HEURISTICS, PLAN, GRAPH, PACK = 2, 3, 4, 5, 15, 16
 #: Kind of an operation -> attributes of what it reads, and of what it writes.
@@ -35,7 +33,9 @@ class Engine:
         cost: microseconds of a call.
         notes, behaviours: as they are numbered.
         workspace: bytes.
-        off: is added to every result.
+        off: is added to every result; to `Level` alone where `of_level` says so.
+        of_level: see there.
+        wavers: whether a result is a rounding larger in every second run.
     """
 
     cost: float
@@ -43,6 +43,8 @@ class Engine:
     behaviours: tuple[int, ...] = ()
     workspace: int = 0
     off: float = 0.0
+    of_level: bool = False
+    wavers: bool = False
 
 
 class Cudnn:
@@ -138,25 +140,29 @@ class Cudnn:
     def cudnnBackendExecute(self, handle: Any, plan: Any, pack: Any) -> int:
         assert handle.value == HANDLE
         found, given = self.open[plan.value], self.open[pack.value]
-        return self._stream(lambda: self._convolve(found, given), self.engines[found["engine"]].cost)
+        return self._stream(lambda: self._compute(found, given), self.engines[found["engine"]].cost)
 
-    def _convolve(self, found: dict[Any, Any], given: dict[Any, Any]) -> None:
+    def _compute(self, found: dict[Any, Any], given: dict[Any, Any]) -> None:
         engine = self.engines[found["engine"]]
         places = dict(zip(given[1000], given[1001], strict=True))
         (operation,) = found["graph"][801]
         if engine.workspace:
             ctypes.memset(given[1003][0], 0xFF, engine.workspace)
-        compute(operation, places, engine.off)
+        off = 1e-6 if engine.wavers and self.called.get(found["engine"], 0) % 2 else engine.off
+        if operation["kind"] in (FORWARD, FILTERS, IMAGES):
+            convolve(operation, places, off)
+        else:
+            attend(operation, places, *((0.0, off) if engine.of_level else (off, 0.0)))
         self.called[found["engine"]] = self.called.get(found["engine"], 0) + 1
 
 
-def compute(operation: dict[Any, Any], places: dict[int, int], off: float) -> None:
+def convolve(operation: dict[Any, Any], places: dict[int, int], off: float) -> None:
     """Do a convolution where its tensors say."""
     kind = operation["kind"]
     how, image, filters, out = {
         FORWARD: (702, 704, 703, 705), IMAGES: (708, 710, 709, 711), FILTERS: (714, 716, 715, 717)
     }[kind]  # fmt: skip
-    (c,), x, w, y = operation[how], *(_tensor(operation[a][0], places) for a in (image, filters, out))
+    (c,), x, w, y = operation[how], *(tensor(operation[a][0], places) for a in (image, filters, out))
     alpha, beta = {FORWARD: (700, 701), IMAGES: (706, 707), FILTERS: (712, 713)}[kind]
     assert (operation[alpha], operation[beta], c[101], c[106]) == ([1.0], [0.0], [1], [2])
     (top, left), (bottom, right) = c[105], c[104]
@@ -176,13 +182,3 @@ def compute(operation: dict[Any, Any], places: dict[int, int], off: float) -> No
         put(x, found[:, :, top : top + h, left : left + wide] + off)
     else:
         put(w, torch.nn.grad.conv2d_weight(padded, ws.shape, ys, **args).numpy() + off)
-
-
-def _tensor(descriptor: dict[Any, Any], places: dict[int, int]) -> Array:
-    """Return what a tensor's memory holds, by its sizes and steps."""
-    kind, sizes, steps = KINDS[descriptor[901][0]], descriptor[902], descriptor[903]
-    address = places[descriptor[906][0]]
-    assert address % descriptor[900][0] == 0
-    size = sum((n - 1) * s for n, s in zip(sizes, steps, strict=True)) + 1
-    flat = np.ctypeslib.as_array((ctypes.c_uint8 * (size * kind.itemsize)).from_address(address)).view(kind)
-    return np.lib.stride_tricks.as_strided(flat, sizes, [s * kind.itemsize for s in steps])

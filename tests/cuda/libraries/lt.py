@@ -42,6 +42,7 @@ class CublasLt:
         called: algorithm -> calls.
         open: descriptors that are not destroyed.
         searched: how often algorithms were asked for.
+        in_place: 1 where they must be asked for with sums in place.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class CublasLt:
         self.costs, self.compute = costs, compute
         self.called: dict[int, int] = {}
         self.open: dict[int, dict[Any, Any]] = {}
-        self.searched = 0
+        self.searched = self.in_place = 0
         self._made = 0
 
     def __getattribute__(self, name: str) -> Any:
@@ -99,7 +100,7 @@ class CublasLt:
             return NOT_BEGUN
         *_, preference, asked, found, count = args
         wish = self.open[preference.value]
-        parts = 2 if self.open[args[3].value]["kind"] == 14 else 6
+        parts = 2 if self.open[args[3].value]["kind"] == 14 else 6 | self.in_place
         assert wish[3] == parts, "sums in place depend on which block is first, and sums of bfloat16 are not float32"
         assert all(wish[i] in (4, 8, 16, 32, 64, 128, 256) for i in (5, 6, 7, 8))
         self.searched += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,8 @@ def test_bfloat16_is_multiplied_as_it_lies(library: CublasLt, rng, stored: str):
 @pytest.mark.parametrize("stored", [BFLOAT16, "float32"])
 def test_a_bias_of_float32_comes_before_the_sum_is_rounded(library: CublasLt, rng, stored: str):
     x, y, bias = whole(rng, 6, 7), whole(rng, 7, 5), rng.standard_normal(5).astype("float32") * 40
-    given, libraries = {"X": x, "Y": y, "Bias": bias}, frozenset({CUBLAS})
-    found = computed("fused_gemm_epilogue", given, {"Out": (6, 5)}, {"activation": "relu"}, stored, wide="Bias", libraries=libraries)["Out"]
+    given, with_it = {"X": x, "Y": y, "Bias": bias}, {"libraries": frozenset({CUBLAS})}
+    found = computed("fused_gemm_epilogue", given, {"Out": (6, 5)}, {"activation": "relu"}, stored, wide=("Bias",), **with_it)["Out"]
     expected = torch.from_numpy(x @ y + bias).relu()
     np.testing.assert_array_equal(found, (expected.bfloat16() if stored == BFLOAT16 else expected).float().numpy())
     assert library.called
@@ -116,6 +117,20 @@ def test_the_fastest_that_is_right_is_taken_and_kept(monkeypatch, rng, costs: di
     new = {n: count - before.get(n, 0) for n, count in library.called.items() if count > before.get(n, 0)}
     assert (set(new), library.searched) == ({chosen} - {None}, 1)
     assert (below.calls["cuLaunchKernel"] > launches) == (chosen is None)
+
+
+def test_sums_may_be_in_place_where_bits_may_change_from_run_to_run(monkeypatch, rng):
+    _, library = with_library(monkeypatch, CUBLAS, lambda stream: CublasLt(stream, {UNSTEADY: 1.0, RIGHT: 2.0}), deterministic=False)
+    library.in_place = 1
+    x, y = whole(rng, 5, 7), whole(rng, 7, 3)
+    for _ in range(2):
+        before = dict(library.called)
+        np.testing.assert_allclose(support.run_op("matmul", {"X": x, "Y": y}), x @ y, atol=1e-2)
+    assert {n for n in library.called if library.called[n] > before.get(n, 0)} == {UNSTEADY}
+    library.in_place, searched = 0, library.searched
+    monkeypatch.setattr(support, "Executor", partial(support.Executor, deterministic=True))
+    np.testing.assert_array_equal(support.run_op("matmul", {"X": x, "Y": y}), x @ y)
+    assert library.searched == searched + 1, "what is kept of one is not read by the other"
 
 
 def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt, monkeypatch, rng):

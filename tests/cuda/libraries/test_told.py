@@ -1,0 +1,23 @@
+"""What the real cuDNN takes of our graphs, where it is installed; no card is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.libraries import told
+from tests.rotation import on_its_day
+
+
+@on_its_day(1, of=4)
+def test_cudnn_makes_plans_of_each_call_and_reads_them_again(tmp_path: Path):
+    """In a process of its own: a stand-in for the driver must not be found by other tests."""
+    found = subprocess.run([sys.executable, "-m", "tests.cuda.libraries.told", tmp_path], capture_output=True, text=True, check=False)
+    if found.returncode == 2:
+        pytest.skip(found.stdout.strip())
+    assert found.returncode == 0, found.stdout + found.stderr
+    plans = [int(line.split()[-1]) for line in found.stdout.splitlines()]
+    assert (len(plans), min(plans) > 0) == (len(told.CALLS), True), found.stdout
