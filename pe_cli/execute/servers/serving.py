@@ -192,7 +192,7 @@ class Async(Server):
     def loaded(self, name: str, value: Array) -> None:
         """Begin to count where a counter was loaded: as if each trainer had done so many steps, or the first one where all steps add up."""
         rates = self._rates.global_block().ops if self._rates is not None else ()
-        mean = any(op.type == "scale" and name in op.output_names() for op in rates)
+        mean = sum(name in op.output_names() for op in rates) > 1  # what follows the sum
         for i in range(self._trainers):
             counter = f"{name}.trainer_{i}"
             if counter in self._known and self._host.has_value(counter):
