@@ -180,13 +180,13 @@ def _compiled(built: Built, capability: Capability, entry: str) -> str:
     with _explained(capability):
         from numba import cuda, types
 
-        from pe_cli.kernels.cuda_front_end import less_work
+        from pe_cli.kernels.cuda_front_end import less_work, roundings
 
         args = [
             _pointer(element) if (element := built.element(i)) else getattr(types, built.number(kind))
             for i, kind in enumerate(built.kernel.params)
         ]
-        with _target(capability), warnings.catch_warnings(), paused(), less_work():
+        with _target(capability), warnings.catch_warnings(), paused(), less_work(), roundings():
             warnings.simplefilter("ignore")
             fn = built.bound(cuda, functools.partial(_intrinsic, dtype=built.dtype), _helpers(capability))
             resident = _resident(built)

@@ -1,6 +1,6 @@
 """numba-cuda's front end in less time: from bytecode to LLVM by the passes that kernels need. Their PTX is the same to the byte.
 
-But for roundings, which are those of `cuda_rounding`.
+Roundings are those of `cuda_rounding`.
 """
 
 from __future__ import annotations
@@ -104,6 +104,10 @@ def less_work() -> AbstractContextManager[None]:
             (ssa, "_logger", SILENT),
             (ssa, "_run_ssa_block_pass", _statements),
             (analysis, "compute_live_map", _live_map),
-            (nvvm, "compile_ir", _compiled),
         ]
     )
+
+
+def roundings() -> AbstractContextManager[None]:
+    """Let PTX say where it rounds."""
+    return changed([(nvvm, "compile_ir", _compiled)])
