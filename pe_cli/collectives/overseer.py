@@ -54,6 +54,8 @@ def oversee(lost: Lost) -> None:
     if hydra.way() is None and started.variable != OPEN_MPI:  # srun, for example, lets the others go on
         return
     who, overseer, launcher = f"process {started.rank} of {started.size}", os.getpid(), os.getppid()
+    if hydra.way() is not None:  # mpiexec waits for ever for those of a proxy that was killed, and they would go on
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     here, there = os.pipe()
     # They are waited for: between a look for signals and a call that sleeps, a handler of Python's would run after the call alone.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS, signal.SIGCHLD, _ORPHANED})

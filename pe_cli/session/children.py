@@ -118,12 +118,12 @@ def _signal(children: Collection[Child]) -> None:
         child.process.send_signal(signal.SIGINT)
 
 
-def die_with_parent() -> Callable[[], None] | None:
-    """Return what a new process does so that it is told when this one dies; None where the system has no such thing."""
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None] | None:
+    """Return what a new process does so that it gets a signal when this one dies; None where the system has no such thing."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    return lambda: prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 def _text(file: IO[bytes]) -> str:

@@ -209,6 +209,33 @@ def test_where_the_overseer_is_killed_another_process_writes_why_and_has_the_lau
     assert (said.read_text() if said.exists() else "") == "process 1 of 3 was ended, as its overseer was killed" * told
 
 
+def test_where_what_started_the_overseer_is_killed_nothing_goes_on(launcher: socket.socket, tmp_path: Path) -> None:
+    """MPICH's mpiexec would wait for ever for the processes of a proxy that is gone, and they would train on."""
+    pid, said = tmp_path / "pid", tmp_path / "said"
+
+    def tells() -> None:
+        overseer.tell(*BEGUN)
+        overseer.tell(overseer.RUN, said)
+        pid.with_suffix(".new").write_text(str(os.getpid()))
+        pid.with_suffix(".new").rename(pid)
+        time.sleep(20)
+        os._exit(0)
+
+    proxy = os.fork()
+    if proxy == 0:
+        os._exit(ended(tells))
+    until = time.monotonic() + 20
+    while not pid.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(proxy, signal.SIGKILL)
+    os.waitpid(proxy, 0)
+    while not said.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert said.read_text() == "process 1 of 3 was ended, as its overseer was killed"
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+    assert heard(launcher) == "", "nobody is there who could be told"
+
+
 def test_a_library_that_ends_a_process_with_a_code_of_its_own_has_not_said_why(launcher: socket.socket, tmp_path: Path) -> None:
     """Open MPI 5.0 ends processes with 195 when their launcher is killed."""
 

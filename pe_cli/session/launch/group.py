@@ -36,6 +36,7 @@ class Task:
         environment: beside this process's own.
         host: where; empty for here.
         serves: it ends by itself when the others have ended, and is not asked to stop.
+        launches: it is mpiexec, which cannot pass on what its processes say when this one is killed, and is killed, too.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Task:
     environment: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     serves: bool = False
+    launches: bool = False
 
 
 def remote(task: Task, ssh: Sequence[str]) -> list[str]:
@@ -85,9 +87,10 @@ class Group:
     def _start(self, task: Task, ssh: Sequence[str]) -> None:
         command = remote(task, ssh) if task.host else list(task.command)
         stdin = subprocess.PIPE if task.host else subprocess.DEVNULL
+        dies = None if task.serves else die_with_parent(signal.SIGKILL if task.launches else signal.SIGTERM)
         process = subprocess.Popen(
             command, env=os.environ | dict(task.environment), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True, preexec_fn=None if task.serves else die_with_parent(),
+            start_new_session=True, preexec_fn=dies,
         )  # fmt: skip
         self.processes.append(process)
         first = len(self.processes) == 1

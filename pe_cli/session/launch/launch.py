@@ -145,7 +145,7 @@ def _mpi(wish: Launch) -> list[Task]:
             options += ["-launcher", "ssh", "-launcher-exec", wish.ssh[0]] if of_mpich else ["--mca", "plm_rsh_agent", " ".join(wish.ssh)]
     elif of_mpich:
         options += ["-disable-auto-cleanup"]  # those that are left end by themselves, and say why
-    return [Task("mpiexec", [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)])]
+    return [Task("mpiexec", [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)], launches=True)]
 
 
 def _code(codes: Sequence[int | None]) -> int:

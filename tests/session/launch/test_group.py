@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.session.launch.group import Group, Task, remote
+from tests.mpi_support import ENVIRONMENT
 
 #: A command that stands for ssh: it leaves the host out and runs the rest.
 SSH = ("sh", "-c", 'exec sh -c "$1"')
@@ -50,6 +56,29 @@ def test_a_process_that_goes_on_without_the_other_is_ended(monkeypatch, code, se
     waits = Task("0", script("import time; time.sleep(100)"))
     codes, _ = ran([waits, Task("1", script(f"raise SystemExit({int(code)})"), serves=serves)], 60.0)
     assert codes == [None, code]
+
+
+def test_what_starts_processes_itself_ends_with_a_group_that_is_killed(tmp_path):
+    """A wish to end would not do: what mpiexec is told while nobody reads what it says depends on who is faster."""
+    pid = tmp_path / "pid"
+    inner = (
+        "import os, pathlib, signal, time; signal.signal(15, signal.SIG_IGN)\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid()) + '.'); time.sleep(60)"
+    )
+    outer = (
+        "import sys; from pe_cli.session.launch.group import Group, Task\n"
+        f"Group([Task('mpiexec', [sys.executable, '-c', {inner!r}], launches=True)], 0.0, [], print).wait()"
+    )
+    started = subprocess.Popen(script(outer), env=ENVIRONMENT)
+    until = time.monotonic() + 30
+    while not (pid.exists() and pid.read_text().endswith(".")) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    there = Path("/proc") / pid.read_text().rstrip(".") / "cmdline"
+    while there.exists() and there.read_text() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not (there.exists() and there.read_text())
 
 
 def test_a_command_on_another_machine_is_quoted_and_gives_its_exit_code(monkeypatch, tmp_path):
