@@ -11,14 +11,14 @@ RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
 #: What launchers say the number of a machine's processes in: those of MPICH and of Open MPI.
 HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
-#: What Slurm says it in, in a script of one process, too.
-SLURM = "SLURM_NTASKS"
+#: What Slurm says it in, and what says that srun has started the process: the script of a job has the former, too.
+_SLURM, _STEP = "SLURM_NTASKS", "SLURM_STEP_ID"
 #: Launchers with the variables of size and rank, their names, and the variables that are the same in all processes of one start alone.
 _KNOWN = (
     (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec", ("PMIX_NAMESPACE",)),
     ("PMI_SIZE", "PMI_RANK", "MPICH's mpiexec", ()),
     ("PMIX_SIZE", "PMIX_RANK", "a launcher with PMIx", ("PMIX_NAMESPACE",)),
-    (SLURM, "SLURM_PROCID", "srun", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    (_SLURM, "SLURM_PROCID", "srun", ("SLURM_JOB_ID", _STEP)),
 )
 
 
@@ -55,7 +55,7 @@ def processes_here(environment: Mapping[str, str]) -> int:
 def started_by(environment: Mapping[str, str]) -> Started | None:
     """Return what the launcher of this process says, None where there is none; the innermost counts."""
     for size, rank, name, common in _KNOWN:
-        if environment.get(size, "").isdigit() and environment.get(rank, "").isdigit():
+        if environment.get(size, "").isdigit() and environment.get(rank, "").isdigit() and (size != _SLURM or _STEP in environment):
             group = ".".join(environment.get(each, "") for each in common)
             return Started(int(environment[size]), int(environment[rank]), size, name, group)
     return None

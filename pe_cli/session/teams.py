@@ -63,10 +63,10 @@ def are_several(run: RunSpec) -> bool:
 
 
 def _apart() -> str:
-    """Return what is said where mpiexec has started several processes that train apart; srun counts those of a whole job."""
-    from pe_cli.collectives.launchers import SLURM, started_by
+    """Return what is said where a launcher has started several processes that train apart."""
+    from pe_cli.collectives.launchers import started_by
 
     started = started_by(os.environ)
-    if started is None or started.size == 1 or started.variable == SLURM:
+    if started is None or started.size == 1:
         return ""
     return f", alone like each of the {started.size} processes of {started.launcher}: executor.processes=mpi lets them train together"

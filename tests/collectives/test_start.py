@@ -13,7 +13,8 @@ from tests.mpi_support import finished, mpiexec, needs_mpi
 @pytest.mark.parametrize(
     ("environment", "launcher"),
     [
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, "srun has started 4 .SLURM_NTASKS."),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, "srun has started 4 .SLURM_NTASKS."),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, "the job has 4 .SLURM_NTASKS., which no launcher has started"),  # its script
         ({"SLURM_NTASKS": "4"}, "the job has 4 .SLURM_NTASKS., which no launcher has started"),
         ({"PMI_SIZE": "3", "PMI_RANK": "0"}, "MPICH's mpiexec has started 3 .PMI_SIZE."),
         ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, "Open MPI's mpiexec has started 2 .OMPI_COMM_WORLD_SIZE."),
@@ -31,7 +32,7 @@ def test_to_be_alone_where_a_launcher_started_several_is_an_error_with_a_remedy(
     "environment",
     [
         {},
-        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0"},
+        {"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_ID": "0"},
         {"PMI_SIZE": "two"},
         {"PMI_SIZE": "1", "PMI_RANK": "0", "SLURM_NTASKS": "4"},  # mpiexec -n 1 in a job of four
     ],

@@ -117,12 +117,13 @@ def test_samples_of_all_are_one_array() -> None:
     ("environment", "said"),
     [
         ({"PMI_SIZE": "4", "PMI_RANK": "1"}, ["each of the 4 processes of MPICH's mpiexec", "executor.processes=mpi"]),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, []),  # a script of one process in a job of four
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, []),  # the script of a job of four
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, ["each of the 4 processes of srun"]),
         ({"PMI_SIZE": "1", "PMI_RANK": "0"}, []),
     ],
 )
 def test_processes_that_train_apart_say_so(environment, said, monkeypatch):
-    for name in ("PMI_SIZE", "PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"):
+    for name in ("PMI_SIZE", "PMIX_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "SLURM_STEP_ID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
