@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -68,3 +69,13 @@ def test_code_without_what_its_text_asks_for_is_told(kernel, instruction: str, t
     assert re.search(instruction, made)
     assert said(built) == []
     assert said(built, re.sub(instruction, "", made)) == [text]
+
+
+def test_registers_that_do_not_suffice_cost_a_block_of_a_multiprocessor(tmp_path, monkeypatch):
+    """A bound of 32 registers makes a product spill, that of fewer blocks does not."""
+    needs_compiler()
+    monkeypatch.setenv("PE_CACHE_DIR", str(tmp_path))
+    kernel = replace(kernel_of(TILES[2]), resident=2048 // TILES[2].threads)
+    made = cubin.__wrapped__(build(kernel, "float32", "float32"), CAPABILITY)
+    assert made.usage.spills == 0
+    assert made.usage.registers > 65536 // 2048
