@@ -34,8 +34,9 @@ def mish(x, threshold):
         return x * tanh(x if x > T(0) else e)
     # (w - 1) / (w + 1) of w = (1 + exp(x))^2, divided by exp(x)^2 where that is large
     square = e * e
-    above = (T(1) if x > T(0) else square) + T(2) * e
-    return x * (above / (above + T(2) * (square if x > T(0) else T(1))))
+    low, high = (T(1), square) if x > T(0) else (square, T(1))
+    above = low + T(2) * e
+    return x * (above / (above + T(2) * high))
 
 
 @mish.back
