@@ -30,13 +30,13 @@ def mish(x, threshold):
         Misra 2019; fluid.layers.mish.
     """
     e = exp(-absolute(x))
-    if threshold > T(0) and absolute(x) > threshold:
-        return x * tanh(x if x > T(0) else e)
-    # (w - 1) / (w + 1) of w = (1 + exp(x))^2, divided by exp(x)^2 where that is large
-    square = e * e
-    low, high = (T(1), square) if x > T(0) else (square, T(1))
-    above = low + T(2) * e
-    return x * (above / (above + T(2) * high))
+    if absolute(x) > (threshold if threshold > T(0) else T(1e30)):  # so far out all forms are the same
+        gate = tanh(x if x > T(0) else e)
+    else:  # (w - 1) / (w + 1) of w = (1 + exp(x))^2, both halved, and divided by exp(x)^2 where that is large
+        square = e * e
+        low, high = (T(0.5), square) if x > T(0) else (T(0.5) * square, T(1))
+        gate = (low + e) / (low + e + high)
+    return x * gate
 
 
 @mish.back
