@@ -36,6 +36,8 @@ USUAL: tuple[Capability, ...] = ((8, 0), (9, 0), (10, 0))
 #: The first capability whose tensor cores take tf32 and bf16, and what of it a kernel's PTX may have.
 CORES: Capability = (8, 0)
 _CORES = re.compile(r"\b(?:mma\.sync|cp\.async|cvt\.rn\.bf16x2)\b")
+#: How many blocks of a kernel a multiprocessor shall have room for, as its PTX says.
+_ROOM = re.compile(r"\.minnctapersm\s+(\d+)")
 #: What the hash of what is kept on disk begins with; a new number where its form changes.
 FORM = "cuda 4"
 #: Registers that the threads of a block may have together, and those that one has are a multiple of.
@@ -155,15 +157,19 @@ def ptx(built: Built, capability: Capability) -> str:
 @functools.cache
 def cubin(built: Built, capability: Capability) -> Cubin:
     """Return the machine code of a kernel, from the cache or compiled now; raises like `ptx`."""
-    key = hashlib.sha256(f"cubin of {_key(built, capability)}".encode()).hexdigest()[:32]
+    key = hashlib.sha256(f"cubin without spills of {_key(built, capability)}".encode()).hexdigest()[:32]
     entry = entry_of(built, capability)
     if body := cache.read(key):
         head, _, image = body.partition(b"\n")
         return Cubin(image, entry, Usage(**json.loads(head)))
-    made = _linked(ptx(built, capability), capability, entry)
+    text = ptx(built, capability)
+    made = _linked(text, capability, entry)
+    while made.usage.spills and (looser := _with_fewer_blocks(text)):
+        text = looser
+        made = _linked(text, capability, entry)
     most = REGISTERS // math.prod(built.block)
     if made.usage.registers > most:  # no card would launch such a block
-        made = _linked(ptx(built, capability), capability, entry, f"-maxrregcount={most // REGISTER_STEP * REGISTER_STEP}")
+        made = _linked(text, capability, entry, f"-maxrregcount={most // REGISTER_STEP * REGISTER_STEP}")
     cache.store(key, json.dumps(asdict(made.usage)).encode() + b"\n" + made.image)
     return made
 
@@ -312,6 +318,13 @@ def _linked(text: str, capability: Capability, entry: str, *more: str) -> Cubin:
         finally:
             nvjitlink.destroy(handle)
     return Cubin(bytes(image), entry, _usage(log.decode(errors="replace"), text, bytes(image)))
+
+
+def _with_fewer_blocks(text: str) -> str:
+    """Return PTX of a kernel of which a multiprocessor has room for one block less, so that threads have more registers; or nothing."""
+    found = _ROOM.search(text)
+    blocks = int(found[1]) - 1 if found else 0
+    return _ROOM.sub(f".minnctapersm {blocks}", text) if blocks else ""
 
 
 def _usage(log: str, text: str, image: bytes) -> Usage:

@@ -143,6 +143,14 @@ def is_wide(env: Any, args: list[Any]) -> Any:
     return env.builder.zext(found, ir.IntType(8))
 
 
+@cuda_intrinsic("int64")
+def thread_again(env: Any, args: list[Any]) -> Any:
+    """Return the thread's number along x, asked for anew: what was made of it before is not kept in registers for what comes."""
+    from llvmlite import ir
+
+    return env.builder.zext(_asm(env, ir.IntType(32), [], "mov.u32 $0, %tid.x;", "=r", args, effect=True), ir.IntType(64))
+
+
 # --- tensor cores -----------------------------------------------------------------------------------------------------
 
 

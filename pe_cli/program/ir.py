@@ -240,7 +240,7 @@ class Block:
         """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables).
 
         An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
-        is declared so.
+        is declared so, but for views.
         """
         definition = op.definition
         moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
@@ -252,7 +252,7 @@ class Block:
 
         inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
         found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
-        if moves:
+        if moves and definition.has(View):  # it may not even copy
             return found
         for slot, names in op.outputs.items():
             for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):

@@ -30,7 +30,7 @@ def launches(name: str, precision: str) -> int:
     return len(launches_of(works, places))
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 @pytest.mark.parametrize("name", AIMS)
 def test_a_step_has_no_more_launches_than_it_may(name: str, precision: str):
     assert launches(name, precision) <= AIMS[name]

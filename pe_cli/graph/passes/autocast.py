@@ -80,9 +80,9 @@ class _Search:
         return [name for name in self._block.vars if name in self._narrow]
 
     def _comes(self, name: str) -> bool:
-        """Return whether a variable is written by a product, or by an op that reads a narrow variable."""
+        """Return whether a variable is written by a product, by an op that reads a narrow variable, or by one that rounds as it copies."""
         (op,) = self._writers[name]
-        return bool(_factors(op)) or not self._narrow.isdisjoint(op.input_names())
+        return bool(_factors(op)) or self._rounds(name) or not self._narrow.isdisjoint(op.input_names())
 
     def _leads(self, name: str) -> bool:
         """Return whether a variable is read by a product, or by an op that writes a narrow variable."""
@@ -90,9 +90,20 @@ class _Search:
 
     def _moves(self, name: str) -> bool:
         """Return whether all ops next to a variable that pass numbers on unchanged would pass them on in the same type."""
-        (writer,) = self._writers[name]
-        near = {n for op in (writer, *self._readers.get(name, ())) for pair in _moved(op) if name in pair for n in pair}
+        ops = [*([] if self._rounds(name) else self._writers[name]), *self._readers.get(name, ())]
+        near = {n for op in ops for pair in _moved(op) if name in pair for n in pair}
         return near <= self._narrow
+
+    def _rounds(self, name: str) -> bool:
+        """Return whether a variable is what an op copies of one that stays float32, for products alone: it rounds what they would."""
+        (writer,) = self._writers[name]
+        readers = self._readers.get(name, ())
+        return (
+            writer.definition.has(SameNumbers)
+            and not writer.definition.has(View)
+            and self._narrow.isdisjoint(writer.input_names())
+            and all(slot in _factors(op) for op in readers for slot, names in op.inputs.items() if name in names)
+        )
 
 
 def _factors(op: Operator) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
@@ -19,7 +20,9 @@ from pe_cli.ops.define.traits import InPlace
 def to_places(x: Ptr, out: Ptr, n: Int, H: Int, W: Int):
     """out = 4 column - x in even channels, 4 row - x in odd ones."""
     for e in range(n):
-        at = e // W % H if e // (H * W) & 1 else e % W
+        row = quotient(e, W)
+        image = quotient(row, H)
+        at = row - image * H if image & 1 else e - row * W
         out[e] = T(4 * at) - x[e]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype
 from pe_cli.kernels.cuda import deal
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Status, T, helper, kernel
 from pe_cli.kernels.random import uniform
 from pe_cli.kernels.vecmath import exp, log1p
@@ -192,8 +193,9 @@ def nce_costs_back(z: Ptr, expected: Ptr, g: Ptr, dz: Ptr, rows: Int, width: Int
         p = T(1) / (T(1) + exp(-z[i]))
         q = T(1) / (T(1) + exp(z[i]))
         told = -b * q / (p + b) if b > T(0) else T(0)
-        share = told if i % width < truths else p * q / (p + b)
-        dz[i] = g[i // width] * share
+        row = quotient(i, width)
+        share = told if i - row * width < truths else p * q / (p + b)
+        dz[i] = g[row] * share
 
 
 def _often(rng):

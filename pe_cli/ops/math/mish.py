@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.kernels.lang import T
-from pe_cli.kernels.vecmath import exp, expm1, softplus, tanh
+from pe_cli.kernels.vecmath import absolute, exp, tanh
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.math.pointwise import pointwise, shapes
@@ -29,16 +29,30 @@ def mish(x, threshold):
     Source:
         Misra 2019; fluid.layers.mish.
     """
-    low = exp(x) if x < -threshold and threshold > T(0) else softplus(x)
-    return x * tanh(x if x > threshold and threshold > T(0) else low)
+    e = exp(-absolute(x))
+    if absolute(x) > (threshold if threshold > T(0) else T(1e30)):  # so far out all forms are the same
+        gate = tanh(x if x > T(0) else e)
+    else:  # (w - 1) / (w + 1) of w = (1 + exp(x))^2, both halved, and divided by exp(x)^2 where that is large
+        square = e * e
+        low, high = (T(0.5), square) if x > T(0) else (T(0.5) * square, T(1))
+        gate = (low + e) / (low + e + high)
+    return x * gate
 
 
 @mish.back
 def mish_back(g, x, threshold):
-    low = exp(x) if x < -threshold and threshold > T(0) else softplus(x)
-    s = x if x > threshold and threshold > T(0) else low
-    t = tanh(s)
-    return g * (t - x * (T(1) - t * t) * expm1(-s))
+    e = exp(-x if x > T(0) else x)
+    square = e * e
+    short = threshold > T(0) and absolute(x) > threshold
+    half = tanh(T(0.5) * (x if x > T(0) else e))
+    # tanh(s) = a / b and 1 - exp(-s) = c / d
+    a = half + half if short else (T(1) if x > T(0) else square) + e + e
+    b = T(1) + half * half if short else a + T(2) * (square if x > T(0) else T(1))
+    c = half + half if short else (T(1) if x > T(0) else e)
+    d = T(1) + (half if short else e)
+    share = T(1) / (b * d)
+    t = a * d * share
+    return g * (t + x * (T(1) - t * t) * (c * b * share))
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------

@@ -211,10 +211,13 @@ def kernel_of(tile: Tile, kind: str, ta: int, tb: int) -> CudaKernel:
     b = _Factor(tile, "b", not tb, a.size)
     half, factors = a.size + b.size, (a, b)
     high, wide = tile.high // ROWS, tile.wide // COLUMNS
-    head = [
+    place = [
         "lane, warp = me % 32, me // 32",
         "line, member = lane // 4, lane % 4",
         f"row, column = warp // {tile.warps[1]} * {tile.high} + line, warp % {tile.warps[1]} * {tile.wide}",
+    ]
+    head = [
+        *place,
         "room = room_of()",
         f"from_a = room + SIZE * (row * {a.row} + member * {pack * a.term})",
         f"from_b = room + SIZE * ({a.size} + (column + line) * {b.row} + member * {pack * b.term})",
@@ -230,7 +233,7 @@ def kernel_of(tile: Tile, kind: str, ta: int, tb: int) -> CudaKernel:
             multiply.append(f"{four} = mma_of({', '.join(f'a{i}_{r}' for r in range(4))}, b0, b1, {four})")
     moved = f"in_a, in_b = in_a + SIZE * {deep * a.term}, in_b + SIZE * {deep * b.term}"
     multiply = [multiply[0], f"for _ in range({tile.depth // deep}):", *indented([*multiply[1:], moved])]
-    end = ["right = side + column + 2 * member", *written(high, wide, ["right"])]
+    end = [*place, "right = side + column + 2 * member", *written(high, wide, ["right"])]
     before = [text for f in factors for text in (f.round() if kind == "tf32" else ())]
     product = streamed(factors, tile.depth, f"SIZE * {half}", multiply, before)
     sums = [f"s{i}_{j}_{e}" for i in range(high) for j in range(wide) for e in range(4)]

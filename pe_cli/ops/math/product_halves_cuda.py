@@ -92,13 +92,15 @@ def kernel_of(tile: Tile, ta: int, tb: int) -> CudaKernel:
     high, wide = tile.high // ROWS, tile.wide // COLUMNS
     (row_a, term_a), (row_b, term_b) = a.lane(False), b.lane(True)
     unit = {x.name: (2, x.pitch) if x.across else (x.pitch, 2) for x in factors}
-    head = [
+    place = [
         "lane, warp = me % 32, me // 32",
         f"row, column = warp // {tile.warps[1]} * {tile.high}, warp % {tile.warps[1]} * {tile.wide}",
+    ]
+    head = [
+        *place,
         "room = room_of()",
         f"from_a = room + ((row + {row_a}) * {unit['a'][0]} + ({term_a}) * {unit['a'][1]})",
         f"from_b = room + ({a.nbytes} + (column + {row_b}) * {unit['b'][0]} + ({term_b}) * {unit['b'][1]})",
-        "row, column = row + lane // 4, column + 2 * (lane % 4)",
         "scale = T(alpha)",
         "even = is_even(c, 0, n)",
     ]
@@ -116,7 +118,7 @@ def kernel_of(tile: Tile, ta: int, tb: int) -> CudaKernel:
     moved = f"in_a, in_b = in_a + {a.place(0, TERMS)}, in_b + {b.place(0, TERMS)}"
     multiply = ["in_a, in_b = from_a + half, from_b + half", f"for _ in range({tile.depth // TERMS}):", *indented([*multiply, moved])]
     product = streamed(factors, tile.depth, str(half), multiply, [])
-    end = written(high, wide, ["side", "column"], ", even")
+    end = [*place, "row, column = row + lane // 4, column + 2 * (lane % 4)", *written(high, wide, ["side", "column"], ", even")]
     sums = [f"s{i}_{j}_{e}" for i in range(high) for j in range(wide) for e in range(4)]
     named = replace(tile, name=f"products_halves_{tile.name}_{'nt'[ta]}{'nt'[tb]}")
     halves = ("is_eight", "copy_eight", "copy_half", "fragments", "turned_fragments", "is_even")

@@ -122,7 +122,7 @@ def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
         "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of,
         "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
-        "shared_one": cuda_wide.shared_one, **cuda_parts.MEANINGS, **more,
+        "shared_one": cuda_wide.shared_one, "thread_again": cuda_wide.thread_again, **cuda_parts.MEANINGS, **more,
     }  # fmt: skip
     exec(compile(text, f"<{tile.name}>", "exec"), space)  # our own text
     rows, columns = f"(m + {tile.rows - 1}) // {tile.rows}", f"(n + {tile.columns - 1}) // {tile.columns}"
@@ -154,25 +154,28 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
         "me = int(cuda.threadIdx.x)",
         "told = cuda.shared.array(1, WORD)",
         *head,
-        f"top = int(cuda.blockIdx.x) * {tile.rows}",
-        "z = int(cuda.blockIdx.z)",
+        f"top = int32(int(cuda.blockIdx.x) * {tile.rows})",
+        "z = int32(cuda.blockIdx.z)",
         "while z < groups * splits:",
-        "    group, low, split = z, 0, 0",
+        "    group, low, split = z, int32(0), int32(0)",
         "    while group >= groups:",
-        "        group, low, split = group - groups, low + chunk, split + 1",
-        "    high = min(k, low + chunk)",
-        f"    side = int(cuda.blockIdx.y) * {tile.columns}",
+        "        group, low, split = int32(group - groups), int32(low + chunk), int32(split + 1)",
+        "    high = int32(min(k, low + chunk))",
+        f"    side = int32(int(cuda.blockIdx.y) * {tile.columns})",
         "    while side < n:",
         *[f"        {name} = T(0)" for name in sums],
-        "        for q in range(table[group], table[group + 1] if high > low else 0):",
+        "        q = int32(table[group] if high > low else table[group + 1])",
+        "        while q < table[group + 1]:",
         "            at_a, at_b = table[groups + 1 + 2 * q], table[groups + 2 + 2 * q]",
         *indented(product, 3),
+        "            q = int32(q + 1)",
+        "        me = thread_again()",  # what is made of it need not stay in registers while a tile is multiplied
         *indented(cuda_parts.joined(sums, tile.threads, number, f"(groups * {sides} * {tops})"), 2),
         "        if done:",
         "            at = group * m * n",
         *indented(end, 3),
-        f"        side += int(cuda.gridDim.y) * {tile.columns}",
-        "    z += int(cuda.gridDim.z)",
+        f"        side = int32(side + int(cuda.gridDim.y) * {tile.columns})",
+        "    z = int32(z + int(cuda.gridDim.z))",
     ]
 
 

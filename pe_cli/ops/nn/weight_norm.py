@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal, on_cuda
+from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, kernel
 from pe_cli.kernels.partial import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
@@ -71,7 +72,7 @@ def scale_except(v: Ptr, g: Ptr, squares: PtrF64, out: Ptr, outer: Int, n: Int, 
 def lengths_back(squares: PtrF64, dots: PtrF64, dg: Ptr, n: Int):
     """dg = (dw . v) / ||v||."""
     for k in range(n):
-        dg[k] = T(dots[k] / squares[k] ** 0.5)
+        dg[k] = T(dots[k]) / T(squares[k] ** 0.5)
 
 
 @kernel
@@ -90,8 +91,9 @@ def directions_back(v: Ptr, g: Ptr, dw: Ptr, squares: PtrF64, dots: PtrF64, dv: 
 def scale_except_cuda(v: Ptr, g: Ptr, squares: PtrF64, out: Ptr, outer: Int, n: Int, inner: Int):
     """One thread per element."""
     for i in range(outer * n * inner):
-        k = i // inner % n
-        out[i] = v[i] * T(g[k] / squares[k] ** 0.5)
+        line = quotient(i, inner)
+        k = line - quotient(line, n) * n
+        out[i] = v[i] * (g[k] / T(squares[k] ** 0.5))
 
 
 @on_cuda(directions_back)
@@ -100,8 +102,10 @@ def directions_back_cuda(
 ):
     """One thread per element."""
     for i in range(outer * n * inner):
-        k = i // inner % n
-        dv[i] = T(g[k] / squares[k] ** 0.5) * (dw[i] - v[i] * T(dots[k] / squares[k]))
+        line = quotient(i, inner)
+        k = line - quotient(line, n) * n
+        length = T(squares[k] ** 0.5)
+        dv[i] = g[k] / length * (dw[i] - v[i] * (T(dots[k]) / length / length))
 
 
 def lengths_shape(shape: Sequence[int], dim: int) -> tuple[int, ...]:

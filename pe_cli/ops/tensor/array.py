@@ -26,7 +26,7 @@ def put_row(array: Ptr, x: Ptr, index: PtrU, out: Ptr, copies: Int, rows: Int, n
         status[3] = rows
         status[0] = OUT_OF_RANGE
     for i in range(rows * n):
-        if i // n == at:
+        if i >= at * n and i < at * n + n:
             out[i] = x[i - at * n]
         elif copies:
             out[i] = array[i]
@@ -51,7 +51,7 @@ def spread_row(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, n: Int):
     """out = 0 but for out[index] = gradient; rows of n elements."""
     at = index[0]
     for i in range(rows * n):
-        out[i] = gradient[i - at * n] if i // n == at else T(0)
+        out[i] = gradient[i - at * n] if i >= at * n and i < at * n + n else T(0)
 
 
 @kernel
@@ -59,7 +59,7 @@ def without_row(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, n: Int):
     """out = gradient but for out[index] = 0; rows of n elements."""
     at = index[0]
     for i in range(rows * n):
-        out[i] = T(0) if i // n == at else gradient[i]
+        out[i] = T(0) if i >= at * n and i < at * n + n else gradient[i]
 
 
 def _check(name: str, array: TensorType, index: TensorType) -> None:

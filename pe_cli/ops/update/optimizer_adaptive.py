@@ -249,15 +249,15 @@ def rmsprop_cpu(o: Lowering) -> None:
 
 @kernel
 def adadelta_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, n: Int, rho: Real, eps: Real):
-    """s = rho s + (1 - rho) g^2; d = sqrt((u + eps) / (s + eps)) g; u = rho u + (1 - rho) d^2; p -= d with the new u."""
+    """s = rho s + (1 - rho) g^2; d^2 = (u + eps) / (s + eps) g^2; u = rho u + (1 - rho) d^2; p -= d with the new u."""
     one = T(1)
     for i in range(n):
         square = rho * s[i] + (one - rho) * g[i] * g[i]
-        move = square_root((u[i] + eps) / (square + eps)) * g[i]
+        share = one / (square + eps)
         s[i] = square
-        moved = rho * u[i] + (one - rho) * move * move
+        moved = rho * u[i] + (one - rho) * (u[i] + eps) * share * g[i] * g[i]
         u[i] = moved
-        p[i] -= square_root((moved + eps) / (square + eps)) * g[i]
+        p[i] -= square_root((moved + eps) * share) * g[i]
 
 
 @op(

@@ -50,6 +50,24 @@ def test_values_between_products_are_narrow_and_what_they_take_of_float32_is_cas
     assert said == "autocast: 5 of 8 temporaries are bfloat16, 3 casts"
 
 
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [("", BFLOAT16), ("  forward relu(X=t) -> Out=r: float32[4, batch]\n", "float32")],
+    ids=["for products alone", "for others too"],
+)
+def test_what_is_copied_for_products_alone_is_rounded_by_the_copy(more: str, kind: str):
+    """Others would compute with rounded numbers."""
+    before = (
+        "  var x: float32[batch, 4] is_data stop_gradient\n  param u: float32[2, 4]\n"
+        '  forward transpose(X=x) -> Out=t: float32[4, batch] {"axis": [1, 0]}\n'
+        "  forward mul(X=u, Y=t) -> Out=a: float32[2, batch]\n"
+    )
+    after, _ = text(autocast.run, before + more, ["a"])
+    assert f"-> Out=t: {kind}[4, batch]" in after
+    assert ("cast(X=t)" in after) == (kind == "float32")
+    assert "var x: float32" in after
+
+
 def test_where_kernels_are_launched_parameters_are_cast_together_but_for_those_that_change_before():
     """One launch does casts that lie side by side."""
     before = CHAIN + (
