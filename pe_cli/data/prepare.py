@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
 from pe_cli.data.dataset import Dataset
+from pe_cli.data.dealt import encode_dealt, fit_dealt
 from pe_cli.data.declared import check_columns, declared_over, spread
 from pe_cli.data.fields import ArrayField, Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
@@ -25,6 +27,7 @@ from pe_cli.data.infer import infer
 from pe_cli.data.room import room
 from pe_cli.data.samples import TableDataset
 from pe_cli.data.sources import Sources
+from pe_cli.data.together import Together
 from pe_cli.data.wanted import ColumnUse, Wanted
 
 
@@ -41,7 +44,7 @@ class Prepared:
 
     Attributes:
         sources: the opened sources and the rows of their parts.
-        peers: processes that prepare the same data at the same time, and may share the work; None for this one alone.
+        together: processes that prepare the same data at this moment, and share the work; None for this one alone.
     """
 
     def __init__(
@@ -55,13 +58,27 @@ class Prepared:
     ) -> None:
         self.wishes, self.uses = wishes, uses
         self.given = fitted is not None
-        self.peers: Communicator | None = None
+        self.together: Together | None = None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
+        self._heard: list[str] | None = None
         self.sources = Sources(data, wishes.split, base, self.fitted)
         self._fields: dict[tuple[int, str], Field] = {}
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
         self._datasets: dict[str, Dataset] = {}
+
+    @contextlib.contextmanager
+    def shared(self, peers: Communicator | None) -> Iterator[None]:
+        """Prepare what is asked for meanwhile together with other processes, all of which ask for the same.
+
+        Raises:
+            PeError: DATA; another process has read other files.
+        """
+        self.together = None if peers is None else Together(peers)
+        try:
+            yield
+        finally:
+            self.together = None
 
     def tell(self, note: Callable[[str], None]) -> None:
         """Tell somebody else what users should know, from now on."""
@@ -134,9 +151,12 @@ class Prepared:
         self._read_ahead(table, names)
         errors: list[PeError] = []
         found: dict[str, FittedColumn] = {}
+        dealt = self._deal_fits(table, rows, names, declared)
         for name in names:
             try:
-                column = self._fit(table, rows, name, declared.get(name))
+                column, notes = dealt.get(name) or (self._fit(table, rows, name, declared.get(name)), ())
+                for text in notes:
+                    self._say(text)
                 if column is not None and all(of in found for of in column.kind.made_of(column.checked)):
                     column = column.with_inner(found)
             except PeError as error:
@@ -148,6 +168,21 @@ class Prepared:
             raise as_one(errors)
         self.fitted.columns = found
         return self.fitted
+
+    def _deal_fits(
+        self, table: Table, rows: Rows | None, names: Iterable[str], declared: Mapping[str, tuple[str, ColumnOptions]]
+    ) -> dict[str, tuple[FittedColumn, list[str]]]:
+        """Return what columns have learned of which one process has fitted each, with what it says."""
+        if self.together is None:
+            return {}
+
+        def fit(name: str) -> tuple[FittedColumn | None, list[str]]:
+            with self._overheard() as said:
+                return self._fit(table, rows, name, declared.get(name), alone=True), said
+
+        kinds = {name: discover()[kind] for name, (kind, _) in declared.items()}
+        single = [name for name in names if name not in kinds or not (kinds[name].shares or kinds[name].made_of(declared[name][1]))]
+        return fit_dealt(self.together, single, fit)
 
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
@@ -164,11 +199,13 @@ class Prepared:
             else:
                 continue
             views[kind.view] += [source for source in sources if source in table.names]
-        table.prepare(views["numbers"], views["codes"])
+        table.prepare(views["numbers"], views["codes"], self.together)
 
-    def _fit(self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None) -> FittedColumn | None:
+    def _fit(
+        self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None, *, alone: bool = False
+    ) -> FittedColumn | None:
         use = self.uses.get(name, ColumnUse())
-        context = replace(self._context(table, name), peers=self.peers)
+        context = replace(self._context(table, name), peers=self.together.peers if self.together and not alone else None)
         if declared is None:
             if isinstance(table, DatasetTable):
                 return None
@@ -266,6 +303,7 @@ class Prepared:
         """
         self.fit()
         self._read_ahead(table, [name for want in wanted for name in want.names])
+        self._deal_fields(table, wanted, use)
         errors: list[PeError] = []
         found: dict[str, Field] = {}
         for want in wanted:
@@ -283,6 +321,23 @@ class Prepared:
             raise as_one(errors)
         return found
 
+    def _deal_fields(self, table: Table, wanted: Sequence[Wanted], use: str) -> None:
+        """Encode columns that have not been encoded yet, each in one process of a machine, where several prepare the same."""
+        if self.together is None or isinstance(table, DatasetTable):
+            return
+
+        def encode(name: str) -> tuple[Field, list[str]]:
+            with self._overheard() as said:
+                return self.field(table, name, use), said
+
+        columns = [self.fitted.columns[name] for want in wanted for name in want.names if name in self.fitted.columns]
+        plain = dict.fromkeys(inner.name for column in columns for inner in column.inner or (column,) if not inner.kind.shares)
+        new = [name for name in plain if (id(table), name) not in self._fields]
+        for name, (field, notes) in encode_dealt(self.together, new, encode).items():
+            self._fields[id(table), name] = field
+            for text in notes:
+                self._say(text)
+
     def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:
         """Return several fields side by side, as one array: one look-up per sample."""
         key = (id(table), want.field)
@@ -299,15 +354,20 @@ class Prepared:
         arrays = [part for part in parts if isinstance(part, ArrayField)]
         dtype = np.result_type(*(part.type.numpy for part in arrays)).name
         dtype = dtype if dtype == "int64" else "float64" if any(p.type.dtype == "float64" for p in arrays) else "float32"
-        out = room((len(table), sum(part.type.shape[0] for part in arrays)), dtype, f"feed of '{want.field}'")
+        shape, what = (len(table), sum(part.type.shape[0] for part in arrays)), f"feed of '{want.field}'"
+        shared = self.together and self.together.rooms([(shape, dtype)], what)
+        out = shared[0] if shared else room(shape, dtype, what)
+        rows = slice(*self.together.span(len(table))) if self.together and shared else slice(None)
         start = 0
         numbers: dict[str, slice] = {}
         for name, part in zip(want.names, arrays, strict=True):
             end = start + part.type.shape[0]
-            out[:, start:end] = part.values
+            out[rows, start:end] = part.values[rows]
             if not self.classes([name]):
                 numbers[name] = slice(start, end)
             start = end
+        if self.together and shared:
+            self.together.wait(what)
         self._fields[key] = ArrayField(out, dtype, numbers)
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
@@ -326,7 +386,19 @@ class Prepared:
         for text in notes:
             self._say(f"data.{use}: {text}")
 
+    @contextlib.contextmanager
+    def _overheard(self) -> Iterator[list[str]]:
+        """Collect what users should know, and tell nobody."""
+        before, self._heard = self._heard, []
+        try:
+            yield self._heard
+        finally:
+            self._heard = before
+
     def _say(self, text: str) -> None:
+        if self._heard is not None:
+            self._heard.append(text)
+            return
         if text not in self._said:
             self._said.add(text)
             self._note(text)

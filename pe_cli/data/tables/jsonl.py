@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError, Span
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.tables.dialect import repeated
-from pe_cli.data.tables.parts import Bad, Dictionary, Findings
+from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.source import CHUNK, LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
@@ -34,6 +34,8 @@ class JsonlPart:
     Raises:
         PeError: DATA; a line is no object, or the file has none.
     """
+
+    by_columns = False
 
     def __init__(self, source: Source, missing: Collection[str], most: int | None = None) -> None:
         self.source, self.path = source, source.path
