@@ -12,15 +12,14 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
-from pe_cli.config.paths import PATHS
-from pe_cli.config.spec import ArgSpec, DataSpec, Preparation
+from pe_cli.config.spec import DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
 from pe_cli.data.dataset import Dataset
 from pe_cli.data.dealt import encode_dealt, fit_dealt
-from pe_cli.data.declared import check_columns, declared_over, spread
+from pe_cli.data.declared import check_columns, declared_over, paths_given, spread
 from pe_cli.data.fields import ArrayField, Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
@@ -44,7 +43,6 @@ class Prepared:
 
     Attributes:
         sources: the opened sources and the rows of their parts.
-        together: processes that prepare the same data at this moment, and share the work; None for this one alone.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Prepared:
     ) -> None:
         self.wishes, self.uses = wishes, uses
         self.given = fitted is not None
-        self.together: Together | None = None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
         self._heard: list[str] | None = None
@@ -74,11 +71,11 @@ class Prepared:
         Raises:
             PeError: DATA; another process has read other files.
         """
-        self.together = None if peers is None else Together(peers)
+        self.sources.together = None if peers is None else Together(peers)
         try:
             yield
         finally:
-            self.together = None
+            self.sources.together = None
 
     def tell(self, note: Callable[[str], None]) -> None:
         """Tell somebody else what users should know, from now on."""
@@ -173,16 +170,15 @@ class Prepared:
         self, table: Table, rows: Rows | None, names: Iterable[str], declared: Mapping[str, tuple[str, ColumnOptions]]
     ) -> dict[str, tuple[FittedColumn, list[str]]]:
         """Return what columns have learned of which one process has fitted each, with what it says."""
-        if self.together is None:
+        if self.sources.together is None:
             return {}
 
         def fit(name: str) -> tuple[FittedColumn | None, list[str]]:
             with self._overheard() as said:
                 return self._fit(table, rows, name, declared.get(name), alone=True), said
 
-        kinds = {name: discover()[kind] for name, (kind, _) in declared.items()}
-        single = [name for name in names if name not in kinds or not (kinds[name].shares or kinds[name].made_of(declared[name][1]))]
-        return fit_dealt(self.together, single, fit)
+        several = {name for name, (kind, options) in declared.items() if discover()[kind].shares or discover()[kind].made_of(options)}
+        return fit_dealt(self.sources.together, [name for name in names if name not in several], fit)
 
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
@@ -199,13 +195,13 @@ class Prepared:
             else:
                 continue
             views[kind.view] += [source for source in sources if source in table.names]
-        table.prepare(views["numbers"], views["codes"], self.together)
+        table.prepare(views["numbers"], views["codes"], self.sources.together)
 
     def _fit(
         self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None, *, alone: bool = False
     ) -> FittedColumn | None:
         use = self.uses.get(name, ColumnUse())
-        context = replace(self._context(table, name), peers=self.together.peers if self.together and not alone else None)
+        context = replace(self._context(table, name), peers=self.sources.together.peers if self.sources.together and not alone else None)
         if declared is None:
             if isinstance(table, DatasetTable):
                 return None
@@ -258,7 +254,7 @@ class Prepared:
                 self._fields[key] = table.field(name)
             else:
                 written = self.wishes.columns.get(name)
-                options = found.checked.model_copy(update=_paths(written, found.checked))
+                options = found.checked.model_copy(update=paths_given(written, found.checked))
                 self._check_sources(table, name, found.kind, options, written.at if written else None)
                 fields = {column.name: self.field(table, column.name, use) for column in found.inner}
                 context = replace(self._context(table, name), target=found.target, fields=fields)
@@ -323,7 +319,7 @@ class Prepared:
 
     def _deal_fields(self, table: Table, wanted: Sequence[Wanted], use: str) -> None:
         """Encode columns that have not been encoded yet, each in one process of a machine, where several prepare the same."""
-        if self.together is None or isinstance(table, DatasetTable):
+        if self.sources.together is None or isinstance(table, DatasetTable):
             return
 
         def encode(name: str) -> tuple[Field, list[str]]:
@@ -333,7 +329,7 @@ class Prepared:
         columns = [self.fitted.columns[name] for want in wanted for name in want.names if name in self.fitted.columns]
         plain = dict.fromkeys(inner.name for column in columns for inner in column.inner or (column,) if not inner.kind.shares)
         new = [name for name in plain if (id(table), name) not in self._fields]
-        for name, (field, notes) in encode_dealt(self.together, new, encode).items():
+        for name, (field, notes) in encode_dealt(self.sources.together, new, encode).items():
             self._fields[id(table), name] = field
             for text in notes:
                 self._say(text)
@@ -355,9 +351,9 @@ class Prepared:
         dtype = np.result_type(*(part.type.numpy for part in arrays)).name
         dtype = dtype if dtype == "int64" else "float64" if any(p.type.dtype == "float64" for p in arrays) else "float32"
         shape, what = (len(table), sum(part.type.shape[0] for part in arrays)), f"feed of '{want.field}'"
-        shared = self.together and self.together.rooms([(shape, dtype)], what)
+        shared = self.sources.together and self.sources.together.rooms([(shape, dtype)], what)
         out = shared[0] if shared else room(shape, dtype, what)
-        rows = slice(*self.together.span(len(table))) if self.together and shared else slice(None)
+        rows = slice(*self.sources.together.span(len(table))) if self.sources.together and shared else slice(None)
         start = 0
         numbers: dict[str, slice] = {}
         for name, part in zip(want.names, arrays, strict=True):
@@ -366,8 +362,8 @@ class Prepared:
             if not self.classes([name]):
                 numbers[name] = slice(start, end)
             start = end
-        if self.together and shared:
-            self.together.wait(what)
+        if self.sources.together and shared:
+            self.sources.together.wait(what)
         self._fields[key] = ArrayField(out, dtype, numbers)
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
@@ -402,10 +398,3 @@ class Prepared:
         if text not in self._said:
             self._said.add(text)
             self._note(text)
-
-
-def _paths(declared: ArgSpec | None, options: ColumnOptions) -> dict[str, Any]:
-    """Return the options that say where files lie: those of the config, as what was learned may have been learned from another folder."""
-    given = to_data(declared.value) if declared is not None else None
-    known = type(options).model_fields
-    return {key: given[key] for key in PATHS if key in given and key in known} if isinstance(given, dict) else {}

@@ -176,18 +176,19 @@ class Trainer:
 
     def _read(self) -> Sequence[Path]:
         """Return the files and folders that the run reads."""
-        for use in ("train", "eval"):
-            if use in self.run.data:
-                self.job.data.dataset(use)
+        data = self.job.data
+        with data.prepared.shared(self.job.team.sums):
+            for use in ("train", "eval"):
+                if use in self.run.data:
+                    _ = data.dataset(use) if self.smoke else data.prepared.sources.opened(use)
         return self.job.data.prepared.sources.read
 
     def _loader(self) -> Loader:
         team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper
         if team.sums is not None:
             with self.job.data.prepared.shared(team.sums):
-                for use in ("train", "eval"):
-                    if use in self.run.data:
-                        self.job.data.fed(use)
+                for use in [use for use in ("train", "eval") if use in self.run.data]:
+                    self.job.data.fed(use)
         if team.size > 1 and split is not None and len(self.job.data.fed("train")) < team.size:
             text = f"data.train has {len(self.job.data.fed('train'))} rows for {team.size} processes that train: some would never have any"
             raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)

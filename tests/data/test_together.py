@@ -20,6 +20,7 @@ from pe_cli.data.cells import MISSING
 from pe_cli.data.loader import Loader
 from pe_cli.data.origin import Origin
 from pe_cli.data.readers.table import TableOptions, open_table
+from pe_cli.data.tables import rows
 from pe_cli.data.tables.csv import CsvPart
 from pe_cli.data.together import Together
 from pe_cli.session.job_data import JobData
@@ -64,12 +65,12 @@ def test_three_processes_together_have_what_one_alone_has(config: str) -> None:
         assert found[2] == alone[2]
 
 
-def write(folder: Path, kind: str, rows: int = 1000) -> Path:
+def write(folder: Path, kind: str, count: int = 1000) -> Path:
     """Write a table of numbers and of words that come late, with a few cells that are no numbers."""
     cells = {
-        "a": [str(i / 7) if i % 300 != 299 else "many" for i in range(rows)],
-        "b": [f" w{i * i % 97}" for i in range(rows)],
-        "c": [str(i % 5) if i % 3 else "NA" for i in range(rows)],
+        "a": [str(i / 7) if i % 300 != 299 else "many" for i in range(count)],
+        "b": [f" w{i * i % 97}" for i in range(count)],
+        "c": [str(i % 5) if i % 3 else "NA" for i in range(count)],
     }
     path = folder / f"t.{kind}"
     if kind == "csv":
@@ -101,6 +102,37 @@ def test_cells_of_a_table_are_read_in_parts_and_are_the_same(tmp_path: Path, kin
     alone = columns(open_table(options, Origin(tmp_path)), None)
     found = Network(4).run(lambda peers: columns(open_table(options, Origin(tmp_path)), Together(peers)))
     assert found == [alone] * 4
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_of_one_file_are_found_in_parts(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends of lines in quoted cells, where a part of the file may begin, too; a mistake is told by all as by one alone."""
+    monkeypatch.setattr(rows, "SHARE", 1 << 12)
+    path = tmp_path / f"t.{kind}"
+    texts = [f"{i} " + "x\n" * (i % 7) for i in range(3000)]
+    lines = [json.dumps({"a": i, "b" if i < 2999 else "late": text}) for i, text in enumerate(texts)]
+    path.write_text("a,b\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)) if kind == "csv" else "\n\n".join(lines) + "\n")
+
+    def found(peers: Any = None) -> list[Any]:
+        together = Together(peers) if peers else None
+        table = open_table(TableOptions(files=str(path)), Origin(tmp_path, together=together))
+        strings = table.cells("b").strings()
+        return [len(table), table.names, strings.bytes.tobytes(), strings.offsets.tobytes(), table.cells("a").text(2718)]
+
+    alone = found()
+    assert alone[0] == 3000
+    assert Network(4).run(found) == [alone] * 4
+    with path.open("a") as file:
+        file.write("1,2,3\n")
+
+    def said(peers: Any = None) -> str:
+        with pytest.raises(PeError) as caught:
+            found(peers)
+        return f"{caught.value.at}: {caught.value.message}"
+
+    alone_said = said()
+    assert str(path) in alone_said
+    assert Network(4).run(said) == [alone_said] * 4
 
 
 def test_each_process_reads_its_share_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
