@@ -298,10 +298,11 @@ class Prepared:
             PeError: DATA; a column is not there, or has cells that it cannot take: all mistakes in one.
         """
         self.fit()
+        found = {want.field: self._fields[id(table), want.field] for want in wanted if (id(table), want.field) in self._fields}
+        wanted = [want for want in wanted if want.field not in found]
         self._read_ahead(table, [name for want in wanted for name in want.names])
         self._deal_fields(table, wanted, use)
         errors: list[PeError] = []
-        found: dict[str, Field] = {}
         for want in wanted:
             parts: list[Field] = []
             for name in want.names:
@@ -336,9 +337,6 @@ class Prepared:
 
     def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:
         """Return several fields side by side, as one array: one look-up per sample."""
-        key = (id(table), want.field)
-        if key in self._fields:
-            return self._fields[key]
         for name, part in zip(want.names, parts, strict=True):
             if not isinstance(part, ArrayField) or len(part.type.shape) != 1:
                 raise PeError(
@@ -364,10 +362,10 @@ class Prepared:
             start = end
         if self.sources.together and shared:
             self.sources.together.wait(what)
-        self._fields[key] = ArrayField(out, dtype, numbers)
+        self._fields[id(table), want.field] = ArrayField(out, dtype, numbers)
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
-        return self._fields[key]
+        return self._fields[id(table), want.field]
 
     def classes(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the names of the classes of columns, for those that have any."""
