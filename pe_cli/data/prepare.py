@@ -71,11 +71,21 @@ class Prepared:
         Raises:
             PeError: DATA; another process has read other files.
         """
-        self.sources.together = None if peers is None else Together(peers)
+        if peers is not None:
+            self.sources.together = Together(peers)
+            self._take_learned(self.sources.together)
         try:
             yield
         finally:
             self.sources.together = None
+
+    def _take_learned(self, together: Together) -> None:
+        """Take over what columns have learned in an earlier process, where another of these processes knows it: who resumes a run does."""
+        mine = {name: data.decode() for name, data in self.fitted.to_files().items()} if self.given else None
+        files = together.first("what columns have learned before", mine)
+        if files is not None and not self.given:
+            known = Fitted.from_files({name: text.encode() for name, text in files.items()}, "the first process")
+            self.given, self.fitted.columns, self.fitted.split = True, known.columns, known.split
 
     def tell(self, note: Callable[[str], None]) -> None:
         """Tell somebody else what users should know, from now on."""

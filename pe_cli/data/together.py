@@ -72,6 +72,10 @@ class Together:
         found = self._all(what, mine)
         return [found[rank] for rank in self._here]
 
+    def first(self, what: str, mine: Any) -> Any:
+        """Return what the first of all processes has, as JSON values, that has anything but None; None where all have that."""
+        return next((told for told in self._all(what, mine) if told is not None), None)
+
     def span(self, rows: int) -> tuple[int, int]:
         """Return the first of so many rows that this process does, and the one behind its last."""
         return rows * self.index // self.count, rows * (self.index + 1) // self.count

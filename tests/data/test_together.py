@@ -65,6 +65,22 @@ def test_three_processes_together_have_what_one_alone_has(config: str) -> None:
         assert found[2] == alone[2]
 
 
+def test_what_the_process_knows_that_resumes_a_run_all_know() -> None:
+    run, built = load_and_build(CONFIGS / "people.yaml")
+    before = JobData(run, built, smoke=False)
+    before.fed("train")
+    state = before.fitted.columns["age"].state
+    state["fill"] = 1234.5
+
+    def process(peers: Any) -> list[Any]:
+        data = JobData(run, built, before.fitted if peers.rank == 1 else None)
+        with data.prepared.shared(peers):
+            data.fed("train")
+        return [data.prepared.given, data.fitted.columns["age"].state, data.fitted.split]
+
+    assert Network(3).run(process) == [[True, state, before.fitted.split]] * 3
+
+
 def write(folder: Path, kind: str, count: int = 1000) -> Path:
     """Write a table of numbers and of words that come late, with a few cells that are no numbers."""
     cells = {
