@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
@@ -20,10 +18,10 @@ from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
 from pe_cli.data.dataset import Dataset
 from pe_cli.data.dealt import encode_dealt, fit_dealt
 from pe_cli.data.declared import check_columns, declared_over, paths_given, spread
-from pe_cli.data.fields import ArrayField, Field, Rows
+from pe_cli.data.fields import Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
-from pe_cli.data.room import room
+from pe_cli.data.joined import joined
 from pe_cli.data.samples import TableDataset
 from pe_cli.data.sources import Sources
 from pe_cli.data.together import Together
@@ -347,35 +345,11 @@ class Prepared:
 
     def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:
         """Return several fields side by side, as one array: one look-up per sample."""
-        for name, part in zip(want.names, parts, strict=True):
-            if not isinstance(part, ArrayField) or len(part.type.shape) != 1:
-                raise PeError(
-                    f"column '{name}' is {part.type}{' in sequences' if part.sequences else ''} and cannot stand beside others in a feed",
-                    at=want.at,
-                    hint="columns that are joined have one row of numbers per sample; give this one a feed of its own",
-                    code=ExitCode.DATA,
-                )
-        arrays = [part for part in parts if isinstance(part, ArrayField)]
-        dtype = np.result_type(*(part.type.numpy for part in arrays)).name
-        dtype = dtype if dtype == "int64" else "float64" if any(p.type.dtype == "float64" for p in arrays) else "float32"
-        shape, what = (len(table), sum(part.type.shape[0] for part in arrays)), f"feed of '{want.field}'"
-        shared = self.sources.together and self.sources.together.rooms([(shape, dtype)], what)
-        out = shared[0] if shared else room(shape, dtype, what)
-        rows = slice(*self.sources.together.span(len(table))) if self.sources.together and shared else slice(None)
-        start = 0
-        numbers: dict[str, slice] = {}
-        for name, part in zip(want.names, arrays, strict=True):
-            end = start + part.type.shape[0]
-            out[rows, start:end] = part.values[rows]
-            if not self.classes([name]):
-                numbers[name] = slice(start, end)
-            start = end
-        if self.sources.together and shared:
-            self.sources.together.wait(what)
-        self._fields[id(table), want.field] = ArrayField(out, dtype, numbers)
+        field = joined(want, parts, {name for name in want.names if not self.classes([name])}, self.sources.together)
+        self._fields[id(table), want.field] = field
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
-        return self._fields[id(table), want.field]
+        return field
 
     def classes(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the names of the classes of columns, for those that have any."""

@@ -50,7 +50,7 @@ def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
 
 
 def _difference(theirs: Any, ours: Any) -> tuple[str, str]:
-    """Return how two values are shown: of texts of many lines the first lines that differ, of lists the first entries, of words the others."""
+    """Return how two values are shown: of lines the first ones that differ, of lists the first entries, of words those of one alone."""
     if isinstance(theirs, str) and isinstance(ours, str) and "\n" in theirs + ours:
         theirs, ours = theirs.split("\n"), ours.split("\n")
     elif isinstance(theirs, str) and isinstance(ours, str):
