@@ -17,8 +17,8 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.dataset import Array
 
+Array = np.ndarray[Any, Any]
 #: Arrays begin at multiples of so many bytes.
 ALIGNED = 64
 #: Shape and element type of an array.
