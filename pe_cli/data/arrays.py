@@ -19,6 +19,8 @@ from pe_cli.ops.define.lod import offsets_name
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from pe_cli.data.together import Together
+
 
 def is_table(data: Dataset | Table) -> TypeIs[Table]:
     """Return whether a reader gave a table of cells, not a data set of arrays."""
@@ -145,7 +147,7 @@ class DatasetTable:
         assert values is not None
         return ArrayField(values, kind.dtype)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: arrays are there."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

@@ -16,6 +16,7 @@ from pe_cli.data.fields import Rows
 from pe_cli.data.origin import Origin
 
 if TYPE_CHECKING:
+    from pe_cli.data.together import Together
     from pe_cli.data.tokens.base import Tokenizer
 
 #: Pieces that are cut into tokens together; no token goes over the end of such a stretch.
@@ -78,7 +79,7 @@ class BlockTable:
         parts = (self._ids[start : start + self._length].tolist() for start in self._starts.tolist())
         return ListCells(name, [self._tokens.decode(ids) for ids in parts], missing=())
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: all is read."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

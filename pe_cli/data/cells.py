@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError
 from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 #: Cells that are taken for missing, besides the empty one, when a reader is told of no others.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
@@ -119,8 +122,11 @@ class Table(Protocol):
     def cells(self, name: str) -> Cells:
         """Return a column, one of `names`."""
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
-        """Say which columns will be asked for as what, so that one pass over the file reads them all."""
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+        """Say which columns will be asked for as what, so that one pass over the file reads them all.
+
+        Where several processes read `together`, all of them say so at the same time.
+        """
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error (exit code 3) at a cell: with file, line and column where the reader knows them."""
@@ -249,7 +255,7 @@ class ListTable:
         """Return a column; see `Table.cells`."""
         return self._cells[name]
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: all is in memory."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

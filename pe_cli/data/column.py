@@ -79,12 +79,15 @@ class ColumnType(Generic[AnyOptions]):
         options: pydantic model of its options.
         learned: pydantic model of its state, for checks of a `data.json` from elsewhere.
         view: how it reads its cells, so that one pass over a file can read all columns: numbers, codes, or neither.
+        shares: whether `fit` divides its work among `Context.peers`, and the field decodes as it is taken, so that one process
+            cannot do it for all.
     """
 
     name: ClassVar[str]
     options: ClassVar[type[ColumnOptions]]
     learned: ClassVar[type[BaseModel] | None] = None
     view: ClassVar[Literal["numbers", "codes", ""]] = ""
+    shares: ClassVar[bool] = False
 
     def sources(self, name: str, options: AnyOptions) -> tuple[str, ...]:
         """Return the names of the table's columns that it reads: its own, unless the options name others."""

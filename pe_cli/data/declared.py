@@ -8,6 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pe_cli.config.nodes import to_data
+from pe_cli.config.paths import PATHS
+from pe_cli.config.spec import ArgSpec
 from pe_cli.config.words import option_errors
 from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.data.column import ColumnOptions, discover
@@ -77,3 +80,10 @@ def check_columns(written: Mapping[str, tuple[Any, Span | None]]) -> dict[str, t
     if errors:
         raise as_one(errors)
     return found
+
+
+def paths_given(declared: ArgSpec | None, options: ColumnOptions) -> dict[str, Any]:
+    """Return the options that say where files lie: those of the config, as what was learned may have been learned from another folder."""
+    given = to_data(declared.value) if declared is not None else None
+    known = type(options).model_fields
+    return {key: given[key] for key in PATHS if key in given and key in known} if isinstance(given, dict) else {}

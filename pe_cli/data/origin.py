@@ -6,9 +6,13 @@ import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pe_cli.collectives.launchers import processes_here
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 # deflate cannot shrink further than one bit pair per 258 bytes
 DEFLATE_RATIO = 1032
@@ -36,12 +40,14 @@ class Origin:
         at: place in the config file, where one is known.
         read: files and folders that were found, in order.
         look: how far packed files are looked into; None for all that they hold.
+        together: processes that open the same files at the same time, and share the work.
     """
 
     base: Path
     at: Span | None = None
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     look: Look | None = None
+    together: Together | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_cut(self) -> bool:

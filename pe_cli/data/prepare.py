@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
-from pe_cli.config.paths import PATHS
-from pe_cli.config.spec import ArgSpec, DataSpec, Preparation
+from pe_cli.config.spec import DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
 from pe_cli.data.arrays import DatasetTable, Subset, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
 from pe_cli.data.dataset import Dataset
-from pe_cli.data.declared import check_columns, declared_over, spread
-from pe_cli.data.fields import ArrayField, Field, Rows
+from pe_cli.data.dealt import encode_dealt, fit_dealt
+from pe_cli.data.declared import check_columns, declared_over, paths_given, spread
+from pe_cli.data.fields import Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
-from pe_cli.data.room import room
+from pe_cli.data.joined import joined
 from pe_cli.data.samples import TableDataset
 from pe_cli.data.sources import Sources
+from pe_cli.data.together import Together
 from pe_cli.data.wanted import ColumnUse, Wanted
 
 
@@ -41,7 +41,6 @@ class Prepared:
 
     Attributes:
         sources: the opened sources and the rows of their parts.
-        peers: processes that prepare the same data at the same time, and may share the work; None for this one alone.
     """
 
     def __init__(
@@ -55,13 +54,36 @@ class Prepared:
     ) -> None:
         self.wishes, self.uses = wishes, uses
         self.given = fitted is not None
-        self.peers: Communicator | None = None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
+        self._heard: list[str] | None = None
         self.sources = Sources(data, wishes.split, base, self.fitted)
         self._fields: dict[tuple[int, str], Field] = {}
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
         self._datasets: dict[str, Dataset] = {}
+
+    @contextlib.contextmanager
+    def shared(self, peers: Communicator | None) -> Iterator[None]:
+        """Prepare what is asked for meanwhile together with other processes, all of which ask for the same.
+
+        Raises:
+            PeError: DATA; another process has read other files.
+        """
+        if peers is not None:
+            self.sources.together = Together(peers)
+            self._take_learned(self.sources.together)
+        try:
+            yield
+        finally:
+            self.sources.together = None
+
+    def _take_learned(self, together: Together) -> None:
+        """Take over what columns have learned in an earlier process, where another of these processes knows it: who resumes a run does."""
+        mine = {name: data.decode() for name, data in self.fitted.to_files().items()} if self.given else None
+        files = together.first("what columns have learned before", mine)
+        if files is not None and not self.given:
+            known = Fitted.from_files({name: text.encode() for name, text in files.items()}, "the first process")
+            self.given, self.fitted.columns, self.fitted.split = True, known.columns, known.split
 
     def tell(self, note: Callable[[str], None]) -> None:
         """Tell somebody else what users should know, from now on."""
@@ -134,9 +156,12 @@ class Prepared:
         self._read_ahead(table, names)
         errors: list[PeError] = []
         found: dict[str, FittedColumn] = {}
+        dealt = self._deal_fits(table, rows, names, declared)
         for name in names:
             try:
-                column = self._fit(table, rows, name, declared.get(name))
+                column, notes = dealt.get(name) or (self._fit(table, rows, name, declared.get(name)), ())
+                for text in notes:
+                    self._say(text)
                 if column is not None and all(of in found for of in column.kind.made_of(column.checked)):
                     column = column.with_inner(found)
             except PeError as error:
@@ -148,6 +173,20 @@ class Prepared:
             raise as_one(errors)
         self.fitted.columns = found
         return self.fitted
+
+    def _deal_fits(
+        self, table: Table, rows: Rows | None, names: Iterable[str], declared: Mapping[str, tuple[str, ColumnOptions]]
+    ) -> dict[str, tuple[FittedColumn, list[str]]]:
+        """Return what columns have learned of which one process has fitted each, with what it says."""
+        if self.sources.together is None:
+            return {}
+
+        def fit(name: str) -> tuple[FittedColumn | None, list[str]]:
+            with self._overheard() as said:
+                return self._fit(table, rows, name, declared.get(name), alone=True), said
+
+        several = {name for name, (kind, options) in declared.items() if discover()[kind].shares or discover()[kind].made_of(options)}
+        return fit_dealt(self.sources.together, [name for name in names if name not in several], fit)
 
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
@@ -164,11 +203,13 @@ class Prepared:
             else:
                 continue
             views[kind.view] += [source for source in sources if source in table.names]
-        table.prepare(views["numbers"], views["codes"])
+        table.prepare(views["numbers"], views["codes"], self.sources.together)
 
-    def _fit(self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None) -> FittedColumn | None:
+    def _fit(
+        self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None, *, alone: bool = False
+    ) -> FittedColumn | None:
         use = self.uses.get(name, ColumnUse())
-        context = replace(self._context(table, name), peers=self.peers)
+        context = replace(self._context(table, name), peers=self.sources.together.peers if self.sources.together and not alone else None)
         if declared is None:
             if isinstance(table, DatasetTable):
                 return None
@@ -221,7 +262,7 @@ class Prepared:
                 self._fields[key] = table.field(name)
             else:
                 written = self.wishes.columns.get(name)
-                options = found.checked.model_copy(update=_paths(written, found.checked))
+                options = found.checked.model_copy(update=paths_given(written, found.checked))
                 self._check_sources(table, name, found.kind, options, written.at if written else None)
                 fields = {column.name: self.field(table, column.name, use) for column in found.inner}
                 context = replace(self._context(table, name), target=found.target, fields=fields)
@@ -265,9 +306,11 @@ class Prepared:
             PeError: DATA; a column is not there, or has cells that it cannot take: all mistakes in one.
         """
         self.fit()
+        found = {want.field: self._fields[id(table), want.field] for want in wanted if (id(table), want.field) in self._fields}
+        wanted = [want for want in wanted if want.field not in found]
         self._read_ahead(table, [name for want in wanted for name in want.names])
+        self._deal_fields(table, wanted, use)
         errors: list[PeError] = []
-        found: dict[str, Field] = {}
         for want in wanted:
             parts: list[Field] = []
             for name in want.names:
@@ -283,35 +326,30 @@ class Prepared:
             raise as_one(errors)
         return found
 
+    def _deal_fields(self, table: Table, wanted: Sequence[Wanted], use: str) -> None:
+        """Encode columns that have not been encoded yet, each in one process of a machine, where several prepare the same."""
+        if self.sources.together is None or isinstance(table, DatasetTable):
+            return
+
+        def encode(name: str) -> tuple[Field, list[str]]:
+            with self._overheard() as said:
+                return self.field(table, name, use), said
+
+        columns = [self.fitted.columns[name] for want in wanted for name in want.names if name in self.fitted.columns]
+        plain = dict.fromkeys(inner.name for column in columns for inner in column.inner or (column,) if not inner.kind.shares)
+        new = [name for name in plain if (id(table), name) not in self._fields]
+        for name, (field, notes) in encode_dealt(self.sources.together, new, encode).items():
+            self._fields[id(table), name] = field
+            for text in notes:
+                self._say(text)
+
     def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:
         """Return several fields side by side, as one array: one look-up per sample."""
-        key = (id(table), want.field)
-        if key in self._fields:
-            return self._fields[key]
-        for name, part in zip(want.names, parts, strict=True):
-            if not isinstance(part, ArrayField) or len(part.type.shape) != 1:
-                raise PeError(
-                    f"column '{name}' is {part.type}{' in sequences' if part.sequences else ''} and cannot stand beside others in a feed",
-                    at=want.at,
-                    hint="columns that are joined have one row of numbers per sample; give this one a feed of its own",
-                    code=ExitCode.DATA,
-                )
-        arrays = [part for part in parts if isinstance(part, ArrayField)]
-        dtype = np.result_type(*(part.type.numpy for part in arrays)).name
-        dtype = dtype if dtype == "int64" else "float64" if any(p.type.dtype == "float64" for p in arrays) else "float32"
-        out = room((len(table), sum(part.type.shape[0] for part in arrays)), dtype, f"feed of '{want.field}'")
-        start = 0
-        numbers: dict[str, slice] = {}
-        for name, part in zip(want.names, arrays, strict=True):
-            end = start + part.type.shape[0]
-            out[:, start:end] = part.values
-            if not self.classes([name]):
-                numbers[name] = slice(start, end)
-            start = end
-        self._fields[key] = ArrayField(out, dtype, numbers)
+        field = joined(want, parts, {name for name in want.names if not self.classes([name])}, self.sources.together)
+        self._fields[id(table), want.field] = field
         for name in want.names:  # nobody else has asked for them
             self._fields.pop((id(table), name), None)
-        return self._fields[key]
+        return field
 
     def classes(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return the names of the classes of columns, for those that have any."""
@@ -326,14 +364,19 @@ class Prepared:
         for text in notes:
             self._say(f"data.{use}: {text}")
 
+    @contextlib.contextmanager
+    def _overheard(self) -> Iterator[list[str]]:
+        """Collect what users should know, and tell nobody."""
+        before, self._heard = self._heard, []
+        try:
+            yield self._heard
+        finally:
+            self._heard = before
+
     def _say(self, text: str) -> None:
+        if self._heard is not None:
+            self._heard.append(text)
+            return
         if text not in self._said:
             self._said.add(text)
             self._note(text)
-
-
-def _paths(declared: ArgSpec | None, options: ColumnOptions) -> dict[str, Any]:
-    """Return the options that say where files lie: those of the config, as what was learned may have been learned from another folder."""
-    given = to_data(declared.value) if declared is not None else None
-    known = type(options).model_fields
-    return {key: given[key] for key in PATHS if key in given and key in known} if isinstance(given, dict) else {}

@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,6 +21,9 @@ from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.dataset import Dataset, Window
 from pe_cli.data.origin import Look, Origin
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 Offset = Annotated[int, Field(strict=True, ge=0)]
 
@@ -96,6 +99,7 @@ def open_reader(
     at: Span | None = None,
     read: list[Path] | None = None,
     look: Look | None = None,
+    together: Together | None = None,
 ) -> Dataset | Table:
     """Open a data set or a table.
 
@@ -106,6 +110,7 @@ def open_reader(
         at: place in the config that asked for the data.
         read: gets the files and folders that are read.
         look: how far packed files are looked into; None for all that they hold.
+        together: processes that open the same files at the same time, and share the work.
 
     Returns:
         The samples that `skip` and `limit` leave.
@@ -116,7 +121,7 @@ def open_reader(
     """
     found = find_reader(type, at)
     checked = check_options(found, options, at)
-    origin = Origin(base, at, look=look)
+    origin = Origin(base, at, look=look, together=together)
     try:
         dataset = found.open(checked, origin)
     except OSError as error:

@@ -19,6 +19,7 @@ from pe_cli.data.fitted import Fitted
 from pe_cli.data.origin import Look, Origin
 from pe_cli.data.registry import open_reader
 from pe_cli.data.split import describe, split_rows
+from pe_cli.data.together import Together
 
 
 class Sources:
@@ -33,6 +34,7 @@ class Sources:
     Attributes:
         read: files and folders that readers have read.
         look: how far packed files are looked into; None, and whoever computes with what they hold leaves it so, for all.
+        together: processes that prepare the same data at this moment, and share the work; None for this one alone.
     """
 
     def __init__(self, data: Mapping[str, DataSpec], split: SplitSection | None, base: Path, fitted: Fitted) -> None:
@@ -40,6 +42,7 @@ class Sources:
         self._split, self._fitted = split, fitted
         self.read: list[Path] = []
         self.look: Look | None = None
+        self.together: Together | None = None
         self._opened: dict[str, Dataset | Table] = {}
         self._parts: dict[str, Rows] | None = None
 
@@ -48,7 +51,9 @@ class Sources:
         spec = self.data[use]
         key = "source" if spec.split else use
         if key not in self._opened:
-            self._opened[key] = open_reader(spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look)
+            self._opened[key] = open_reader(
+                spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look, self.together
+            )
         return self._opened[key]
 
     def as_table(self, opened: Dataset, use: str) -> DatasetTable:
@@ -83,6 +88,7 @@ class Sources:
             if self._split is not None:
                 use = next(name for name, spec in self.data.items() if spec.split)
                 table = self.table(use)
+                table.prepare([], [name for name in (self._split.group, self._split.stratify) if name in table.names], self.together)
                 self._parts = split_rows(table, np.arange(len(table), dtype=np.int64), self._split)
                 self._check_split(describe(self._parts, len(table)), use)
         return self._parts

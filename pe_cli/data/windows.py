@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from pe_cli.data.fields import Field, Rows
 from pe_cli.data.moments import moments_of
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 Part = Literal["input", "horizon"]
 #: Rows that are brought into the order of time together.
@@ -154,9 +157,9 @@ class WindowTable:
         """Return a column; see `Table.cells`."""
         return self.base.cells(name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Say which columns will be asked for; see `Table.prepare`."""
-        self.base.prepare(numbers, codes)
+        self.base.prepare(numbers, codes, together)
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell."""

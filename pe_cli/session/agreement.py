@@ -50,13 +50,20 @@ def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
 
 
 def _difference(theirs: Any, ours: Any) -> tuple[str, str]:
-    """Return how two values are shown: of texts of many lines the first lines that differ, of lists the first entries."""
+    """Return how two values are shown: of lines the first ones that differ, of lists the first entries, of words those of one alone."""
     if isinstance(theirs, str) and isinstance(ours, str) and "\n" in theirs + ours:
         theirs, ours = theirs.split("\n"), ours.split("\n")
+    elif isinstance(theirs, str) and isinstance(ours, str):
+        theirs, ours = _own_words(theirs, ours), _own_words(ours, theirs)
     if isinstance(theirs, list) and isinstance(ours, list):
         pairs = itertools.zip_longest(theirs, ours)
         theirs, ours = next(((a, b) for a, b in pairs if a != b), ("nothing", "nothing"))
     return _short(theirs), _short(ours)
+
+
+def _own_words(text: str, other: str) -> str:
+    """Return the words that another text does not have: of the features of two processors those that one lacks."""
+    return " ".join(word for word in text.split() if word not in other.split())
 
 
 def _short(value: Any) -> str:

@@ -72,7 +72,6 @@ class Trainer:
         learned = fitted_of(resume) if resume is not None else None
         if learned is not None:
             job.data.refit(learned)
-        job.data.prepared.peers = job.team.sums
         self.section = self.run.train
         self.calendar = Calendar(self.run, smoke)
         self._take_programs()
@@ -121,8 +120,8 @@ class Trainer:
             PeError: the loss is no number any more (4), a file cannot be written (2 or 5), data is wrong (3), another process
                 trains in the folder (2).
         """
-        loader = self._loader()
         self.job.team.agree(lambda: "".join(print_program(p, details=True) for p in self.job.programs), self._read)
+        loader = self._loader()
         begin = time.monotonic()
         with self.keeper.hold():
             self.keeper.open(self.resume)
@@ -177,13 +176,19 @@ class Trainer:
 
     def _read(self) -> Sequence[Path]:
         """Return the files and folders that the run reads."""
-        for use in ("train", "eval"):
-            if use in self.run.data:
-                self.job.data.dataset(use)
+        data = self.job.data
+        with data.prepared.shared(self.job.team.sums):
+            for use in ("train", "eval"):
+                if use in self.run.data:
+                    _ = data.dataset(use) if self.smoke else data.prepared.sources.opened(use)
         return self.job.data.prepared.sources.read
 
     def _loader(self) -> Loader:
         team, split, stepper = self.job.team, self.run.data.get("train"), self.stepper
+        if team.sums is not None:
+            with self.job.data.prepared.shared(team.sums):
+                for use in [use for use in ("train", "eval") if use in self.run.data]:
+                    self.job.data.fed(use)
         if team.size > 1 and split is not None and len(self.job.data.fed("train")) < team.size:
             text = f"data.train has {len(self.job.data.fed('train'))} rows for {team.size} processes that train: some would never have any"
             raise PeError(text, at=split.at, hint="start fewer processes", code=ExitCode.DATA)

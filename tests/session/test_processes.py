@@ -129,6 +129,24 @@ def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_
     assert bench.seen(folder) == bench.seen(bench.train("one", *average, *two))
 
 
+def test_a_table_is_read_in_parts_and_goes_on_in_another_number_of_processes(bench: Bench) -> None:
+    """Four processes and then two see the same rows in the same order as one."""
+    line = [Path(__file__).parents[2] / "configs" / "people.yaml", "--quiet", "-o", "train.epochs=1", "-o", "fetches.x.every=1 step"]
+    program = bench.base / "process.py"
+    program.write_text(PROCESS)
+    several = ["-o", "executor.processes=mpi", "-o", f"output.dir={bench.base / 'several'}"]
+    code, _, err = finished(mpiexec(4, program, "train", *line, *several, "--max-steps", 5))
+    assert code == ExitCode.STOPPED, err
+    (folder,) = (bench.base / "several").iterdir()
+    code, _, err = finished(mpiexec(2, program, "train", "--resume", folder, "--quiet", "--max-steps", 6))
+    assert code == ExitCode.STOPPED, err
+    one = ["-o", "executor.devices=1", "-o", f"output.dir={bench.base / 'one'}", "--max-steps", "11"]
+    assert bench.run("train", *line, *one) == ExitCode.STOPPED, bench.err
+    found, whole = (np.load(path / "fetches" / "x.npz") for path in (folder, next((bench.base / "one").iterdir())))
+    assert found["step"].tolist() == list(range(1, 12))
+    np.testing.assert_array_equal(found["x"], whole["x"])
+
+
 def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench) -> None:
     """Lengths differ, so that what the others have is not known from the number of texts."""
     line = [Path(__file__).parents[2] / "configs" / "topics.yaml", "--quiet", "--max-steps", "3", "-o"]

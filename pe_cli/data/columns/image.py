@@ -100,6 +100,7 @@ class Image(ColumnType[ImageOptions]):
     options = ImageOptions
     learned = ImageState
     view = "codes"
+    shares = True
 
     def sources(self, name: str, options: ImageOptions) -> tuple[str, ...]:
         """Return the column of the table that it reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,9 @@ from pe_cli.data.pictures.decode import SUFFIXES, Broken, Mode, Unreadable, head
 from pe_cli.data.pictures.workers import in_parts
 from pe_cli.data.registry import ReaderOptions, check_options, find_reader, reader
 from pe_cli.data.tables.paths import find_files
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 #: Columns of a folder of pictures.
 IMAGE, LABEL, FILE = "image", "label", "file"
@@ -135,9 +138,9 @@ class TableOfPictures:
         """Return a column; see `Table.cells`."""
         return self._table.cells(name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Say which columns will be asked for as what; see `Table.prepare`."""
-        self._table.prepare(numbers, codes)
+        self._table.prepare(numbers, codes, together)
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell; see `Table.error`."""

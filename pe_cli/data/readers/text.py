@@ -24,6 +24,7 @@ from pe_cli.data.registry import ReaderOptions, reader
 if TYPE_CHECKING:
     from pe_cli.data.fitted import Fitted
     from pe_cli.data.textfiles import TextFiles
+    from pe_cli.data.together import Together
 
 #: Columns.
 TEXT, LABEL, FILE = "text", "label", "file"
@@ -182,7 +183,7 @@ class TextTable:
         self._files.unchanged()
         return TextCells(TEXT, self._strings)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: texts are found when the files are opened."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
@@ -234,7 +235,7 @@ class PieceTable:
         self._files.unchanged()
         return TextCells(name, self._strings)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: the text is there."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

@@ -35,9 +35,10 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     whole = head.startswith(MAGIC)
 
     @contextlib.contextmanager
-    def opened() -> Iterator[Any]:
+    def opened(columns: Sequence[str] | None = None) -> Iterator[Any]:
         # not mapped: a file that is cut while it is read would end the process
-        with pa.OSFile(str(path)) as file, (pa.ipc.open_file if whole else pa.ipc.open_stream)(file) as reader:
+        options = pa.ipc.IpcReadOptions(included_fields=None if columns is None else sorted(map(names.index, columns)))
+        with pa.OSFile(str(path)) as file, (pa.ipc.open_file if whole else pa.ipc.open_stream)(file, options=options) as reader:
             yield reader
 
     def every(reader: Any) -> Iterator[Any]:
@@ -47,7 +48,7 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
             yield batch
 
     def batches(columns: Sequence[str], start: int) -> Iterator[tuple[int, Any]]:
-        with opened() as reader:
+        with opened(columns) as reader:
             row = 0
             for batch in every(reader):
                 yield row, batch
@@ -56,6 +57,10 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     rows = 0
     with reading(path, "Arrow", origin), opened() as reader:
         schema = reader.schema
+        names = list(schema.names)
+    # what others look at here, they read: whoever reads a column looks at it again
+    looked = names[origin.together.index :: origin.together.count] if origin.together else names
+    with reading(path, "Arrow", origin), opened(looked or names) as reader:
         for batch in every(reader):
             rows += batch.num_rows
             if most is not None and rows >= most:

@@ -17,7 +17,7 @@ from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 from pe_cli.data.tables.dialect import repeated
-from pe_cli.data.tables.parts import Bad, Dictionary, Findings
+from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
 #: Yields (first row, batch) of some columns from a row on; the first batch may begin before it.
@@ -71,6 +71,8 @@ class ColumnarPart:
     Raises:
         PeError: DATA; it has no rows or no columns, or two columns have one name.
     """
+
+    by_columns = True
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ from pe_cli.data.tables.dialect import (
     split_rows,
     written,
 )
+from pe_cli.data.tables.findings import Bad, Dictionary
 from pe_cli.data.tables.native import Words, Words64, call, native_kernels
-from pe_cli.data.tables.parts import Bad, Dictionary
 from pe_cli.data.tables.rows import WINDOW, find_rows
 from pe_cli.data.tables.source import Source
 from pe_cli.kernels import csv as kernels
@@ -77,6 +77,8 @@ class CsvPart:
     Raises:
         PeError: DATA; the text is no table.
     """
+
+    by_columns = False
 
     def __init__(
         self,

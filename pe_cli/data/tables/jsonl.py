@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError, Span
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.tables.dialect import repeated
-from pe_cli.data.tables.parts import Bad, Dictionary, Findings
+from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.source import CHUNK, LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
@@ -35,23 +37,28 @@ class JsonlPart:
         PeError: DATA; a line is no object, or the file has none.
     """
 
+    by_columns = False
+
     def __init__(self, source: Source, missing: Collection[str], most: int | None = None) -> None:
         self.source, self.path = source, source.path
         self._missing = frozenset(missing)
-        names: dict[str, None] = {}
+        together = source.shared(1)
+        found = None
+        if together and most is None:
+            begin, end = (self._line_at(source.start + at) for at in together.span(source.end - source.start))
+            with contextlib.suppress(PeError):  # all look at all of it then, and tell the same
+                found = self._look(begin, end, None)
+        every = source.told(found)
+        if together is None or None in every:
+            every = [self._look(source.start, source.end, most)]
+        names = dict.fromkeys(name for each, _, _ in every for name in each)
         self._marks: list[tuple[int, int]] = []
         self._rows = 0
-        for line, at, data in self._lines(source.start, 1):
-            if most is not None and self._rows == most:
-                break
-            if self._rows % STRIDE == 0:
-                self._marks.append((at, line))
-            names.update(dict.fromkeys(self._parse(data, at)))
-            if len(names) > WIDEST:
-                raise source.error_at(
-                    at, f"more than {WIDEST:,} different keys", "keys are the names of columns, equal in every line"
-                )
-            self._rows += 1
+        for _, marks, rows in every:
+            self._marks += [(row + self._rows, at) for row, at in marks]
+            self._rows += rows
+        if len(names) > WIDEST:
+            raise self._too_wide(source.start)
         if not self._rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
         if not names:
@@ -61,8 +68,44 @@ class JsonlPart:
     def __len__(self) -> int:
         return self._rows
 
-    def _lines(self, at: int, line: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the lines from an offset on that are not blank: number, offset and bytes."""
+    def _line_at(self, at: int) -> int:
+        """Return where the first line begins that begins at an offset or behind it."""
+        if at in (self.source.start, self.source.end):
+            return at
+        at -= 1
+        while at < self.source.end:
+            data = self.source.read(at, CHUNK)
+            newline = data.find(b"\n")
+            if newline >= 0:
+                return at + newline + 1
+            at += len(data)
+        return at
+
+    def _look(self, begin: int, end: int, most: int | None) -> tuple[list[str], list[tuple[int, int]], int]:
+        """Return the names of columns in the lines of a stretch, the offset of every `STRIDE`th row, and the number of rows.
+
+        Raises:
+            PeError: DATA; a line is no object, or there are too many names.
+        """
+        names: dict[str, None] = {}
+        marks, rows = [], 0
+        for at, data in self._lines(begin):
+            if at >= end or rows == most:
+                break
+            if rows % STRIDE == 0:
+                marks.append((rows, at))
+            names.update(dict.fromkeys(self._parse(data, at)))
+            if len(names) > WIDEST:
+                raise self._too_wide(at)
+            rows += 1
+        return list(names), marks, rows
+
+    def _too_wide(self, at: int) -> PeError:
+        said = f"more than {WIDEST:,} different keys"
+        return self.source.error_at(at, said, "keys are the names of columns, equal in every line")
+
+    def _lines(self, at: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines from an offset on that are not blank: offset and bytes."""
         rest = b""
         position = at
         with self.source.opened() as fd:
@@ -76,9 +119,8 @@ class JsonlPart:
                 *lines, rest = (rest + data).split(b"\n")
                 for found in lines:
                     if found.strip():
-                        yield line, at, found
+                        yield at, found
                     at += len(found) + 1
-                    line += 1
                 if len(rest) > LONGEST:
                     raise self.source.error_at(
                         at, f"a line of more than {LONGEST:,} bytes", "write one object per line"
@@ -127,16 +169,14 @@ class JsonlPart:
             raise self.source.error_at(at, f"the line is {kind}, not an object", hint, min(len(data), 200))
         return found
 
-    def _objects(self, start: int, stop: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Yield rows start to stop: line, offset and object."""
-        first = start // STRIDE
-        at, line = self._marks[first]
-        row = first * STRIDE
-        for number, place, data in self._lines(at, line):
+    def _objects(self, start: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield rows start to stop: offset and object."""
+        row, at = self._marks[bisect.bisect_right(self._marks, start, key=lambda mark: mark[0]) - 1]
+        for place, data in self._lines(at):
             if row >= stop:
                 return
             if row >= start:
-                yield number, place, self._parse(data, place)
+                yield place, self._parse(data, place)
             row += 1
         if row < stop:
             raise self.source.changed()
@@ -151,7 +191,7 @@ class JsonlPart:
         """Read columns of rows in one pass; see `Part.read`."""
         found = Findings(numbers, codes)
         known, firsts = found.known, found.firsts
-        for row, (_, _, cells) in enumerate(self._objects(start, stop)):
+        for row, (_, cells) in enumerate(self._objects(start, stop)):
             for name, array in numbers.items():
                 value = as_number(cells.get(name), self._missing)
                 array[row] = math.nan if value is None else value
@@ -169,7 +209,7 @@ class JsonlPart:
     def strings(self, name: str, start: int, stop: int) -> Strings:
         """Return a column of rows as texts."""
         texts = Texts(stop - start, name, self._missing)
-        for _, _, found in self._objects(start, stop):
+        for _, found in self._objects(start, stop):
             texts.add(as_text(found.get(name)))
         return texts.strings()
 
@@ -179,12 +219,12 @@ class JsonlPart:
 
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
-        _, _, found = next(self._objects(row, row + 1))
+        _, found = next(self._objects(row, row + 1))
         return as_text(found.get(name))
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell, with file and line."""
-        _, at, found = next(self._objects(row, row + 1))
+        at, found = next(self._objects(row, row + 1))
         error = self.source.error_at(at, f"column '{name}': {message}", hint)
         key = json.dumps(name, ensure_ascii=False)
         if name in found and error.at and key in error.at.text:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.tables.parts import Dictionary
+from pe_cli.data.tables.findings import Dictionary
 from pe_cli.kernels import csv as kernels
 from pe_cli.kernels import words
 

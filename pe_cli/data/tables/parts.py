@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,67 +14,23 @@ from pe_cli.data.cells import SHOWN, Codes, Numbers, Strings
 from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
+from pe_cli.data.tables.findings import Bad, Dictionary, Told
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 #: Rows whose codes are translated at a time.
 CHUNK = 1 << 20
 
 
-@dataclass(frozen=True)
-class Dictionary:
-    """What the codes of some rows mean.
-
-    Args:
-        words: by code.
-        firsts: int64 [words], the row that each stands in first.
-        ranges: rows (start, stop) that have these codes.
-    """
-
-    words: list[str]
-    firsts: NDArray[np.int64]
-    ranges: list[tuple[int, int]]
-
-    def moved(self, rows: int) -> Dictionary:
-        """Return the dictionary for rows that are counted from another row on."""
-        return Dictionary(self.words, self.firsts + rows, [(start + rows, stop + rows) for start, stop in self.ranges])
-
-
-@dataclass(frozen=True)
-class Bad:
-    """Rows whose cell is no number: the first of them, in order, and the number of all."""
-
-    rows: list[int]
-    count: int
-
-
-class Findings:
-    """What one pass over rows of a part finds, beside the numbers and codes themselves.
-
-    Args:
-        numbers: names of columns that are read as numbers.
-        codes: names of columns that are read as codes.
+class Part(Protocol):
+    """The rows of one file. Rows are counted from 0; ranges have a start and a stop.
 
     Attributes:
-        bad: by column of numbers, the first rows whose cell is no number, at most `SHOWN`.
-        count: by column of numbers, the number of all such rows.
-        known: by column of codes, word -> code.
-        firsts: by column of codes, the row that each word stands in first.
+        by_columns: whether some columns take less time than all of them, and some rows as much as all.
     """
 
-    def __init__(self, numbers: Iterable[str], codes: Iterable[str]) -> None:
-        self.bad: dict[str, list[int]] = {name: [] for name in numbers}
-        self.count = dict.fromkeys(self.bad, 0)
-        self.known: dict[str, dict[str, int]] = {name: {} for name in codes}
-        self.firsts: dict[str, list[int]] = {name: [] for name in self.known}
-
-    def told(self, rows: int) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
-        """Return what `Part.read` does of a pass over so many rows."""
-        bad = {name: Bad(found, self.count[name]) for name, found in self.bad.items()}
-        firsts = {name: np.array(found, np.int64) for name, found in self.firsts.items()}
-        return bad, {name: [Dictionary(list(words), firsts[name], [(0, rows)])] for name, words in self.known.items()}
-
-
-class Part(Protocol):
-    """The rows of one file. Rows are counted from 0; ranges have a start and a stop."""
+    by_columns: bool
 
     @property
     def path(self) -> Path:
@@ -215,45 +170,69 @@ class PartsTable:
         """Return a column, one of `names`."""
         return PartsCells(self, name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
-        """Read columns that have not been read yet, in one pass; in a second one those that are wanted as both."""
+    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+        """Read columns that have not been read yet, in one pass; in a second one those that are wanted as both.
+
+        Args:
+            numbers: columns that are wanted as numbers.
+            codes: columns that are wanted as codes.
+            together: processes that read the same: each reads its part, and has all of it then.
+        """
         numbers = [name for name in dict.fromkeys(numbers) if name not in self._numbers]
         codes = [name for name in dict.fromkeys(codes) if name not in self._codes]
         twice = [name for name in codes if name in numbers]
-        self._read(numbers, [name for name in codes if name not in twice])
-        self._read([], twice)
+        self._read(numbers, [name for name in codes if name not in twice], together)
+        self._read([], twice, together)
 
-    def _ranges(self) -> Iterator[tuple[Part, int, int, int]]:
-        """Yield every part with its used rows, and the row of the table that the first of them is."""
+    def _ranges(self, first: int = 0, last: int | None = None) -> Iterator[tuple[Part, int, int, int]]:
+        """Yield every part with those of its used rows that are asked for, and the row of the table that the first of them is."""
+        last = self._rows if last is None else last
         for part, begin, end in zip(self._parts, self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True):
-            start, stop = max(begin, self._first), min(end, self._first + self._rows)
+            start, stop = max(begin, self._first + first), min(end, self._first + last)
             if start < stop:
                 yield part, start - begin, stop - begin, start - self._first
 
-    def _read(self, numbers: Sequence[str], codes: Sequence[str]) -> None:
+    def _read(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None) -> None:
         if not numbers and not codes:
             return
-        values = {name: room((self._rows,), "float64", f"column '{name}'") for name in numbers}
-        coded = {name: room((self._rows,), "int32", f"column '{name}'") for name in codes}
-        bad: dict[str, list[Bad]] = {name: [] for name in numbers}
-        meant: dict[str, list[Dictionary]] = {name: [] for name in codes}
-        for part, start, stop, row in self._ranges():
+        kinds = dict.fromkeys(numbers, "float64") | dict.fromkeys(codes, "int32")
+        arrays = None
+        if together:
+            arrays = together.rooms([((self._rows,), kind) for kind in kinds.values()], f"columns {', '.join(kinds)}")
+        if arrays is None:
+            together = None
+            arrays = [room((self._rows,), kind, f"column '{name}'") for name, kind in kinds.items()]
+        found = dict(zip(kinds, arrays, strict=True))
+        mine, first, last = list(kinds), 0, self._rows
+        if together and all(part.by_columns for part in self._parts):
+            mine = mine[together.index :: together.count]
+        elif together:
+            first, last = together.span(self._rows)
+        told = self._pass(found, mine, first, last)
+        every = [told] if together is None else [Told.of(each) for each in together.told("what columns hold", told.values())]
+        for name in numbers:
+            bad = [wrong for each in every for wrong in each.bad.get(name, [])]
+            rows = sorted(row for wrong in bad for row in wrong.rows)[:SHOWN]
+            self._numbers[name] = Numbers(found[name], np.array(rows, np.int64), sum(wrong.count for wrong in bad))
+        for name in codes:
+            meant = [dictionary for each in every for dictionary in each.meant.get(name, [])]
+            self._codes[name] = merge_codes(found[name], meant, self._missing, (first, last) if name in mine else (0, 0))
+        if together:
+            together.wait("codes")
+
+    def _pass(self, arrays: Mapping[str, Array], mine: Sequence[str], first: int, last: int) -> Told:
+        """Read columns of some rows into their arrays."""
+        told = Told({}, {})
+        numbers = [name for name in mine if arrays[name].dtype.kind == "f"]
+        codes = [name for name in mine if name not in numbers]
+        for part, start, stop, row in self._ranges(first, last) if mine else ():
             here = slice(row, row + stop - start)
-            wrong, words = part.read(
-                start,
-                stop,
-                {name: array[here] for name, array in values.items()},
-                {n: array[here] for n, array in coded.items()},
-            )
+            wrong, words = part.read(start, stop, {n: arrays[n][here] for n in numbers}, {n: arrays[n][here] for n in codes})
             for name, found in wrong.items():
-                bad[name].append(Bad([row + r for r in found.rows], found.count))
+                told.bad.setdefault(name, []).append(Bad([row + r for r in found.rows], found.count))
             for name, dictionaries in words.items():
-                meant[name] += [dictionary.moved(row) for dictionary in dictionaries]
-        for name, array in values.items():
-            rows = [row for found in bad[name] for row in found.rows][:SHOWN]
-            self._numbers[name] = Numbers(array, np.array(rows, np.int64), sum(found.count for found in bad[name]))
-        for name, array in coded.items():
-            self._codes[name] = merge_codes(array, meant[name], self._missing)
+                told.meant.setdefault(name, []).extend(dictionary.moved(row) for dictionary in dictionaries)
+        return told
 
     def numbers(self, name: str) -> Numbers:
         """Return a column as numbers."""
@@ -300,13 +279,16 @@ class PartsTable:
         return part.error(at, name, message, hint)
 
 
-def merge_codes(codes: NDArray[np.int32], dictionaries: Sequence[Dictionary], missing: frozenset[str]) -> Codes:
+def merge_codes(
+    codes: NDArray[np.int32], dictionaries: Sequence[Dictionary], missing: frozenset[str], rows: tuple[int, int] | None = None
+) -> Codes:
     """Return codes of several dictionaries as codes of one, whose words are in the order of their first rows.
 
     Args:
         codes: int32 [rows], overwritten.
         dictionaries: what they mean now.
         missing: words that become -1.
+        rows: first and last + 1 of those that this process translates, where others do the rest; all of them when None.
     """
     tables = [np.empty(len(dictionary.words), np.int32) for dictionary in dictionaries]
     owner = np.repeat(np.arange(len(dictionaries)), [len(dictionary.words) for dictionary in dictionaries])
@@ -321,6 +303,8 @@ def merge_codes(codes: NDArray[np.int32], dictionaries: Sequence[Dictionary], mi
         if np.array_equal(table, np.arange(len(table))):
             continue
         for start, stop in dictionary.ranges:
+            if rows is not None and not rows[0] <= start < rows[1]:
+                continue
             for begin in range(start, stop, CHUNK):
                 part = codes[begin : min(stop, begin + CHUNK)]
                 np.take(table, part, out=part, mode="clip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ def find_rows(source: Source, delimiter: str, most: int | None, threads: int) ->
     Every thread looks at a part of the file, which begins behind the end of a line. That this is the end of a row is not known yet: a
     cell in quotes may hold it. So where a part ends elsewhere than between two rows, the next one is looked at again from there.
 
+    Where several processes open the same file of one machine, each looks at some of the parts.
+
     Args:
         source: the text.
         delimiter: between cells.
@@ -50,13 +53,20 @@ def find_rows(source: Source, delimiter: str, most: int | None, threads: int) ->
     Raises:
         PeError: DATA; rows differ in their number of cells, a quote is not closed, or bytes are no text.
     """
-    bounds = _bounds(source, threads) if most is None else [source.start, source.end]
+    together = source.shared(threads)
+    bounds = _bounds(source, threads * (together.count if together else 1)) if most is None else [source.start, source.end]
     scans = [_Scan(source, delimiter, start, end, most) for start, end in itertools.pairwise(bounds)]
-    if len(scans) > 1:
-        with ThreadPoolExecutor(len(scans), "pe-table") as pool:
-            list(pool.map(_Scan.run, scans))
-    else:
-        scans[0].run()
+    mine = scans if together is None or len(scans) == 1 else scans[together.index :: together.count]
+    if len(mine) > 1:
+        with ThreadPoolExecutor(len(mine), "pe-table") as pool:
+            list(pool.map(_Scan.run, mine))
+    for scan in mine[:1] if len(mine) == 1 else ():
+        scan.run()
+    told = source.told([scan.found() for scan in mine])
+    if together and len(scans) > 1:
+        for index, each in enumerate(told):
+            for scan, found in zip(scans[index :: together.count], each, strict=True):
+                scan.take(found)
     kept = scans[:1]
     for scan in scans[1:]:
         last = kept[-1]
@@ -141,6 +151,15 @@ class _Scan:
         """Whether the scan ended behind a whole row."""
         quoted, cells, empty = self.state[[kernels.QUOTED, kernels.CELLS, kernels.EMPTY]].tolist()
         return (quoted, cells, empty) == (0, 0, 1)
+
+    def found(self) -> list[Any]:
+        """Return what was found, as JSON values."""
+        return [self.state.tolist(), self.blocks[: self.state[kernels.BLOCKS]].tolist(), self._odd, self._at]
+
+    def take(self, found: list[Any]) -> None:
+        """Take over what `found` gave in the process that has looked."""
+        self.state[:], self.blocks = found[0], np.array(found[1], np.int64)
+        self._odd, self._at = found[2] and (found[2][0], found[2][1]), found[3]
 
     def run(self, end: int | None = None) -> None:
         """Look at all of it, or further to another end; a mistake ends it, and is kept for `check`."""

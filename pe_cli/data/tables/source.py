@@ -10,10 +10,13 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.data.origin import Origin
+
+if TYPE_CHECKING:
+    from pe_cli.data.together import Together
 
 #: Bytes that are unpacked or recoded at a time.
 CHUNK = 1 << 20
@@ -111,7 +114,7 @@ class Source:
     start: int
     end: int
     spool: Spool | None
-    stamp: tuple[int, int, int]
+    stamp: tuple[int, int, int, int]
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -135,6 +138,21 @@ class Source:
             yield fd
         finally:
             os.close(fd)
+
+    def shared(self, threads: int) -> Together | None:
+        """Return the processes that open this very file at the same time, with as many threads; None for this one alone.
+
+        `told` is to be called afterwards, once, whatever this returns: other machines may do otherwise.
+        """
+        together = self.origin.together
+        if together is None:
+            return None
+        told = together.told(f"rows of {self.path.name}", [list(self.stamp), self.start, self.end, threads])
+        return together if all(each == told[0] for each in told) else None
+
+    def told(self, mine: Any) -> list[Any]:
+        """Tell those processes what this one has found, as JSON values; return what each has."""
+        return [] if self.origin.together is None else self.origin.together.told(f"rows found in {self.path.name}", mine)
 
     def changed(self) -> PeError:
         """Return the error that the file has changed."""
@@ -210,9 +228,9 @@ def _read_at(fd: int, buffer: memoryview, start: int) -> int:
     return len(data)
 
 
-def _stamp(fd: int) -> tuple[int, int, int]:
+def _stamp(fd: int) -> tuple[int, int, int, int]:
     found = os.fstat(fd)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_dev
 
 
 def packing(head: bytes) -> str:
