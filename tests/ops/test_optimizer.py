@@ -126,3 +126,30 @@ def test_fused_adam_passes_over_rows_without_gradients_only_where_nothing_would_
     for name in outs:
         np.testing.assert_array_equal(found[name][0], one[name], err_msg=name)
         np.testing.assert_array_equal(found[name][1], one[name][:7], err_msg=name)
+
+
+#: Op -> what is averaged in it, and the attribute that says how much of it stays.
+AVERAGES = {
+    "adam": ("Moment2", "beta2"), "adamw": ("Moment2", "beta2"), "nadam": ("Moment2", "beta2"), "radam": ("Moment2", "beta2"),
+    "lamb": ("Moment2", "beta2"), "rmsprop": ("MeanSquare", "decay"), "adadelta": ("AvgSquaredGrad", "rho"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_a_small_average_of_large_squares_keeps_all_digits(name: str):
+    definition, (slot, attr) = find(name), AVERAGES[name]
+    rng, stays = np.random.default_rng(3), np.float32(0.999)
+    slots = [s.name for s in definition.inputs if s.name != "Rows"]
+    alone = ("LearningRate", "Beta1Pow", "Beta2Pow", "Count", "Product")
+    inputs = {s: rng.uniform(0.5, 1.0, 1 if s in alone else 1000).astype(np.float32) for s in slots}
+    inputs[slot] *= np.float32(1e-3)
+    got = run_op(name, inputs, {attr: 0.999})[f"{slot}Out"]
+    keep = float(stays)
+    np.testing.assert_allclose(got, keep * inputs[slot].astype(float) + (1 - keep) * inputs["Grad"].astype(float) ** 2, rtol=4e-7)
+
+
+def test_an_average_that_hardly_moves_keeps_all_digits():
+    rng, keep = np.random.default_rng(3), np.float32(0.9999)
+    x, average = rng.uniform(0.5, 1.0, 1000).astype(np.float32), rng.uniform(0.5e-4, 1e-4, 1000).astype(np.float32)
+    got = run_op("moving_average", {"X": x, "Average": average, "Decay": np.array([keep])})
+    np.testing.assert_allclose(got, float(keep) * average.astype(float) + (1 - float(keep)) * x.astype(float), rtol=4e-7)

@@ -11,15 +11,15 @@ from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import in_place
+from pe_cli.ops.update.update_kernels import blend
 
 
 @kernel
 def move_average(x: Ptr, average: Ptr, decay: PtrU, n: Int):
     """average = decay average + (1 - decay) x."""
     stays = T(decay[0])
-    comes = T(1) - stays
     for i in range(n):
-        average[i] = stays * average[i] + comes * x[i]
+        average[i] = blend(average[i], x[i], stays)
 
 
 def _decay(rng):

@@ -19,7 +19,7 @@ from pe_cli.ops.update.lr_schedule import reals
 from pe_cli.ops.update.optimizer import check_update, in_place, state_samples
 from pe_cli.ops.update.optimizer_decayed import DECAY
 from pe_cli.ops.update.optimizer_moments import ADAM_STATE, BETA1, BETA2
-from pe_cli.ops.update.update_kernels import adam_corrected, adamw_span, move_on, shrink
+from pe_cli.ops.update.update_kernels import adam_corrected, adamw_span, blend, move_on, shrink
 
 EPSILON = Attr(1e-8, "keeps the quotient finite, unit of the gradient")
 _NO_DECAY = Attr(0.0, DECAY.doc)
@@ -112,7 +112,7 @@ def nadam_step(
     b1: Real, b2: Real, eps: Real, decay: Real,
 ):  # fmt: skip
     """Both moments, and a step along the gradient and the first moment; numbers are beta1, beta2 and the decay of the momentum."""
-    one, pull = T(1), T(rate[0]) * decay
+    pull = T(rate[0]) * decay
     at = count[0] + 1.0
     now = numbers[0] * (1.0 - 0.5 * math.pow(0.96, at * numbers[2]))
     ahead = numbers[0] * (1.0 - 0.5 * math.pow(0.96, (at + 1.0) * numbers[2]))
@@ -120,8 +120,8 @@ def nadam_step(
     by_moment = T(rate[0] * ahead / (1.0 - product[0] * now * ahead))
     shrunk = T(1.0 / math.sqrt(1.0 - math.pow(numbers[1], at)))
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        first = blend(m[i], g[i], b1)
+        second = blend(v[i], g[i] * g[i], b2)
         m[i] = first
         v[i] = second
         p[i] = shrink(p[i], pull) - (by_gradient * g[i] + by_moment * first) / (square_root(second) * shrunk + eps)
@@ -217,7 +217,7 @@ def radam_step(
     p: Ptr, g: Ptr, m: Ptr, v: Ptr, count: Ptr, rate: PtrU, n: Int, numbers: PtrF64, b1: Real, b2: Real, eps: Real, decay: Real
 ):
     """Both moments, and a step that is rectified once enough gradients were seen; numbers are beta1 and beta2."""
-    one, pull = T(1), T(rate[0]) * decay
+    pull = T(rate[0]) * decay
     at = count[0] + 1.0
     power = math.pow(numbers[1], at)
     step = rate[0] / (1.0 - math.pow(numbers[0], at))
@@ -228,16 +228,16 @@ def radam_step(
     scaled = T(step)
     if seen > 5.0:
         for i in range(n):
-            first = b1 * m[i] + (one - b1) * g[i]
-            second = b2 * v[i] + (one - b2) * g[i] * g[i]
+            first = blend(m[i], g[i], b1)
+            second = blend(v[i], g[i] * g[i], b2)
             m[i] = first
             v[i] = second
             p[i] = shrink(p[i], pull) - scaled * first / (square_root(second) + eps)
     else:
         for i in range(n):
-            first = b1 * m[i] + (one - b1) * g[i]
+            first = blend(m[i], g[i], b1)
             m[i] = first
-            v[i] = b2 * v[i] + (one - b2) * g[i] * g[i]
+            v[i] = blend(v[i], g[i] * g[i], b2)
             p[i] = shrink(p[i], pull) - scaled * first
 
 
@@ -320,11 +320,11 @@ def adamw_values(
     p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, decay: Real
 ):
     """The same, one thread per element."""
-    one, pull = T(1), T(rate[0]) * decay
+    pull = T(rate[0]) * decay
     step, far = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0])), T(eps * math.sqrt(1.0 - pow2[0]))
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        first = blend(m[i], g[i], b1)
+        second = blend(v[i], g[i] * g[i], b2)
         m[i] = first
         v[i] = second
         p[i] = shrink(p[i], pull) - step * first / (square_root(second) + far)

@@ -13,6 +13,7 @@ from pe_cli.kernels.vecmath import square_root
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.update.optimizer import in_place, lars_momentum
 from pe_cli.ops.update.optimizer_moments import lamb
+from pe_cli.ops.update.update_kernels import blend
 
 #: Threads that add up squares; a power of 2.
 ADDERS: Any = 256
@@ -67,10 +68,9 @@ def lars_momentum_cuda(o: Lowering) -> None:
 @cuda_kernel
 def lamb_direction(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, n: Int, b1: Real, b2: Real, eps: Real, decay: Real):
     """Moments and direction."""
-    one = T(1)
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        first = blend(m[i], g[i], b1)
+        second = blend(v[i], g[i] * g[i], b2)
         m[i] = first
         v[i] = second
         d[i] = first / (square_root(second) + eps) + decay * p[i]

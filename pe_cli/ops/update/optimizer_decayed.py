@@ -12,13 +12,12 @@ from typing import Any
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import fma
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
 from pe_cli.ops.define.traits import Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer import check_update, in_place, momentum_step, state_samples
-from pe_cli.ops.update.update_kernels import accelerate, descend, shrink
+from pe_cli.ops.update.update_kernels import accelerate, blend, descend, shrink
 
 #: Attribute of every op of this family; `Optimizer.decay_attr` names it.
 DECAY = Attr(0.01, "coefficient of the decay apart from the gradient, no unit")
@@ -180,11 +179,6 @@ momentumw.give(Pointwise(_momentumw_scalars))
 
 
 # --- lion -------------------------------------------------------------------------------------------------------------
-
-
-@helper
-def blend(m, g, keep):
-    return fma(keep, m, (T(1) - keep) * g)
 
 
 @helper

@@ -15,7 +15,7 @@ from pe_cli.ops.define.traits import RowsApart
 from pe_cli.ops.update.optimizer import check_update, in_place, row_sample, state_samples, sum_of_squares
 from pe_cli.ops.update.optimizer_rows import adam_every_row, adam_rows
 from pe_cli.ops.update.table_rows import adam_by_places, by_places
-from pe_cli.ops.update.update_kernels import adam_step, move_on
+from pe_cli.ops.update.update_kernels import adam_step, blend, move_on
 
 BETA1 = Attr(0.9, "decay of the first moment per step, no unit")
 BETA2 = Attr(0.999, "decay of the second moment per step, no unit")
@@ -132,10 +132,9 @@ def adam_cuda(o: Lowering) -> None:
 @kernel
 def adamax_step(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
     """Moment and running maximum, then p -= corrected rate * m / u."""
-    one = T(1)
     step = T(rate[0] / (1.0 - pow1[0]))
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
+        first = blend(m[i], g[i], b1)
         size = abs(g[i])
         held = b2 * u[i] + eps
         largest = held if held > size else size
@@ -218,10 +217,9 @@ def adamax_cpu(o: Lowering) -> None:
 @kernel
 def lamb_step(p: Ptr, g: Ptr, m: Ptr, v: Ptr, d: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, decay: Real):
     """Moments, direction d, then p -= rate * |p| / |d| * d."""
-    one = T(1)
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
-        second = b2 * v[i] + (one - b2) * g[i] * g[i]
+        first = blend(m[i], g[i], b1)
+        second = blend(v[i], g[i] * g[i], b2)
         m[i] = first
         v[i] = second
         d[i] = first / (square_root(second) + eps) + decay * p[i]
@@ -302,10 +300,9 @@ def lamb_cpu(o: Lowering) -> None:
 @on_cuda(adamax_step)
 def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real):
     """The same, one thread per element, without the power."""
-    one = T(1)
     step = T(rate[0] / (1.0 - pow1[0]))
     for i in range(n):
-        first = b1 * m[i] + (one - b1) * g[i]
+        first = blend(m[i], g[i], b1)
         size = abs(g[i])
         held = b2 * u[i] + eps
         largest = held if held > size else size

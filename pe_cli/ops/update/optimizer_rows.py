@@ -11,6 +11,7 @@ import math
 from pe_cli.kernels.far import AHEAD, prefetch_row
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, kernel
 from pe_cli.kernels.vecmath import square_root
+from pe_cli.ops.update.update_kernels import blend
 
 
 @kernel
@@ -69,7 +70,6 @@ def adam_rows(
     b1: Real, b2: Real, eps: Real,
 ):
     """As adam_step in the given rows, but for the powers; in the others nothing changes."""
-    one = T(1)
     step = T(rate[0] * math.sqrt(1.0 - pow2[0]) / (1.0 - pow1[0]))
     for i in range(begin, end):
         row = rows[i]
@@ -81,8 +81,8 @@ def adam_rows(
             for j in range(width):
                 slope = g[i * width + j]
                 at = row * width + j
-                first = b1 * m[at] + (one - b1) * slope
-                second = b2 * v[at] + (one - b2) * slope * slope
+                first = blend(m[at], slope, b1)
+                second = blend(v[at], slope * slope, b2)
                 m[at] = first
                 v[at] = second
                 p[at] -= step * first / (square_root(second) + eps)

@@ -179,7 +179,7 @@ def main() -> None:
     driver.runs = False
     for config, precision in itertools.product(shipped(), ("float32", "tf32", "bf16")):
         with contextlib.suppress(PeError, AssertionError):
-            train(config, "cuda", more=(f"executor.precision={precision}",))
+            train(config, "cuda", (f"executor.precision={precision}",))
     most: dict[str, tuple[int, set[str]]] = {}  # a row is of all choices of arrays that are bfloat16
     for built in sorted(found, key=row_of):
         made = cubin(built, CAPABILITY)
