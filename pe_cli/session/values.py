@@ -108,6 +108,10 @@ class Values:
         """Write a variable's value, of what processes divide this one's rows of it."""
         self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
 
+    def change(self, name: str, value: Array) -> None:
+        """Write the value of a variable that all processes change alike, between two steps."""
+        self.scope.set(name, value)
+
     def _number(self, device: int) -> int:
         """Return the number of one of this process's devices among those of all."""
         return self._team.rank * len(self.scope.places) + device
@@ -167,8 +171,7 @@ class Values:
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
         """Use the moving averages as parameters inside, where there are any."""
-        average = self.built.average
-        values = average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        values = self._averages()
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
             self.scope.set(name, value)
@@ -177,6 +180,11 @@ class Values:
         finally:
             for name, value in before.items():
                 self.scope.set(name, value)
+
+    def _averages(self) -> dict[str, Array]:
+        """Return the moving averages by parameter, nothing where there are none."""
+        average = self.built.average
+        return average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
 
     def with_averages(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return the values of a checkpoint with parameters replaced by their moving averages, where there are any.
