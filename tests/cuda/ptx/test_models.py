@@ -20,8 +20,8 @@ def after(longer: float, loss: float = 2.0) -> After:
     return After(np.array([loss]), {"w": BEGIN["w"] + CHANGE * (1 + longer)})
 
 
-def largest(found: After, others: list[After], times: float = 4.0) -> float:
-    return max(d.share for d in differences(BEGIN, found, after(0.0), [(BEGIN, other) for other in others], times))
+def largest(found: After, others: list[After]) -> float:
+    return max(d.share for d in differences(BEGIN, found, after(0.0), [(BEGIN, other) for other in others]))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_is_allowed_goes_by_the_change_and_by_what_moved_numbers_make_of_it
 
 def test_whole_numbers_are_the_same():
     begin, one, two = ({"n": np.array([n])} for n in (0, 1, 2))
-    assert [d.share <= 1 for d in differences(begin, After(np.zeros(0), two), After(np.zeros(0), one), (), 0.0)] == [False]
+    assert [d.share <= 1 for d in differences(begin, After(np.zeros(0), two), After(np.zeros(0), one), ())] == [False]
 
 
 def without_decay(built: Built, text: str) -> str:
