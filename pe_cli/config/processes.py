@@ -98,5 +98,4 @@ def _served(
     if train is not None:
         yield train.accumulate > 1, "train.accumulate", train.at_of("accumulate"), "a larger batch_size"
         yield bool(train.phases), "train.phases", train.at_of("phases"), "leave it out"
-        for key in ("ema", "plateau"):
-            yield getattr(train, key) is not None, f"train.{key}", train.at_of(key), "leave it out"
+        yield train.ema is not None, "train.ema", train.at_of("ema"), "leave it out"

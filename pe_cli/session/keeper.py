@@ -106,7 +106,7 @@ class Keeper:
         rate = lowered(float(before[0]), section)
         if rate is None:
             return None
-        scope.set(name, np.full_like(before, rate))
+        self._job.values.change(name, np.full_like(before, rate))
         return float(before[0]), rate
 
     # --- beginning and end --------------------------------------------------------------------------------------------

@@ -284,6 +284,12 @@ class ServedValues(Values):
             self.give({name: self.scope.get(name) for name in self.scope})
         self._team.texts({})
 
+    def change(self, name: str, value: Array) -> None:
+        """Write a value here, and the first trainer on servers too: where they wait for all, before the next update."""
+        super().change(name, value)
+        if self._team.leads:
+            self.give({name: value})
+
     def give(self, arrays: Mapping[str, Value], done: Mapping[str, Collection[str]] | None = None) -> None:
         """Write values to servers, of which each gets its rows.
 

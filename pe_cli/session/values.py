@@ -108,6 +108,10 @@ class Values:
         """Write a variable's value, of what processes divide this one's rows of it."""
         self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
 
+    def change(self, name: str, value: Array) -> None:
+        """Write the value of a variable that all processes change alike, between two steps."""
+        self.scope.set(name, value)
+
     def _number(self, device: int) -> int:
         """Return the number of one of this process's devices among those of all."""
         return self._team.rank * len(self.scope.places) + device

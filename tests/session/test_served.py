@@ -383,3 +383,26 @@ def test_a_killed_trainer_ends_all_with_6_and_the_others_go_on_from_the_last_che
     assert started.returncode == ExitCode.PEER_LOST, err
     status = json.loads((run / "status.json").read_text())
     assert (status["state"], status["error"]) == ("failed", "process 0 was ended by signal 9")
+
+
+PLATEAU = "train.plateau={by: eval/loss, mode: min, patience: 1, factor: 0.5, threshold: 0.5}"
+
+
+def test_a_plateau_lowers_the_rate_of_servers_as_that_of_one_process(bench: Bench) -> None:
+    options = PLATEAU, "train.optimizer={type: SGD, learning_rate: 0.02}"
+    one = bench.train("one", *(word for option in options for word in ("-o", option)))
+    assert arrays(one)["learning_rate_0"][0] < 0.02
+    assert bench.seen(served(bench, "served", 1, 2, *options)) == bench.seen(one)
+
+
+def test_all_servers_lower_their_rate_before_the_next_update(bench: Bench) -> None:
+    """Every second evaluation of two trainers; rows would be elsewhere if a server had done an update with the rate of before."""
+    tables(bench)
+    options = PLATEAU.replace("0.5}", "100}"), "train.optimizer={type: SGD, learning_rate: 0.1}", "train.epochs=6"
+    one = arrays(bench.train("one", *(word for option in options for word in ("-o", option))))
+    assert one["learning_rate_0"][0] == np.float32(0.1) / 4
+    found = arrays(served(bench, "served", 2, 2, *options))
+    for name, value in found.items():
+        np.testing.assert_allclose(value, one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    apart = arrays(served(bench, "geo", 2, 2, *options, more=", sync: {geo: 1}"))
+    assert apart["learning_rate_0"] == one["learning_rate_0"], "each trainer lowers its own"
