@@ -21,7 +21,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     for op in block.ops:
         if op.role is Role.OPTIMIZE and op.type in forms and "Rows" not in op.inputs:
             groups.setdefault(_key(block, op, decays.get(id(op))), []).append(op)
-    joined = [ops for ops in groups.values() if len(ops) > 1]
+    joined = [ops for group in groups.values() if len(ops := _late(block, group)) > 1]
     if not joined:
         kinds = sorted({op.type for op in block.ops if op.role is Role.OPTIMIZE})
         why = "the program updates nothing"
@@ -34,6 +34,21 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     count = sum(map(len, joined))
     with_decay = f", {taken} of them with their weight decay" if taken else ""
     return made, f"fuse_all_optimizer_ops: {count} updates became {len(joined)}{with_decay}"
+
+
+def _late(block: Block, group: list[Operator]) -> list[Operator]:
+    """Return the updates of a group that may be done where its last one is: nothing in between looks at what they write."""
+    members, found = set(map(id, group)), []
+    used: set[str] = set()
+    written: set[str] = set()
+    first, last = block.ops.index(group[0]), block.ops.index(group[-1])
+    for op in reversed(block.ops[first : last + 1]):
+        if id(op) in members and not used & set(op.output_names()) and not written & set(op.input_names()):
+            found.append(op)
+        else:
+            used.update(op.input_names(), op.output_names())
+            written.update(op.output_names())
+    return found[::-1]
 
 
 def _forms() -> dict[str, OpDef]:

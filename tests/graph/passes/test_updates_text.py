@@ -49,6 +49,15 @@ def test_a_decay_that_only_the_update_reads_is_part_of_it():
     assert sum(op.startswith("optimize l2_decay") for op in ops(kept)) == 2, "one is fetched, and the other alone has no partner"
 
 
+def test_an_update_whose_result_is_read_before_the_last_one_stays_where_it_is():
+    read = "  optimize scale(X=a) -> Out=seen: float32[2] {\"scale\": 1.0}\n"
+    made, said = text(fuse_optimizer.run, TWO + sgd("a", "a@GRAD") + read + sgd("b", "b@GRAD"))
+    assert [op.partition("(")[0] for op in ops(made)] == ["optimize sgd", "optimize scale", "optimize sgd"]
+    assert said.startswith("fuse_all_optimizer_ops: nothing to join")
+    made, _ = text(fuse_optimizer.run, TWO + sgd("a", "a@GRAD") + sgd("b", "b@GRAD") + read)
+    assert [op.partition("(")[0] for op in ops(made)] == ["optimize fused_sgd", "optimize scale"]
+
+
 def test_updates_with_rates_of_their_own_stay_apart():
     program = TWO + "  var slow: float32[1] persistable stop_gradient\n" + sgd("a", "a@GRAD") + sgd("b", "b@GRAD").replace("rate", "slow")
     made, said = text(fuse_optimizer.run, program)
