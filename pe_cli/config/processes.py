@@ -68,6 +68,9 @@ def distributed_mistakes(
     for wrong, what, at, hint in _served(executor, train, output, schedule):
         if wrong:
             yield f"{what}: not with parameter servers", at, hint
+    if train is not None and train.ema is not None and section.sync is not True:
+        what = "train.ema: with parameter servers only where they wait for all trainers"
+        yield what, train.at_of("ema"), "distributed.sync: true, or leave ema out"
 
 
 def _server_mistakes(section: DistributedSection) -> Iterator[Mistake]:
@@ -98,4 +101,3 @@ def _served(
     if train is not None:
         yield train.accumulate > 1, "train.accumulate", train.at_of("accumulate"), "a larger batch_size"
         yield bool(train.phases), "train.phases", train.at_of("phases"), "leave it out"
-        yield train.ema is not None, "train.ema", train.at_of("ema"), "leave it out"

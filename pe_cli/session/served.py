@@ -73,7 +73,8 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
         endpoints: host:port of every server.
 
     Raises:
-        PeError: parameters are released while training goes on, or an update belongs to no single parameter.
+        PeError: parameters are released while training goes on, an update belongs to no single parameter, or rows that trainers
+            look up are to be averaged.
     """
     assert built.train is not None
     if built.waiting:
@@ -83,7 +84,11 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
     shares = run.executor.type != "async"  # whose threads have batches of their own
     job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=shares, rows_alone=True)
     keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
-    return Division(built.train, built.startup, job, terms, keep)
+    made = Division(built.train, built.startup, job, terms, keep)
+    if built.average and made.remote:
+        what = f"train.ema: table '{min(made.remote)}' has rows on servers alone, of which nobody could look up averages"
+        raise PeError(what, at=run.at_of("train", "ema"), hint="is_sparse: false in its layer, or leave ema out")
+    return made
 
 
 def served_of(team: Team, built: Built, run: RunSpec) -> Served | None:
@@ -233,6 +238,11 @@ class ServedValues(Values):
             self._team.texts({})
         with super().averaged():
             yield
+
+    def _averages(self) -> dict[str, Array]:
+        """Return the moving averages, which servers have; they change nothing before all trainers give their next gradients."""
+        average = self.built.average
+        return average.values(self._taken({*average.averages.values(), *average.weights.values()}).__getitem__) if average else {}
 
     def _taken(self, names: Collection[str] | None = None, but: Collection[str] = ()) -> dict[str, Array]:
         """Return what servers have; of these names, or all but some."""

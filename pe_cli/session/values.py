@@ -171,8 +171,7 @@ class Values:
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
         """Use the moving averages as parameters inside, where there are any."""
-        average = self.built.average
-        values = average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        values = self._averages()
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
             self.scope.set(name, value)
@@ -181,6 +180,11 @@ class Values:
         finally:
             for name, value in before.items():
                 self.scope.set(name, value)
+
+    def _averages(self) -> dict[str, Array]:
+        """Return the moving averages by parameter, nothing where there are none."""
+        average = self.built.average
+        return average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
 
     def with_averages(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return the values of a checkpoint with parameters replaced by their moving averages, where there are any.

@@ -116,11 +116,19 @@ def test_what_servers_cannot_be_is_told_with_its_place(run_errors: Errors, secti
 def test_what_trainers_with_servers_cannot_do_is_told_with_its_place(run_errors: Errors) -> None:
     more = (
         "executor: {processes: 1, devices: 2}\noutput: {gradient_norms: true}\nexec_strategy: {num_iteration_per_run: 2}\n"
-        "train: {loss: loss, epochs: 1, batch_size: 8, accumulate: 2, ema: {decay: 0.9}, "
+        "train: {loss: loss, epochs: 1, batch_size: 8, accumulate: 2, "
         "optimizer: {type: SGD, learning_rate: 0.1}}\n"
     )
     text = "\n".join(run_errors(SERVED + more))
     for part in ("executor.processes says 1", "executor.devices: 2", "output.gradient_norms", "num_iteration_per_run: 2"):
         assert part in text
-    for part in ("train.accumulate", "train.ema"):
-        assert f"{part}: not with parameter servers" in text
+    assert "train.accumulate: not with parameter servers" in text
+
+
+def test_servers_average_where_they_wait_for_all_trainers(run_errors: Errors, folder: Callable[..., None]) -> None:
+    more = "train: {loss: loss, epochs: 1, batch_size: 8, ema: {decay: 0.9}, optimizer: {type: SGD, learning_rate: 0.1}}\n"
+    (text,) = run_errors(SERVED.replace("servers: 2", "servers: 2, sync: async") + more)
+    assert "run.yaml:3:" in text
+    assert "train.ema: with parameter servers only where they wait for all trainers" in text
+    folder(run=SERVED + more)
+    assert load_run("run.yaml").train is not None

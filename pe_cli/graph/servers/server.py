@@ -169,12 +169,13 @@ class ServerProgram:
         self._keep(piece.name, u.name, piece.type, None if piece.whole else piece.begin)
         if u.rows:
             names[u.rows] = piece.gradient + ROWS
+        scheduled = {n for op in self._updates.schedule for n in op.output_names()}
         for op in u.ops:
             for name in (*op.input_names(), *op.output_names()):
                 if name in names or name not in self._updates.facts:
                     continue
                 facts = self._updates.facts[name]
-                shared = name in {n for slot in ("LearningRate",) for n in op.inputs.get(slot, ())}
+                shared = name in op.inputs.get("LearningRate", ()) or name in scheduled
                 names[name] = name if shared else name + mark
                 like = facts.type.shape == u.type.shape and not piece.whole
                 kind = TensorType(piece.type.shape, facts.type.dtype) if like else facts.type

@@ -16,6 +16,8 @@ from pe_cli.program.ir import Operator, Role
 CLIP = "gradient_clip/"
 #: Part of the scope of ops that decay weights.
 DECAY = "regularization/"
+#: Part of the scope of ops that let parameters into their averages.
+AVERAGE = "moving_average/"
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Updates:
     Attributes:
         kind: class of the program.
         parameters: by name, those with a decay of their weights first, in the order of names: what all servers and trainers share.
-        schedule: ops that make learning rates.
+        schedule: ops that make learning rates, and what all moving averages have in common; once a step.
         facts: of every variable.
 
     Raises:
@@ -80,9 +82,12 @@ class Updates:
         block = program.global_block()
         self.kind = type(program)
         self.facts = {v.name: Facts(v.type, v.persistable) for v in block.vars.values()}
-        self.schedule = [copied(op) for op in block.ops if op.role is Role.LR_SCHED]
+        parameters = {p.name for p in block.parameters()}
+        self._common = [op for op in block.ops if AVERAGE in op.scope and not parameters & set(op.input_names())]
+        self.schedule = [copied(op) for op in block.ops if op.role is Role.LR_SCHED] + [copied(op) for op in self._common]
         self.parameters: dict[str, Updated] = {}
-        self._updating = [op for op in block.ops if op.role is Role.OPTIMIZE and CLIP not in op.scope]
+        common = {id(op) for op in self._common}
+        self._updating = [op for op in block.ops if op.role is Role.OPTIMIZE and CLIP not in op.scope and id(op) not in common]
         self._clipped = {n for op in block.ops if op.role is Role.OPTIMIZE and CLIP in op.scope for n in op.output_names()}
         owners = dict(_owners(self._updating, block))
         for op in self._updating:
@@ -103,7 +108,7 @@ class Updates:
 
     def is_moved(self, op: Operator) -> bool:
         """Return whether servers do an op of the program: an update or a schedule."""
-        return op.role is Role.LR_SCHED or any(op is other for other in self._updating)
+        return op.role is Role.LR_SCHED or any(op is other for other in (*self._updating, *self._common))
 
     def is_clipped(self, gradient: str) -> bool:
         """Return whether an op that clips makes a gradient."""
@@ -111,7 +116,7 @@ class Updates:
 
     def left_out(self) -> list[str]:
         """Return the variables that trainers need no more: state of optimizers and learning rates."""
-        used = {n for op in self._updating for n in (*op.input_names(), *op.output_names())}
+        used = {n for op in (*self._updating, *self._common) for n in (*op.input_names(), *op.output_names())}
         kept = {n for u in self.parameters.values() for n in (u.name, u.gradient, u.rows)}
         kept |= {n for op in self._updating for n in op.role_vars}
         return sorted(used - kept)
@@ -123,7 +128,7 @@ class Updates:
 
 def counts(op: Operator) -> bool:
     """Return whether an op of a schedule counts steps: it writes what it reads."""
-    return any(n in op.input_names() for n in op.output_names())
+    return op.role is Role.LR_SCHED and any(n in op.input_names() for n in op.output_names())
 
 
 def copied(op: Operator) -> Operator:
