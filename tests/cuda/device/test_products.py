@@ -71,8 +71,7 @@ def test_a_config_learns_in_bf16_as_in_float32():
     """Two steps and a half percent of the loss; more is asked of a card."""
     losses = []
     for precision in ("float32", "bf16"):
-        found = models.train(models.ROOT / "configs/digits.yaml", "cuda", more=(f"executor.precision={precision}",), steps=2)
-        losses.append(found.losses)
+        losses.append(models.train(models.ROOT / "configs/digits.yaml", "cuda", (f"executor.precision={precision}",), steps=2))
     assert not np.array_equal(*losses)
     np.testing.assert_allclose(losses[1], losses[0], rtol=5e-3)
 

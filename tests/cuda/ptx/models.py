@@ -110,11 +110,10 @@ class Training:
         return After(np.array(losses), self.state)
 
 
-def train(config: Path, place: str, more: Sequence[str] = ()) -> None:
-    """Train a config for five steps; see `Training`."""
+def train(config: Path, place: str, more: Sequence[str] = (), steps: int = STEPS) -> Array:
+    """Train a config for so many steps, five at most, and return its losses [steps, losses]; see `Training`."""
     training = Training(config, place, more)
-    for number in range(STEPS):
-        training.step(number, {})
+    return np.array([training.step(number, {}).losses for number in range(steps)])
 
 
 def moved(state: Mapping[str, Array], precision: str, draw: int) -> dict[str, Array]:
