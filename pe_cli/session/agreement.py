@@ -50,7 +50,7 @@ def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
 
 
 def _difference(theirs: Any, ours: Any) -> tuple[str, str]:
-    """Return how two values are shown: of lines the first ones that differ, of lists the first entries, of long texts the words of one alone."""
+    """Return how two values are shown: of lines the first that differ, of lists the first entries, of long texts the words of one alone."""
     if isinstance(theirs, str) and isinstance(ours, str) and "\n" in theirs + ours:
         theirs, ours = theirs.split("\n"), ours.split("\n")
     elif isinstance(theirs, str) and isinstance(ours, str) and max(len(theirs), len(ours)) > SHOWN:

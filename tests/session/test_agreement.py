@@ -13,7 +13,9 @@ from pe_cli.session.agreement import agree, data_facts, machine_facts
 from pe_cli.session.peer_team import PeerTeam
 from tests.collectives.simulated import Network
 
-FACTS = {"config": "a: 1\nb: 2\n", "processor": "zen5 +avx +fma +sse", "numpy": "2.0", "data": ["x (1)", "y (2)"]}
+#: Features of a processor whose names are more than is shown.
+LONG = " ".join(f"+avx{i}" for i in range(20))
+FACTS = {"config": "a: 1\nb: 2\n", "processor": f"zen5 {LONG} +fma +sse", "numpy": "2.0", "data": ["x (1)", "y (2)"]}
 
 
 def errors(other: dict, code: ExitCode = ExitCode.USAGE) -> list[PeError | None]:
@@ -38,7 +40,7 @@ def test_who_has_the_same_goes_on() -> None:
     [
         ({"config": "a: 1\nb: 3\n"}, "another config than process 0: b: 3, not b: 2"),
         ({"config": "a: 1\n"}, "another config than process 0: nothing, not b: 2"),
-        ({"processor": "zen5 +avx +fma"}, "another processor than process 0: nothing, not +sse"),
+        ({"processor": f"zen5 {LONG} +fma"}, "another processor than process 0: nothing, not +sse"),
         ({"numpy": None}, "another numpy than process 0: nothing, not 2.0"),
         ({"data": ["x (1)"]}, "another data than process 0: nothing, not y (2)"),
         ({"config": "c" * 1000}, f"another config than process 0: {'c' * 77}..., not a: 1"),
