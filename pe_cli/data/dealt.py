@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.dataset import Array
@@ -12,6 +11,7 @@ from pe_cli.data.fields import ArrayField, Field, SequenceField
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.data.together import Together
 
+Made = TypeVar("Made")
 #: What was made of a column, and sentences for the log.
 Fit = Callable[[str], tuple[FittedColumn | None, list[str]]]
 Encode = Callable[[str], tuple[Field, list[str]]]
@@ -29,12 +29,9 @@ def fit_dealt(together: Together, names: Iterable[str], fit: Fit) -> dict[str, t
         By name what was learned and said; not of columns with a mistake, which each process is to fit: then all tell the same.
     """
     mine: dict[str, Any] = {}
-    for name in names:
-        if together.owns(name):
-            with contextlib.suppress(PeError):
-                column, notes = fit(name)
-                if column is not None:
-                    mine[name] = [column.type, dict(column.options), column.state, column.target, notes]
+    for name, (column, notes) in _own(together, names, fit):
+        if column is not None:
+            mine[name] = [column.type, dict(column.options), column.state, column.target, notes]
     told = {name: found for each in together.told("what columns have learned", mine) for name, found in each.items()}
     return {name: (FittedColumn(name, *found), notes) for name, (*found, notes) in told.items()}
 
@@ -53,14 +50,11 @@ def encode_dealt(together: Together, names: Iterable[str], encode: Encode) -> di
     """
     mine: dict[str, Any] = {}
     made: dict[str, list[Array]] = {}
-    for name in names:
-        if together.owns(name):
-            with contextlib.suppress(PeError):
-                field, notes = encode(name)
-                arrays = _arrays_of(field)
-                if arrays is not None:
-                    made[name] = arrays
-                    mine[name] = [[[array.shape, array.dtype.str] for array in arrays], field.type.dtype, notes]
+    for name, (field, notes) in _own(together, names, encode):
+        arrays = _arrays_of(field)
+        if arrays is not None:
+            made[name] = arrays
+            mine[name] = [[[array.shape, array.dtype.str] for array in arrays], field.type.dtype, notes]
     told = {name: found for each in together.told("what columns are encoded as", mine) for name, found in each.items()}
     rooms = together.rooms([(tuple(shape), dtype) for sizes, _, _ in told.values() for shape, dtype in sizes], "encoded columns")
     if rooms is None:
@@ -74,6 +68,17 @@ def encode_dealt(together: Together, names: Iterable[str], encode: Encode) -> di
         fields[name] = _field_of(arrays, dtype), notes
     together.wait("encoded columns")
     return fields
+
+
+def _own(together: Together, names: Iterable[str], do: Callable[[str], Made]) -> Iterator[tuple[str, Made]]:
+    """Yield what this process makes of the columns that are dealt to it, by name; not of those with a mistake."""
+    for name in names:
+        if together.owns(name):
+            try:
+                made = do(name)
+            except PeError:
+                continue
+            yield name, made
 
 
 def _arrays_of(field: Field) -> list[Array] | None:
