@@ -42,11 +42,10 @@ output: {checkpoint: ~}
 WORTH = np.array([1.0, -2.0, 0.5, 3.0])
 
 
-@pytest.fixture(autouse=True)
-def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("model.yaml").write_text(MODEL)
-    Path("run.yaml").write_text(RUN)
+def write_files(model: str, run: str) -> None:
+    """Write a model, a run file and its three files of 40 texts into the working folder."""
+    Path("model.yaml").write_text(model)
+    Path("run.yaml").write_text(run)
     rng = np.random.default_rng(1)
     for name in ("a", "b", "c"):
         lines = []
@@ -54,6 +53,12 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ids = rng.integers(0, 4, rng.integers(1, 6))
             lines.append(f"{len(ids)} {' '.join(map(str, ids))} 1 {WORTH[ids].sum()}\n")
         Path(f"{name}.txt").write_text("".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_files(MODEL, RUN)
 
 
 def train(*overrides: str) -> tuple[Job, Result]:

@@ -22,44 +22,15 @@ from pe_cli.session.seats import Seat, ServerTeam, TrainerTeam
 from pe_cli.session.served import serve_run
 from pe_cli.session.stop import Limits
 from pe_cli.session.trainers import trainer_of
+from tests.session.test_asynchronous import MODEL, RUN, WORTH, write_files
 
-MODEL = """\
-name: sums
-feeds:
-  ids: {shape: [1], dtype: int64, lod_level: 1}
-  y: {shape: [1]}
-layers:
-  table: {type: embedding, input: ids, size: [4, 1], is_sparse: true}
-  out: {type: sequence_pool, pool_type: sum}
-  cost: {type: square_error_cost, input: out, label: y}
-  loss: {type: mean, x: cost}
-fetches: [loss]
-"""
-RUN = """\
-model: model.yaml
-data:
-  train: {reader: multi_slot, files: [a.txt, b.txt, c.txt], slots: {ids: {}, y: {type: float, dense: true}}}
-  eval: {reader: multi_slot, files: [a.txt], slots: {ids: {}, y: {type: float, dense: true}}}
-feeds: {ids: ids, y: y}
-train: {loss: loss, epochs: 12, batch_size: 8, optimizer: {type: Adagrad, learning_rate: 0.5}}
-fetches: {loss: {every: 5 steps}}
-executor: {type: async, threads: 2, seed: 3}
-output: {dir: runs}
-"""
 SERVED = "distributed={{mode: parameter_server, servers: {}, sync: {}, min_block_size: 2}}"
-#: What an id is worth; a text is worth the sum.
-WORTH = np.array([1.0, -2.0, 0.5, 3.0])
 
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("model.yaml").write_text(MODEL)
-    Path("run.yaml").write_text(RUN)
-    rng = np.random.default_rng(1)
-    for name in ("a", "b", "c"):
-        drawn = [rng.integers(0, 4, rng.integers(1, 6)) for _ in range(40)]
-        Path(f"{name}.txt").write_text("".join(f"{len(i)} {' '.join(map(str, i))} 1 {WORTH[i].sum()}\n" for i in drawn))
+    write_files(MODEL.replace("size: [4, 1]", "size: [4, 1], is_sparse: true"), RUN.replace("checkpoint: ~", "dir: runs"))
 
 
 def train(trainers: int, servers: int, sync: str, *options: str, steps: int | None = None) -> Path:
