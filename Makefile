@@ -5,7 +5,6 @@ CONFIG ?= configs/digits.yaml
 # PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
 # What stands together shares fixtures and kernels: each process has a stretch of the tests, and takes of another's when it is through.
 PYTEST ?= -n auto --dist worksteal
-TORCH  ?=
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
 BENCH  ?=
 # MUTANTS=... passes arguments on to tests.mutants, e.g. make mutants MUTANTS="--count 20 --only pe_cli/execute"
@@ -16,32 +15,30 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' pe_cli/__init__.py)
-ifneq ($(TORCH),)
-EXTRA := dev
-else
-EXTRA := test
-endif
 
 .DEFAULT_GOAL := help
-.PHONY: help train test suite check check-deep proof mutants bench docs site dist clean
+.PHONY: help train test suite peers check check-deep proof mutants bench docs site dist clean
 .DELETE_ON_ERROR:
 
 help: ## show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) TORCH=1 (test against PyTorch too) KEY=FILE (sign dist/)"
+	@echo "Variables: PYTHON=$(PYTHON) VENV=$(VENV) CONFIG=$(CONFIG) KEY=FILE (sign dist/)"
 
 train: $(VENV)/.run ## install pe and train the model of CONFIG
 	$(BIN)/pe train $(CONFIG)
 	@echo "Results are in $$(ls -td runs/*/ | head -n 1)"
 
 # Types are checked on the core that the tests leave idle while they are collected.
-test: $(VENV)/.$(EXTRA) ## check, and run all tests (TORCH=1: compare with PyTorch and scikit-learn too)
+test: $(VENV)/.test ## check, and run all tests; what they cannot use here is told at the end
 	$(MAKE) --no-print-directory -j2 check suite
 
-suite: $(VENV)/.$(EXTRA)
+suite: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST)
 
-check: $(VENV)/.$(EXTRA) ## lint, types and the layers of the packages
+peers: $(VENV)/.peers ## install PyTorch and what else tests can use (4 GB), and run the tests that make test has skipped for want of it
+	$(BIN)/python -m pytest $(PYTEST) --skipped-for-want
+
+check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
@@ -106,6 +103,6 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.created
 	@touch $@
 
 # Of what is installed here, a fifth is ever imported, and Python compiles that then.
-$(VENV)/.test $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
+$(VENV)/.test $(VENV)/.dev $(VENV)/.peers $(VENV)/.docs: $(VENV)/.%: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@

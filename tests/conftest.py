@@ -20,6 +20,8 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402 - it reads them when it is imported
 import pytest  # noqa: E402
 
+from tests import needs  # noqa: E402
+
 # Programs and plans are many small objects that stay: to look for cycles among them as often as Python does takes 6% of the time.
 gc.set_threshold(20_000, 10, 10)
 
@@ -27,6 +29,16 @@ HERE = Path(__file__).parent
 #: Folders of tests that start processes, or run CUDA kernels on the CPU: some take as long as a thousand others.
 LONG = frozenset({"benchmarks", "cli", "collectives", "cuda", "fuzz", "session"})
 _HERE = ("127.0.0.1", "::1", "localhost", "")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `make peers` asks for."""
+    parser.addoption(needs.OPTION, action="store_true", help="run only the tests that the run before has skipped for want of something")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what is skipped for want of something."""
+    config.pluginmanager.register(needs.SkippedForWant(config), "skipped-for-want")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -122,6 +134,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
+        needs.skip("the right to mount a tmpfs")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)

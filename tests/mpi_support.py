@@ -9,9 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import pe_cli
+from tests.needs import needs
 
 #: The launcher that belongs to this environment, else any other.
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
@@ -24,9 +23,7 @@ def _is_mpich() -> bool:
     return "HYDRA" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, timeout=60).stdout
 
 
-needs_mpi = pytest.mark.skipif(
-    not _is_mpich(), reason="mpi4py or MPICH's mpiexec is not installed: pip install '.[mpi]'"
-)
+needs_mpi = needs(_is_mpich(), "mpi4py and MPICH's mpiexec", "pip install '.[mpi]'")
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
 
 

@@ -19,9 +19,9 @@ from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.prune import prune
 from tests.layers.support import layers as L
+from tests.needs import torch
 
 Array = np.ndarray[Any, Any]
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 BATCH = 6
 

@@ -17,9 +17,10 @@ import pytest
 import pe_cli
 from tests.cli.conftest import Pe
 from tests.io.runs import hostile, make_run, ordinary
+from tests.needs import needs
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+pytestmark = needs(BROWSER is not None, "Chromium", "apt-get install chromium")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--virtual-time-budget=4000", "--dump-dom",

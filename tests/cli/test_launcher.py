@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import needs
+
 SCRIPT = Path(__file__).parents[2] / "pe_cli" / "cli" / "pe"
 TELLS = f"#!{sys.executable} -IS\nimport sys\nprint(open('/proc/self/status').read())\nprint(*map('<{{}}>'.format, sys.argv[1:]), sep='')\n"
 HOLDS = subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True, check=False).returncode == 0
@@ -38,12 +40,12 @@ def started(pe: Path, *arguments: str, path: str | None = None) -> tuple[int, in
     return blocked, ignored, text.splitlines()[-1]
 
 
-@pytest.mark.skipif(not HOLDS, reason="this env holds no signals back")
+@needs(HOLDS, "an env that holds signals back")
 def test_signals_are_held_back_until_pe_takes_them(pe: Path) -> None:
     assert started(pe, "train", "a b.yaml", "-o", "x=*") == (BOTH, 0, "<train><a b.yaml><-o><x=*>")
 
 
-@pytest.mark.skipif(not HOLDS, reason="this env holds no signals back")
+@needs(HOLDS, "an env that holds signals back")
 def test_a_link_to_it_starts_what_stands_beside_the_script(pe: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pe").symlink_to(os.path.relpath(pe, tmp_path / "bin"))

@@ -8,6 +8,7 @@ from pe_cli.cli.catalogue import names
 from pe_cli.cli.elsewhere import ELSEWHERE, MADE_OF, WRITTEN, here, instead_of, plain
 from pe_cli.cli.things import things
 from pe_cli.config.expand import REGIONS
+from tests import needs
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ WITHOUT = (
 
 
 def test_names_of_torch_and_onnx_find_something():
-    torch, onnx = pytest.importorskip("torch"), pytest.importorskip("onnx")
+    torch, onnx = needs.package("torch"), pytest.importorskip("onnx")
     known = [*names(), *(thing.name for thing in things())]
     modules = [n for n in dir(torch.nn) if isinstance(getattr(torch.nn, n), type) and issubclass(getattr(torch.nn, n), torch.nn.Module)]
     asked = {*modules, *(schema.name for schema in onnx.defs.get_all_schemas())}
@@ -84,7 +85,7 @@ def test_what_is_told_of_other_libraries_is_here():
     assert set(ELSEWHERE) <= known
     assert {part for parts in MADE_OF.values() for part in parts} <= known
     assert not [n for n in (*MADE_OF, *WRITTEN) if here(n, known)], "told twice"
-    torch = pytest.importorskip("torch")
+    torch = needs.package("torch")
     modules = {plain(name) for name in dir(torch.nn)} | {plain(n) for n in dir(torch.optim)} | {plain(n) for n in dir(torch.nn.functional)}
     told = [name for name in ("Linear", "BatchNorm2d", "SiLU", "GELU", "BCEWithLogitsLoss", "MultiheadAttention") if here(name, known)]
     assert len(told) == 6

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pe_cli.cli import check
+from tests import needs
 from tests.cli.conftest import CONFIG, Pe
 
 #: Samples of zeros that unpack to 32 MB.
@@ -48,7 +49,7 @@ def parquet(folder: Path) -> str:
 @pytest.mark.parametrize("pack", [npz, idx, csv, parquet], ids=lambda f: f.__name__)
 def test_check_only_looks_into_a_packed_file(pack, pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if pack is parquet and importlib.util.find_spec("pyarrow") is None:
-        pytest.skip("pyarrow is not installed")
+        needs.skip("pyarrow", "pip install '.[tables]'")
     monkeypatch.setattr(check, "LOOKED", 1 << 20)
     config.write_text(config.read_text().replace(DATA, pack(config.parent)))
     assert pe("check", config, "-o", "data.train=x").code == 2  # all modules are imported

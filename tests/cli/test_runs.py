@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 import pe_cli
+from tests import needs
 from tests.cli.conftest import Pe
 from tests.io.runs import EVIL, hostile, make_run, ordinary
 
@@ -281,7 +282,7 @@ def test_a_logarithmic_plot_needs_positive_values(pe: Pe, tmp_path: Path) -> Non
 
 
 def test_a_plot_as_png(pe: Pe, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra [plot] is not installed")
+    needs.package("matplotlib")
     out = tmp_path / "loss.png"
     said = pe("plot", make_run(tmp_path, "a", ordinary()), "-o", out, "--metric", "acc", "--log")
     assert said.code == 0, said.err

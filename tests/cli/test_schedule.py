@@ -12,6 +12,7 @@ import pytest
 from pe_cli.session.job import Job
 from pe_cli.session.rates import POINTS, rates_of
 from tests.cli.conftest import Pe
+from tests.needs import torch
 
 COSINE = "train.optimizer.learning_rate={type: cosine_restarts, learning_rate: 1, T_0: 1 epoch}"
 
@@ -30,7 +31,6 @@ def test_rates_are_those_of_the_formula(config: Path) -> None:
 
 
 def test_rates_are_those_that_torch_has(config: Path) -> None:
-    torch = pytest.importorskip("torch")
     wanted = []
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.3, total_steps=30)

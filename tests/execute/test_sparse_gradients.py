@@ -27,6 +27,7 @@ from pe_cli.program.serialize import from_json, to_json
 from pe_cli.program.text import print_program
 from pe_cli.program.verify import verify
 from tests.execute.support import latest
+from tests.needs import torch
 
 HEIGHT, WIDTH, SLOTS = 50, 6, 4
 TABLES = ("deep", "other")
@@ -186,7 +187,6 @@ def test_only_rows_of_the_batch_decay(decay, devices):
 
 @pytest.mark.parametrize("name", ["sgd", "adagrad", "lazy adam"])
 def test_training_is_that_of_pytorch_with_sparse_gradients(name):
-    torch = pytest.importorskip("torch")
     table = torch.nn.Embedding(HEIGHT, WIDTH, sparse=True, _weight=torch.from_numpy(start("deep").copy()))
     make = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "lazy adam": torch.optim.SparseAdam}[name]
     other = make(table.parameters(), lr=0.1, **({"eps": 1e-6} if name == "adagrad" else {}))

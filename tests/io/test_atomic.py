@@ -13,6 +13,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import append, atomic
+from tests import needs
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
+        needs.skip("the right to mount a tmpfs")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -14,6 +14,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io import checkpoint
 from pe_cli.io.fetches import open_writer
 from pe_cli.io.run_folder import RunFolder
+from tests import needs
 
 
 def remount(disk: Path, how: str) -> None:
@@ -75,7 +76,7 @@ def test_a_read_only_disk_is_the_users_mistake(disk: Path) -> None:
 def test_a_folder_without_permission_is_the_users_mistake(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     if os.access(tmp_path, os.W_OK):
-        pytest.skip("this process may write anywhere")
+        needs.skip("a folder that this process may not write to")
     with pytest.raises(PeError, match="permission denied") as caught:
         checkpoint.save(tmp_path / "c", 1, {}, {})
     assert caught.value.code == ExitCode.USAGE

@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.errors import PeError, Span
 from pe_cli.io.metric_files import CsvTable, EventFile, require_tensorboard
+from tests import needs
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -34,10 +35,8 @@ def test_a_run_that_goes_on_keeps_the_rows_of_its_metrics(tmp_path: Path) -> Non
 
 
 def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX", reason="the extra [tensorboard] is not installed")
-    loader = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed", exc_type=ImportError
-    )
+    needs.package("tensorboardX")
+    loader = needs.package("tensorboard.backend.event_processing.event_file_loader")
     events = EventFile(tmp_path / "tb")
     events.add(3, {"train/loss": 0.5, "train/acc": 0.25})
     events.add(4, {"eval/loss": float("inf")})

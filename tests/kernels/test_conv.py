@@ -17,6 +17,7 @@ from pe_cli.kernels.conv_weight import conv_backward_weight
 from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
 from pe_cli.kernels.lang import SIZE, Addr, Int, kernel, pointer_i64
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
+from tests.needs import torch
 
 
 @kernel
@@ -129,7 +130,6 @@ class Case:
 
     def reference(self, x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return (y, dx, dw) from torch, in float64."""
-        torch = pytest.importorskip("torch")
         tx = torch.tensor(x.transpose(0, 3, 1, 2), dtype=torch.float64, requires_grad=True)
         tw = torch.tensor(w.transpose(3, 2, 0, 1), dtype=torch.float64, requires_grad=True)
         top, left, bottom, right = self.pads

@@ -11,6 +11,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels import target
+from tests.needs import needs
 from tests.rotation import of_today
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ for kernel in kernels.split():
         instance = Instance(load(kernel), dtype)
         print(kernel, dtype, instance.key, hashlib.sha256(compile_kernel(instance.kernel, dtype, "float32", "entry")).hexdigest())
 """
-pytestmark = pytest.mark.skipif(not target.runs_portable(), reason="this processor lacks AVX2 or FMA")
+pytestmark = needs(target.runs_portable(), "a processor with AVX2 and FMA")
 
 
 def compiled(host: str) -> str:

@@ -17,6 +17,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
+from tests.needs import torch
 
 CASES = [
     pytest.param({"filter_size": 3}, {}, id="plain"),
@@ -45,7 +46,6 @@ def built(x: np.ndarray, **given: Any) -> tuple[Program, Program, Any, Any]:
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("ours", "theirs"), CASES)
 def test_values_and_gradients_are_those_of_pytorch(ours: dict[str, Any], theirs: dict[str, Any], data_format: str) -> None:
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 4, 4, 5))
     fed = x if data_format == "NCHW" else x.transpose(0, 2, 3, 1)

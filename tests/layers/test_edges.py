@@ -9,8 +9,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.layers.nn.edges import edges
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
+from tests.needs import torch
 
-torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(7)
 X, W = RNG.standard_normal((2, 3, 7, 6)), RNG.standard_normal((4, 3, 3, 2))
 #: padding -> above, below, left, right around 7x6 with windows of 3x2; SAME has ceil(7 / stride) x ceil(6 / stride) of them.

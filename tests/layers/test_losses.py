@@ -11,13 +11,13 @@ import pytest
 from pe_cli.core.errors import PeError
 from tests.layers.support import evaluate, programs
 from tests.layers.support import layers as L
+from tests.needs import torch
 
 Array = np.ndarray[Any, Any]
 
 
 def agrees(build: Callable[..., Any], theirs: Callable[..., Any], inputs: Mapping[str, Array], learned: tuple[str, ...]) -> None:
     """Compare a loss with PyTorch's, in float64."""
-    torch = pytest.importorskip("torch")
     out, grads = evaluate(build, inputs, learned)
     tensors = {name: torch.tensor(a, requires_grad=name in learned) for name, a in inputs.items()}
     expected = theirs(torch, **tensors)

@@ -10,8 +10,8 @@ from pe_cli.program.backward import gradients
 from pe_cli.program.initializer import Constant
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
+from tests.needs import torch
 
-torch = pytest.importorskip("torch")
 X = np.random.default_rng(5).standard_normal((3, 6, 4))
 STARTS = np.random.default_rng(6).standard_normal((4, 3, 5))
 LENGTHS = np.array([6, 2, 4])

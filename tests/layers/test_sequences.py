@@ -10,6 +10,7 @@ from pe_cli.program.backward import gradients
 from pe_cli.program.param_attr import ParamAttr
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
+from tests.needs import torch
 
 
 @pytest.fixture
@@ -24,7 +25,6 @@ def names(main):
 
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both directions"])
 def test_two_layers_agree_with_torch(net, rng, both):
-    torch = pytest.importorskip("torch")
     peer = torch.nn.LSTM(3, 4, 2, batch_first=True, bidirectional=both)
     attrs = {f"{n}_attr": ParamAttr(n) for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     count = 4 if both else 2
@@ -70,7 +70,6 @@ def test_an_initial_state_has_a_row_for_each_layer(net):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_multi_head_attention_agrees_with_torch(net, rng, causal):
-    torch = pytest.importorskip("torch")
     peer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     with torch.no_grad():
         peer.in_proj_bias += 0.1  # torch begins with 0
@@ -104,7 +103,6 @@ def test_a_parameter_of_its_own_takes_the_name_and_the_initializer(net):
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_learned_mask_of_attention_has_a_gradient(rng, causal, packed):
     """A bias of places, [heads, time, time], as models with relative positions learn it."""
-    torch = pytest.importorskip("torch")
     given = rng.standard_normal((2, 5, 24)).astype("float32")
     bias = rng.standard_normal((1, 2, 5, 5)).astype("float32")
     with programs() as (main, startup):

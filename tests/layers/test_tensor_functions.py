@@ -8,8 +8,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from tests.layers.support import evaluate, programs, run
 from tests.layers.support import layers as L
-
-torch = pytest.importorskip("torch")
+from tests.needs import torch
 
 CUBE, MATRIX = (2, 3, 4), (3, 4)
 #: Name -> the layer, PyTorch's function, and shapes of what both take.

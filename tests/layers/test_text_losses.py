@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("blank", [0, 2, 4])

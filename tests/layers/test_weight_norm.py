@@ -12,8 +12,7 @@ from pe_cli.program.initializer import Constant
 from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 from tests.layers.support import layers as L
 from tests.layers.support import programs, run
-
-torch = pytest.importorskip("torch")
+from tests.needs import torch
 
 
 @pytest.fixture

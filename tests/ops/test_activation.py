@@ -15,6 +15,7 @@ from pe_cli.ops.define.registry import discover
 from pe_cli.ops.math.pointwise import POINTWISE
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 discover()
@@ -178,7 +179,6 @@ TORCH = {
 
 @pytest.mark.parametrize("name", TORCH)
 def test_gradients_agree_with_torch(name, rng):
-    torch = pytest.importorskip("torch")
     x, up = rng.standard_normal((2, 5, 37)) * 3
     leaf = torch.tensor(x, requires_grad=True)
     TORCH[name](torch, leaf).backward(torch.tensor(up))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 
@@ -53,7 +54,6 @@ def test_values_follow_the_definition(rng, dtype, queries, keys, attrs, masked):
 
 @pytest.mark.parametrize(("queries", "keys", "attrs", "masked"), CASES)
 def test_gradients_agree_with_torch(rng, queries, keys, attrs, masked):
-    torch = pytest.importorskip("torch")
     given = inputs(rng, queries, keys)
     heads = attrs.get("num_heads", 1)
     tensors = [torch.tensor(a, requires_grad=True) for a in given]

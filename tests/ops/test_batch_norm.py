@@ -16,6 +16,7 @@ from pe_cli.kernels.moments import NEAR
 from pe_cli.ops.define import areas
 from pe_cli.ops.nn import batch_norm
 from pe_cli.program.ir import Program
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 SHAPES = [(9, 4), (3, 4, 5), (3, 4, 5, 6), (2, 4, 3, 2, 5), (70, 4, 9, 9), (3, 4, 1, 1), (2, 4, 80, 70)]
@@ -60,7 +61,6 @@ def test_columns_are_shared_by_threads_where_that_pays(rows, width, parts):
     "phase", [{}, {"is_test": True}, {"use_global_stats": True}], ids=["training", "inference", "running statistics"]
 )
 def test_values_and_gradients_agree_with_torch(rng, layout, shape, phase):
-    torch = pytest.importorskip("torch")
     x = rng.standard_normal(shape) * 2 + 3
     given = arguments(x, layout, rng)
     attrs = {"data_layout": layout, "momentum": 0.7, "epsilon": 1e-3, **phase}

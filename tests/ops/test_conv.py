@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.ops.define import areas
 from pe_cli.ops.define.registry import OPS, Sample
 from pe_cli.ops.nn import conv_images
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 from tests.ops.test_addto import check_bits_of_the_sum
 
@@ -38,7 +39,6 @@ def attrs(stride=1, pad=0, dilation=1, groups=1, **_):
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_agree_with_pytorch(rng, case, data_format):
-    torch = pytest.importorskip("torch")
     x, w = arrays(rng, **case)
     tx, tw = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
     out = torch.nn.functional.conv2d(
@@ -85,7 +85,6 @@ def test_mistakes_name_the_sizes(x, w, extra, part):
 
 
 def test_filters_that_do_not_fit_into_cache_agree_with_pytorch():
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(8)
     x, w = rng.standard_normal((1, 128, 4, 4)), rng.standard_normal((112, 128, 3, 3))  # beyond kernels.conv.LARGE
     expected = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(w), padding=1).numpy()

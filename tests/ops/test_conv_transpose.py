@@ -7,9 +7,8 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.nn import conv_images
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
-
-torch = pytest.importorskip("torch")
 
 
 def geometries():

@@ -12,6 +12,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 SWCE = "softmax_with_cross_entropy"
@@ -39,7 +40,6 @@ class TestSoftmaxWithCrossEntropy:
         np.testing.assert_allclose(out["Loss"], [[loss]], rtol=1e-6)
 
     def test_hard_labels_agree_with_torch(self, rng):
-        torch = pytest.importorskip("torch")
         x, label = rng.standard_normal((6, 11)) * 4, rng.integers(0, 11, (6, 1))
         label[2] = -100
         up = rng.standard_normal((6, 1))
@@ -55,7 +55,6 @@ class TestSoftmaxWithCrossEntropy:
     @pytest.mark.parametrize("axis", [1, 2])
     @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
     def test_other_axes_agree_with_torch(self, rng, axis, soft):
-        torch = pytest.importorskip("torch")
         x = rng.standard_normal((3, 5, 4))
         first = np.moveaxis(x, axis, 1)
         if soft:
@@ -89,7 +88,6 @@ class TestSoftmaxWithCrossEntropy:
 
     @pytest.mark.parametrize("both", [False, True], ids=["alone", "together with the loss"])
     def test_a_gradient_through_the_probabilities_counts(self, rng, both):
-        torch = pytest.importorskip("torch")
         x, label, up = rng.standard_normal((5, 4)), rng.integers(0, 4, (5, 1)), rng.standard_normal((5, 4))
         program = Program()
         block = program.global_block()
@@ -188,7 +186,6 @@ class TestWrongLabels:
 
 class TestSigmoid:
     def test_agrees_with_torch(self, rng):
-        torch = pytest.importorskip("torch")
         x, z = rng.standard_normal((5, 6)) * 10, rng.random((5, 6))
         t = torch.tensor(x, requires_grad=True)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(t, torch.tensor(z), reduction="none")
@@ -212,7 +209,6 @@ class TestSigmoid:
 
 
 def test_bce_loss_agrees_with_torch_also_where_it_is_certain(rng):
-    torch = pytest.importorskip("torch")
     x, z = rng.random(20), rng.integers(0, 2, 20).astype(float)
     x[:4], z[:4] = [0, 0, 1, 1], [0, 1, 0, 1]
     expected = torch.nn.functional.binary_cross_entropy(torch.tensor(x), torch.tensor(z), reduction="none").numpy()

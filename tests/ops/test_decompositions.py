@@ -7,6 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import discover
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 discover()
@@ -47,7 +48,6 @@ def test_cholesky_of_an_indefinite_matrix_is_nan():
 
 @pytest.mark.parametrize("upper", [False, True], ids=["lower", "upper"])
 def test_gradient_of_cholesky_is_pytorchs(upper, rng):
-    torch = pytest.importorskip("torch")
     half = rng.standard_normal((3, 6, 6))
     x = half @ half.swapaxes(-1, -2) + np.eye(6)
     exact = torch.tensor(x, requires_grad=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 RNG = np.random.default_rng(5)
@@ -212,7 +213,6 @@ def test_regions_need_an_image(name):
 
 
 def test_places_of_an_affine_map_are_those_of_torch():
-    torch = pytest.importorskip("torch")
     theta = RNG.standard_normal((3, 2, 3))
     found = run_op("affine_grid", {"Theta": theta}, {"output_shape": [3, 1, 4, 5]})
     expected = torch.nn.functional.affine_grid(torch.tensor(theta), [3, 1, 4, 5], align_corners=True)
@@ -222,7 +222,6 @@ def test_places_of_an_affine_map_are_those_of_torch():
 
 
 def test_columns_without_offsets_are_those_of_a_convolution():
-    torch = pytest.importorskip("torch")
     x = RNG.standard_normal((2, 4, 7, 6))
     attrs = {"ksize": [3, 2], "strides": [2, 1], "paddings": [1, 0], "dilations": [1, 2], "deformable_groups": 2}
     mask = np.ones((2, 12, 4, 4))
@@ -243,7 +242,6 @@ def test_whole_offsets_move_the_image_and_halves_average():
 @pytest.mark.parametrize(("size", "wanted"), [((8, 6, 7), (3, 4, 7)), ((4, 4, 4), (2, 2, 2)), ((3, 2, 5), (5, 4, 3))])
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_adaptive_pooling_is_that_of_torch(kind, size, wanted):
-    torch = pytest.importorskip("torch")
     x = RNG.standard_normal((2, 3, *size))
     found = run_op("pool3d", {"X": x}, {"pooling_type": kind, "ksize": list(wanted), "adaptive": True})
     pool = torch.nn.functional.adaptive_avg_pool3d if kind == "avg" else torch.nn.functional.adaptive_max_pool3d
@@ -253,7 +251,6 @@ def test_adaptive_pooling_is_that_of_torch(kind, size, wanted):
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_pooling_of_volumes_is_that_of_torch(kind, exclusive):
-    torch = pytest.importorskip("torch")
     x = RNG.standard_normal((2, 3, 5, 7, 6))
     attrs = {"pooling_type": kind, "ksize": [3, 2, 3], "strides": [2, 2, 1], "paddings": [1, 0, 1], "exclusive": exclusive}
     found = run_op("pool3d", {"X": x}, {**attrs, "ceil_mode": True})

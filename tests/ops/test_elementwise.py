@@ -14,6 +14,7 @@ from pe_cli.kernels.far import FAR
 from pe_cli.ops.math.broadcast import aligned, broadcast
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 INF, NAN = np.inf, np.nan
@@ -143,7 +144,6 @@ def test_values_at_borders(kind, x, y, want):
 @pytest.mark.parametrize(("x", "y", "axis", "like"), SHAPES)
 @pytest.mark.parametrize("kind", ["add", "sub", "mul", "div", "max", "min", "pow"])
 def test_gradients_agree_with_torch(kind, x, y, axis, like, rng):
-    torch = pytest.importorskip("torch")
     a, b = operands(rng, x, y)
     fn = {
         "sub": torch.sub,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 RNG = np.random.default_rng(4)
@@ -89,7 +90,6 @@ def test_a_gradient_that_needs_the_sum_says_so():
 @pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 @pytest.mark.parametrize("add", [False, True], ids=["alone", "with a sum"])
 def test_batch_norm_with_relu_agrees_with_pytorch(add, last, test):
-    torch = pytest.importorskip("torch")
     x, z, up = (RNG.standard_normal((6, 3, 5, 4)) for _ in range(3))
     scale, bias, mean, variance = (
         RNG.standard_normal(3),
@@ -120,7 +120,6 @@ def test_batch_norm_with_relu_agrees_with_pytorch(add, last, test):
 
 
 def test_relu_and_depthwise_convolution_agree_with_pytorch():
-    torch = pytest.importorskip("torch")
     x, w, up = RNG.standard_normal((3, 4, 7, 6)), RNG.standard_normal((8, 1, 3, 3)), RNG.standard_normal((3, 8, 4, 3))
     tensors = [torch.tensor(a, requires_grad=True) for a in (x, w)]
     y = torch.nn.functional.conv2d(torch.relu(tensors[0]), tensors[1], stride=2, padding=1, groups=4)

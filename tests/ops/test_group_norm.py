@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 SHAPES = [((2, 6, 5, 7), 3), ((3, 4, 9), 4), ((2, 8), 2), ((2, 2, 3, 4, 300), 1)]
@@ -13,7 +14,6 @@ SHAPES = [((2, 6, 5, 7), 3), ((3, 4, 9), 4), ((2, 8), 2), ((2, 2, 3, 4, 300), 1)
 
 @pytest.mark.parametrize(("shape", "groups"), SHAPES)
 def test_values_and_gradients_agree_with_torch(rng, shape, groups):
-    torch = pytest.importorskip("torch")
     x, up = rng.standard_normal(shape) * 3 + 2, rng.standard_normal(shape)
     scale, bias = rng.standard_normal((2, shape[1]))
     tensors = [torch.tensor(a, requires_grad=True) for a in (x, scale, bias)]

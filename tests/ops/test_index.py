@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 RNG = np.random.default_rng(8)
@@ -79,7 +80,6 @@ def test_an_index_out_of_range_is_named(name):
 
 
 def test_images_at_given_places_are_those_of_torch():
-    torch = pytest.importorskip("torch")
     x, grid = RNG.standard_normal((2, 3, 5, 4)), RNG.uniform(-1.4, 1.4, (2, 6, 3, 2))
     expected = torch.nn.functional.grid_sample(torch.tensor(x), torch.tensor(grid), align_corners=True)
     np.testing.assert_allclose(run_op("grid_sampler", {"X": x, "Grid": grid}), expected.numpy(), atol=1e-12)
@@ -88,7 +88,6 @@ def test_images_at_given_places_are_those_of_torch():
 @pytest.mark.parametrize("size", [(7, 9), (3, 2), (1, 1), (5, 4)])
 @pytest.mark.parametrize("corners", [True, False])
 def test_sizes_by_linear_pixels_are_those_of_torch(size, corners):
-    torch = pytest.importorskip("torch")
     x = RNG.standard_normal((2, 3, 5, 4))
     attrs = {"out_h": size[0], "out_w": size[1], "align_corners": corners, "align_mode": 0}
     expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode="bilinear", align_corners=corners).numpy()
@@ -105,7 +104,6 @@ def test_sizes_by_first_corners():
 
 @pytest.mark.parametrize("size", [(7, 9), (3, 2), (1, 1)])
 def test_sizes_by_nearest_pixels(size):
-    torch = pytest.importorskip("torch")
     x = RNG.standard_normal((2, 3, 5, 4))
     attrs = {"out_h": size[0], "out_w": size[1]}
     expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode="nearest").numpy()

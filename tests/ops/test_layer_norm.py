@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 SHAPES = [((4, 6), 1), ((2, 3, 5), 1), ((2, 3, 5), 2), ((3, 9001), 1), ((500, 7), 1)]
@@ -13,7 +14,6 @@ SHAPES = [((4, 6), 1), ((2, 3, 5), 1), ((2, 3, 5), 2), ((3, 9001), 1), ((500, 7)
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_values_and_gradients_agree_with_torch(rng, shape, axis):
-    torch = pytest.importorskip("torch")
     x, up = rng.standard_normal(shape) * 3 + 2, rng.standard_normal(shape)
     inner = shape[axis:]
     scale, bias = rng.standard_normal(inner), rng.standard_normal(inner)

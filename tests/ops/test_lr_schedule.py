@@ -10,6 +10,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find
+from tests.needs import torch
 from tests.ops.support import run_op
 
 
@@ -92,7 +93,6 @@ def test_warmup_hands_over(step, expected):
 
 def torch_rates(make, steps):
     """Return the rates of the first steps under a scheduler of torch, which `make(schedulers, optimizer)` returns."""
-    torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     scheduler = make(torch.optim.lr_scheduler, optimizer)
     found = []

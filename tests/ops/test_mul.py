@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.math.matrix_product import broadcast
 from pe_cli.ops.math.mul import matmul, mul
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 
@@ -88,7 +89,6 @@ def test_gradients_of_a_broadcast_factor_are_summed_over_the_batch(rng):
 
 
 def test_gradients_agree_with_torch(rng):
-    torch = pytest.importorskip("torch")
     x, y, g = arrays(rng, (2, 1, 3, 4), (6, 4, 5), (2, 6, 3, 5))
     a, b = torch.tensor(x, requires_grad=True), torch.tensor(y, requires_grad=True)
     (a @ b).backward(torch.tensor(g))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 BATCH, STEPS, INPUTS, UNITS = 5, 7, 3, 6
@@ -76,7 +77,6 @@ def test_time_major_is_the_same_in_another_order(rng):
     pytest.param(70, 16, id="four groups, chunks of steps"),
 ])  # fmt: skip
 def test_gradients_agree_with_torch(rng, out, batch, units):
-    torch = pytest.importorskip("torch")
     given = arrays(rng, batch, 19, INPUTS, units)
     tensors = {slot: torch.tensor(a, requires_grad=True) for slot, a in given.items()}
     weights = [tensors[s].T if "Weight" in s else tensors[s] for s in SLOTS]

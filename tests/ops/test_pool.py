@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 CASES = [
@@ -20,7 +21,6 @@ CASES = [
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize(("shape", "case"), CASES)
 def test_values_and_gradients_agree_with_pytorch(rng, shape, case, kind, data_format):
-    torch = pytest.importorskip("torch")
     x = rng.standard_normal(shape).astype("float32")
     t = torch.tensor(x, requires_grad=True)
     f = torch.nn.functional

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 
@@ -16,7 +17,6 @@ def xy(rng):
 
 def torch_gradient(function, xy, up):
     """Return a loss and its gradients by torch."""
-    torch = pytest.importorskip("torch")
     x, y = (torch.tensor(xy[k], requires_grad=True) for k in ("X", "Y"))
     out = function(torch.nn.functional, x, y)
     out.backward(torch.tensor(up).reshape(out.shape))
@@ -71,7 +71,6 @@ def test_huber_loss_agrees_with_torch(xy, delta):
 
 @pytest.mark.parametrize("reduction", ["mean", "batchmean", "sum", "none"])
 def test_kldiv_loss_agrees_with_torch(rng, reduction):
-    torch = pytest.importorskip("torch")
     x, target = rng.standard_normal((4, 3)), rng.random((4, 3))
     target[1, 1] = 0
     t = torch.tensor(x, requires_grad=True)

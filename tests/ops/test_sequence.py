@@ -10,6 +10,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.lod import offsets_of, ranges
 from pe_cli.ops.sequence.recurrent import row_order, sorted_sequences, step_begins
+from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
 LENGTHS = [3, 0, 5, 1, 2]
@@ -167,7 +168,6 @@ def order_of(is_reverse: bool = False) -> dict[str, np.ndarray]:
 
 
 def test_lstm_is_that_of_pytorch_on_packed_sequences(rng):
-    torch = pytest.importorskip("torch")
     width, d = 4, 6
     module = torch.nn.LSTM(width, d, dtype=torch.float64)
     x = torch.tensor(rng.standard_normal((ROWS, width)))

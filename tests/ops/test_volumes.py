@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 from tests.ops.support import run_op
 
-torch = pytest.importorskip("torch")
 T = torch.nn.functional
 
 

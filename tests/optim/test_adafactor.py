@@ -7,6 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.optim.adafactor import Adafactor
+from tests.needs import torch
 from tests.optim.matrices import Matrices
 
 SHAPES = {"w": (3, 5), "tall": (9, 2), "b": (7,), "f": (2, 3, 2, 4), "one": (1, 1)}
@@ -26,7 +27,6 @@ SHAPES = {"w": (3, 5), "tall": (9, 2), "b": (7,), "f": (2, 3, 2, 4), "one": (1, 
     ],
 )
 def test_ten_steps_are_those_of_torch(ours, theirs, dtype, tolerance):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(3)
     first = {n: rng.standard_normal(s).astype(dtype) for n, s in SHAPES.items()}
     training = Matrices(Adafactor(**ours), **first)

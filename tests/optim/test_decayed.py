@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
 from pe_cli.optim.regularizer import L2Decay
 from pe_cli.program.portable import facts_of
+from tests import needs
 from tests.optim.support import Training
 
 STEPS = 10
@@ -96,7 +97,7 @@ def test_steps_follow_the_formula(make, formula, dtype, tolerance):
 @pytest.fixture
 def torch(dtype):
     """Return torch, whose NAdam keeps the product of its momenta in the default type."""
-    found = pytest.importorskip("torch")
+    found = needs.package("torch")
     before = found.get_default_dtype()
     found.set_default_dtype(getattr(found, dtype))
     yield found

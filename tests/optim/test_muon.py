@@ -8,6 +8,8 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.optim.decayed import AdamW
 from pe_cli.optim.muon import QUINTIC, Muon
+from tests import needs
+from tests.needs import torch
 from tests.optim.matrices import Matrices
 
 RATE, DECAY, STEPS = 0.05, 0.1, 10
@@ -48,9 +50,8 @@ def test_ten_steps_follow_the_formula(shape, kind, nesterov, dtype, tolerance):
 
 @pytest.mark.parametrize(("shape", "kind"), [((8, 5), "original"), ((5, 8), "match_rms_adamw")])
 def test_ten_steps_are_near_those_of_torch(shape, kind):
-    torch = pytest.importorskip("torch")
     if not hasattr(torch.optim, "Muon"):
-        pytest.skip("this torch has no Muon")
+        needs.skip("a PyTorch that has Muon")
     rng = np.random.default_rng(4)
     first = rng.standard_normal(shape).astype("float32")
     training = Matrices(Muon(RATE, weight_decay=DECAY, adjust_lr=kind), w=first)

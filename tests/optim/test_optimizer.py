@@ -18,6 +18,7 @@ from pe_cli.optim.schedule import ExponentialDecay
 from pe_cli.program.ir import Role
 from pe_cli.program.parse import parse_program
 from pe_cli.program.text import print_program
+from tests.needs import torch
 from tests.optim.support import Training, linear
 
 P = np.array([1.0, -2.0, 0.0, 4.0])
@@ -57,7 +58,6 @@ def test_the_global_norm_is_that_of_the_group():
 
 
 def test_torch_shortens_alike():
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(1)
     gradients = {n: rng.standard_normal(50) for n in "ab"}
     training = Training(SGD(1.0, grad_clip=GradientClipByGlobalNorm(0.7)), a=np.zeros(50), b=np.zeros(50))

@@ -23,6 +23,7 @@ from pe_cli.optim.rules import (
     Momentum,
     RMSProp,
 )
+from tests.needs import torch
 from tests.optim.support import Training
 
 STEPS = 6
@@ -156,7 +157,6 @@ def test_steps_follow_the_formula(make, formula, dtype, tolerance):
     ],
 )
 def test_steps_with_weight_decay_equal_torch(make, name, arguments):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(4)
     first = rng.standard_normal(20)
     training = Training(make(L2Decay(0.1)), w=first)

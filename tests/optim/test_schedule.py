@@ -16,6 +16,7 @@ from pe_cli.optim.rules import SGD
 from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, CosineRestarts, LinearLrWarmup, NoamDecay
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role
+from tests.needs import torch
 from tests.optim.support import Training
 
 ARGUMENTS = {
@@ -105,7 +106,6 @@ def test_with_delay_a_schedule_begins_when_the_warmup_ends():
 
 
 def test_torch_hands_over_alike():
-    torch = pytest.importorskip("torch")
     main, startup = Program(), Program()
     made = LinearLrWarmup(CosineRestarts(0.3, 4, 2, 0.01), 5, 0.06, 0.3, delay=True).append(main, startup, "float64")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)

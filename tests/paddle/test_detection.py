@@ -7,6 +7,7 @@ import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.core.errors import PeError
+from tests.needs import torch
 
 L = fluid.layers
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -24,7 +25,6 @@ def array(*shape, seed=0):
 
 @pytest.mark.parametrize("padding", [0, 1, [1, 0, 2, 1]])
 def test_rows_of_windows_are_those_of_torch(padding):
-    torch = pytest.importorskip("torch")
     a = array(2, 3, 6, 7)
     x = fluid.data("x", [-1, 3, 6, 7])
     rows = L.im2sequence(x, [3, 2], [2, 1], padding)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import pe_cli.paddle.fluid as fluid
+from tests.needs import torch
 
 L = fluid.layers
 

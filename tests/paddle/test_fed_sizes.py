@@ -7,6 +7,7 @@ import pytest
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
+from tests.needs import torch
 
 L = fluid.layers
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -74,7 +75,6 @@ def test_draws_differ_from_step_to_step():
 
 
 def test_an_image_of_a_fed_size():
-    torch = pytest.importorskip("torch")
     theta, size = fluid.data("theta", [-1, 2, 3]), fluid.data("size", [4], "int32")
     grid = L.affine_grid(theta, size)
     a = array(2, 2, 3)

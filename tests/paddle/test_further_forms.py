@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 import pe_cli.paddle.nn.functional as F
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from tests.needs import torch
 
 pytestmark = pytest.mark.usefixtures("fresh")
 T = torch.nn.functional

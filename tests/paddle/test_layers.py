@@ -7,6 +7,7 @@ import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.errors import NotThereYet
+from tests.needs import torch
 from tests.paddle.support import rows
 
 L = fluid.layers
@@ -190,7 +191,6 @@ def test_a_static_rnn_repeats_its_block_and_trains():
 
 
 def test_cells():
-    torch = pytest.importorskip("torch")
     a = array(2, 5, 3)
     x = fluid.data("x", [-1, 5, 3])
     out, (hidden, cell) = L.rnn(L.LSTMCell(4, forget_bias=0.0), x)
@@ -300,7 +300,6 @@ def test_learning_rate_schedules_and_parameters_of_optimizers():
 
 
 def test_layers_on_images():
-    torch = pytest.importorskip("torch")
     a = array(4, 4, 4, 6)
     x = fluid.data("x", [-1, 4, 4, 6])
     wanted = [
@@ -358,7 +357,6 @@ def test_positions_and_lengths():
     "padding", ["SAME", "VALID", [1, 2, 0, 1], [1, 1, 2, 2], [[0, 0], [0, 0], [1, 0], [2, 1]]], ids=str
 )
 def test_forms_of_padding(padding):
-    torch = pytest.importorskip("torch")
     a = array(2, 3, 7, 8)
     x = fluid.data("x", [-1, 3, 7, 8])
     facts = {"pool_size": 3, "pool_stride": 2, "pool_padding": padding}

@@ -9,6 +9,7 @@ import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 import pe_cli.paddle.nn.functional as F
 from pe_cli.paddle.fluid.methods import NAMES
+from tests.needs import torch
 
 pytestmark = pytest.mark.usefixtures("fresh")
 RNG = np.random.default_rng(3)
@@ -94,7 +95,6 @@ def test_shapes_that_do_not_fit_are_value_errors():
 @pytest.mark.parametrize("size", [1, 2, 4, 5])
 @pytest.mark.parametrize(("shape", "layouts"), [((2, 5, 7), ("NCL", "NLC")), ((2, 5, 2, 3, 2), ("NCDHW", "NDHWC"))])
 def test_local_response_norm_of_any_size_and_rank(shape, layouts, size):
-    torch = pytest.importorskip("torch")
     value = RNG.standard_normal(shape).astype("float32")
     want = torch.nn.functional.local_response_norm(torch.from_numpy(value), size, 0.3, 0.6, 2.0).numpy()
     first = fed("first", value)

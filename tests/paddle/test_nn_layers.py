@@ -11,6 +11,7 @@ import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle import nn
 from pe_cli.paddle.nn.made import TABLE
+from tests.needs import torch
 from tests.paddle.nn_support import values
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -63,25 +64,21 @@ def compare(torch, ours, theirs, *arrays) -> None:
     ],
 )
 def test_values_of_layers(kind, facts, arrays):
-    torch = pytest.importorskip("torch")
     given = {"affine": True} if kind == "InstanceNorm2D" else {}
     theirs = getattr(torch.nn, kind.replace("1D", "1d").replace("2D", "2d"))(*facts, **given)
     compare(torch, getattr(nn, kind)(*facts), theirs, *arrays)
 
 
 def test_a_transposed_convolution():
-    torch = pytest.importorskip("torch")
     compare(torch, nn.Conv2DTranspose(4, 6, 3, 2, 1, 1, 1, 2), torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2), IMAGES)
 
 
 def test_a_transposed_convolution_of_rows():
-    torch = pytest.importorskip("torch")
     compare(torch, nn.Conv1DTranspose(4, 6, 3, 2, 1, 1), torch.nn.ConvTranspose1d(4, 6, 3, 2, 1, 1), values(2, 4, 7))
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_borders_of_a_convolution(mode):
-    torch = pytest.importorskip("torch")
     theirs = torch.nn.Conv2d(4, 3, 3, padding=(2, 1), padding_mode=mode)
     compare(torch, nn.Conv2D(4, 3, 3, padding=(2, 1), padding_mode=mode), theirs, IMAGES)
 
@@ -123,7 +120,6 @@ def test_borders_of_a_convolution(mode):
     ],
 )  # fmt: skip
 def test_layers_made_of_functions(ours, theirs, arrays):
-    torch = pytest.importorskip("torch")
     compare(torch, ours, eval(f"nn.{theirs}", {"nn": torch.nn}), *arrays)
 
 

@@ -9,6 +9,7 @@ import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle import nn
 from pe_cli.paddle.errors import FluidValueError
+from tests.needs import torch
 from tests.paddle.nn_support import values
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -55,7 +56,6 @@ def compare(torch, ours, theirs, call_ours, call_theirs, arrays) -> None:
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("kind", ["SimpleRNNCell", "LSTMCell", "GRUCell"])
 def test_a_step_of_a_cell(kind, given, bias):
-    torch = pytest.importorskip("torch")
     attrs = {} if bias else {"bias_ih_attr": False, "bias_hh_attr": False}
     ours = getattr(nn, kind)(5, 4, **attrs)
     theirs = getattr(torch.nn, kind.replace("Simple", ""))(5, 4, bias)
@@ -74,7 +74,6 @@ def test_a_step_of_a_cell(kind, given, bias):
 
 
 def test_a_cell_with_relu():
-    torch = pytest.importorskip("torch")
     ours, theirs = nn.SimpleRNNCell(3, 2, activation="relu"), torch.nn.RNNCell(3, 2, nonlinearity="relu")
     compare(torch, ours, theirs, lambda x: ours(x)[0], theirs, [values(4, 3)])
 
@@ -95,7 +94,6 @@ def test_a_cell_with_relu():
     ],
 )
 def test_layers_over_padded_sequences(kind, layers, direction, time_major, states, lengths):
-    torch = pytest.importorskip("torch")
     both = 1 + (direction != "forward")
     ours = getattr(nn, kind)(5, 4, layers, direction, time_major)
     theirs = getattr(torch.nn, KINDS[kind])(5, 4, layers, batch_first=not time_major, bidirectional=both == 2)
@@ -121,7 +119,6 @@ def test_layers_over_padded_sequences(kind, layers, direction, time_major, state
 
 
 def test_a_layer_backwards(rng):
-    torch = pytest.importorskip("torch")
     ours, theirs = nn.GRU(3, 2, direction="backward"), torch.nn.GRU(3, 2, batch_first=True)
 
     def flipped(x):
@@ -185,7 +182,6 @@ def test_a_cell_of_ones_own_is_repeated():
 
 @pytest.mark.parametrize("time_major", [False, True])
 def test_two_cells_in_both_directions(time_major):
-    torch = pytest.importorskip("torch")
     ours = nn.BiRNN(nn.LSTMCell(3, 2), nn.LSTMCell(3, 2), time_major)
     theirs = torch.nn.LSTM(3, 2, bidirectional=True, batch_first=not time_major)
 

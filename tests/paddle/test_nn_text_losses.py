@@ -9,6 +9,7 @@ import pe_cli.paddle.fluid as fluid
 import pe_cli.paddle.nn.functional as F
 from pe_cli.paddle import nn
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from tests.needs import torch
 from tests.paddle.nn_support import check, computed, values
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -19,7 +20,6 @@ LABELS = np.array([[1, 1, 3], [2, 3, 0], [4, 0, 0]])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("blank", [0, 4])
 def test_ctc_loss(reduction, blank):
-    torch = pytest.importorskip("torch")
     labels = LABELS if blank == 0 else (LABELS + 3) % 4
     lengths = [torch.tensor(v) for v in (STEPS, SIZES)]
 
@@ -55,7 +55,6 @@ def tree_loss(torch, x, weight, bias, paths):
 @pytest.mark.parametrize("classes", [2, 6, 8])
 @pytest.mark.parametrize("bias", [None, False])
 def test_hsigmoid_of_the_complete_tree(classes, bias, rng):
-    torch = pytest.importorskip("torch")
     label = rng.integers(0, classes, (5, 1))
     layer = nn.HSigmoidLoss(4, classes, bias_attr=bias)
     paths = []
@@ -66,7 +65,6 @@ def test_hsigmoid_of_the_complete_tree(classes, bias, rng):
 
 
 def test_hsigmoid_of_a_tree_of_ones_own():
-    torch = pytest.importorskip("torch")
     layer = nn.HSigmoidLoss(4, 5, is_custom=True)
     table = np.array([[0, 1, 4], [0, 2, -1], [0, -1, -1]])
     code = np.array([[0, 1, 1], [1, 0, -1], [1, -1, -1]])

@@ -8,10 +8,10 @@ import pytest
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle import nn
+from tests.needs import torch
 from tests.paddle.nn_support import values
 
 pytestmark = pytest.mark.usefixtures("fresh")
-torch = pytest.importorskip("torch")
 WIDTH, HEADS = 8, 2
 SRC, TGT = values(3, 5, WIDTH), values(3, 4, WIDTH, seed=1)
 

@@ -7,9 +7,9 @@ import random
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.paddle.vision import transforms as T
+from tests.needs import torch
 
 RNG = np.random.default_rng(5)
 PICTURE = RNG.integers(0, 256, (7, 5, 3), np.uint8)

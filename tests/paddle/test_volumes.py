@@ -9,10 +9,10 @@ import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 from pe_cli.core.errors import PeError
 from pe_cli.paddle.nn import functional as F
+from tests.needs import torch
 from tests.paddle.nn_support import check, computed, values
 
 pytestmark = pytest.mark.usefixtures("fresh")
-torch = pytest.importorskip("torch")
 T = torch.nn.functional
 L = fluid.layers
 VOLUMES = values(2, 4, 4, 5, 6)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.core.errors import PeError
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
+from tests.needs import torch
 
 L = fluid.layers
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -12,6 +12,7 @@ from pe_cli.cli.main import run as run_command_line
 from pe_cli.io.checkpoint import load_arrays
 from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.job import Job
+from tests.needs import torch
 
 MODEL = """\
 name: kinds
@@ -97,7 +98,6 @@ def start_of(rng: np.random.Generator, width: int) -> dict[str, np.ndarray]:
     ],
 )
 def test_training_is_that_of_pytorch(tmp_path, rng, data, wish, weights, overrides, together):
-    torch = pytest.importorskip("torch")
     x, kinds = data
     start = start_of(rng, 3)
     found = trained(tmp_path, written(tmp_path, wish), start, *overrides)
@@ -115,7 +115,6 @@ def test_training_is_that_of_pytorch(tmp_path, rng, data, wish, weights, overrid
 
 
 def test_two_classes_of_one_score_are_those_of_pytorch(tmp_path, rng, data):
-    torch = pytest.importorskip("torch")
     x, kinds = data
     (tmp_path / "rows.csv").write_text((tmp_path / "rows.csv").read_text().replace("bee", "cat"))
     start = start_of(rng, 1)

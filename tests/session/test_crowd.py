@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 import pe_cli
+from tests import needs
 from tests.session.conftest import Bench
 
 CROWD = int(os.environ.get("PE_CROWD", "120"))
@@ -34,7 +35,7 @@ def descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CROWD + 200
     if wanted > hard:
-        pytest.skip(f"{wanted} open files are wanted, {hard} are allowed")
+        needs.skip("open files", f"{wanted}, and {hard} are allowed (ulimit -n)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from pe_cli.cli.main import run as run_command_line
+from tests.needs import torch
 
 MODEL = """\
 name: reader
@@ -51,7 +51,6 @@ def written(folder: Path, count: int = 20) -> list[tuple[list[int], list[int]]]:
 
 
 def test_a_reader_learns_signs(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     samples = written(tmp_path)
     Path("model.yaml").write_text(MODEL)

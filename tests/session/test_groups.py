@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from tests.needs import torch
 from tests.session.conftest import Bench
 
 MODEL = """\
@@ -68,7 +69,6 @@ def start(bench: Bench) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_rates_and_decays_are_those_of_pytorch(bench: Bench, devices: int) -> None:
-    torch = pytest.importorskip("torch")
     values = start(bench)
     folder = trained(bench, GROUPS, "train.init={from: start.npz}", devices=devices)
     ours = checkpoint.load(folder)[0]

@@ -9,6 +9,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from tests.needs import torch
 from tests.session.conftest import Bench
 from tests.session.test_groups import start, trained
 
@@ -27,7 +28,6 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("until", ["until 4 steps", "{until: 2 epochs}"])
 def test_ten_steps_are_those_of_pytorch(bench: Bench, kind: str, devices: int, until: str) -> None:
-    torch = pytest.importorskip("torch")
     values = start(bench)
     folder = trained(bench, f"[{{match: encoder/*, freeze: {until}}}]", f"train.optimizer={OPTIMIZERS[kind]}", *EVERY, devices=devices)
     ours = checkpoint.load(folder)[0]

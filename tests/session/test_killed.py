@@ -16,6 +16,7 @@ import pytest
 
 import pe_cli
 from pe_cli.core.errors import ExitCode
+from tests.needs import needs
 from tests.session.conftest import Bench
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
@@ -105,7 +106,7 @@ def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, cod
             assert "hint: " in str(result["said"])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python has no _testcapi")
+@needs(importlib.util.find_spec("_testcapi") is not None, "a Python with _testcapi")
 def test_memory_that_is_refused_is_told_and_harms_nothing(bench: Bench) -> None:
     results = harmed(bench, "memory", MORE or 8)
     for result in results:

@@ -7,6 +7,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from tests.needs import torch
 from tests.session.conftest import Bench
 from tests.session.test_groups import start, trained
 
@@ -73,7 +74,6 @@ def test_resumed_without_passes_and_on_two_devices_it_is_the_same(bench: Bench, 
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_ten_steps_of_sam_are_those_of_a_loop_in_pytorch(bench: Bench, devices: int) -> None:
-    torch = pytest.importorskip("torch")
     values = start(bench)
     options = ("train.init={from: start.npz}", f"train.optimizer={KINDS['SAM']}")
     ours = checkpoint.load(trained(bench, "[{match: encoder/a, freeze: true}]", *options, devices=devices))[0]

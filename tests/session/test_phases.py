@@ -19,6 +19,7 @@ from pe_cli.session.live import Live
 from pe_cli.session.observer import Observer
 from pe_cli.session.planned import Planned
 from pe_cli.session.train import Trainer
+from tests.needs import torch
 from tests.session.conftest import Bench
 
 #: A critic that tells real points from made ones; both uses of it share its parameters. The noise is data here, so that others can have it.
@@ -102,9 +103,7 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 
 def by_pytorch(base: Path, accumulate: int = 1) -> tuple[dict[str, np.ndarray], list[tuple[float, float]]]:
     """Return the parameters after two epochs, and the mean of each loss in every step."""
-    import torch
-    from torch.nn.functional import binary_cross_entropy_with_logits as bce
-
+    bce = torch.nn.functional.binary_cross_entropy_with_logits
     with np.load(base / "start.npz") as start, np.load(base / "data.npz") as data:
         p = {name: torch.tensor(start[name], requires_grad=True) for name in start.files}
         real, noise = torch.tensor(data["real"]), torch.tensor(data["noise"])
@@ -145,7 +144,6 @@ def by_pytorch(base: Path, accumulate: int = 1) -> tuple[dict[str, np.ndarray], 
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_ten_steps_are_those_of_pytorch(gan: Bench, devices: int, accumulate: int) -> None:
-    pytest.importorskip("torch")
     wishes = ("train.init={from: start.npz}", f"executor.devices={devices}", f"train.accumulate={accumulate}")
     folder = gan.train("runs", *(part for wish in wishes for part in ("-o", wish)))
     theirs, losses = by_pytorch(gan.base, accumulate)

@@ -12,6 +12,7 @@ from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.measure import Measures, lowered
 from pe_cli.session.state import Progress
+from tests.needs import torch
 
 PLATEAU = "train.plateau={by: eval/loss, mode: min, patience: 1, factor: 0.5, threshold: 0.5}"
 RATE = "train.optimizer.learning_rate=0.05"
@@ -61,7 +62,6 @@ def test_rates_after_each_measurement(settings, values, rates):
 @pytest.mark.parametrize("mode", ["min", "max"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_torch_lowers_alike(mode, sign, rng):
-    torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.7)
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode, 0.6, 3, 0.01, min_lr=1e-3)
     ours = Rates(section(mode=mode, factor=0.6, patience=3, threshold=0.01, min_rate=1e-3), 0.7)
@@ -72,7 +72,6 @@ def test_torch_lowers_alike(mode, sign, rng):
 
 
 def test_defaults_are_those_of_torch():
-    torch = pytest.importorskip("torch")
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))
     ours = section()
     assert (ours.patience, ours.factor, ours.threshold) == (theirs.patience, theirs.factor, theirs.threshold)

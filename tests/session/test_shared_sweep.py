@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -20,10 +19,11 @@ import pytest
 from pe_cli.cli.main import run as run_command_line
 from pe_cli.config.load import load_run
 from pe_cli.session.sweep_record import Sweep, Trial, read_sweep
+from tests import needs
 from tests.cli.conftest import CONFIG, MODEL, Pe, Said
 from tests.mpi_support import ENVIRONMENT, finished, mpiexec, needs_mpi
 
-needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed: pip install '.[search]'")
+needs_optuna = needs.needs_package("optuna")
 FOLDS = """\
 sweep:
   by: eval/loss

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.core.types import Place
 from pe_cli.ops.define.registry import discover
 from pe_cli.ops.nn import channel_sums_cuda, column_sums_cuda, conv_cuda
 from pe_cli.ops.nn.conv_tile_cuda import divisor
+from tests.needs import torch
 from tests.ops import support
 from tests.rotation import of_today, on_its_day
 

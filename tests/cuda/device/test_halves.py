@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import BFLOAT16, Place, TensorType
@@ -14,6 +13,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.math import matrix_product_cuda
 from pe_cli.program.ir import Program
+from tests.needs import torch
 from tests.rotation import of_today
 
 Array = np.ndarray[Any, Any]

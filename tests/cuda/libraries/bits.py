@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
+
+from tests.needs import torch
 
 Array = np.ndarray[Any, Any]
 #: What holds bfloat16.

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from tests.cuda.libraries.bits import numbers, put
 from tests.cuda.libraries.dnn_attention import attend
 from tests.cuda.libraries.dnn_tensors import tensor
+from tests.needs import torch
 
 #: Elements of attributes by their types.
 ELEMENTS: dict[int, Any] = {

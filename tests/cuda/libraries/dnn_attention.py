@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-
 from tests.cuda.libraries.bits import HALF, numbers, put
 from tests.cuda.libraries.dnn_tensors import tensor
+from tests.needs import torch
 
 BACK = 43
 ELEMENTWISE, BAND, SOFTMAX, GRAPH = 13, 44, 45, 15

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.cuda_libraries import choice
@@ -16,6 +15,7 @@ from tests.cuda.device.test_halves import computed, rounded
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
 from tests.cuda.ptx import models
+from tests.needs import torch
 from tests.rotation import of_today
 
 Array = np.ndarray[Any, Any]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.library_calls import CUDNN
 from tests.cuda.device.test_halves import computed
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
+from tests.needs import torch
 from tests.ops import support
 
 Array = np.ndarray[Any, Any]

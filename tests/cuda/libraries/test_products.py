@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
@@ -22,6 +21,7 @@ from tests.cuda.device.test_halves import computed
 from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
+from tests.needs import torch
 from tests.ops import support
 from tests.rotation import of_today, on_its_day
 

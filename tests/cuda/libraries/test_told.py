@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
+from tests import needs
 from tests.cuda.libraries import told
 from tests.rotation import on_its_day
 
@@ -17,7 +16,7 @@ def test_cudnn_makes_plans_of_each_call_and_reads_them_again(tmp_path: Path):
     """In a process of its own: a stand-in for the driver must not be found by other tests."""
     found = subprocess.run([sys.executable, "-m", "tests.cuda.libraries.told", tmp_path], capture_output=True, text=True, check=False)
     if found.returncode == 2:
-        pytest.skip(found.stdout.strip())
+        needs.skip("cuDNN", f"pip install '.[cuda-libraries]' ({found.stdout.strip()})")
     assert found.returncode == 0, found.stdout + found.stderr
     plans = [int(line.split()[-1]) for line in found.stdout.splitlines()]
     assert (len(plans), min(plans) > 0) == (len(told.CALLS), True), found.stdout

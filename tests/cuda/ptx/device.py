@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.devices.cuda_launches import Filled
@@ -17,6 +16,7 @@ from pe_cli.devices.cuda_paper import NoMark
 from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
 from pe_cli.kernels.cuda import Built
 from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
+from tests import needs
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
 from tests.cuda.ptx.rules import NAMES, refused
 from tests.cuda.ptx.static import CAPABILITY, complaints
@@ -209,7 +209,7 @@ def needs_compiler() -> None:
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            pytest.skip(f"{name} is not installed: pip install 'pe-cli[cuda]'")
+            needs.skip(name, "pip install '.[cuda]'")
 
 
 def _merged(extents: Sequence[Extent]) -> list[tuple[int, int]]:

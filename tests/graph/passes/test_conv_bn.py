@@ -15,6 +15,7 @@ from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
 from tests.execute.support import latest
 from tests.graph.passes.test_text import text
+from tests.needs import torch
 from tests.ops.support import run_op
 
 VARS = """\
@@ -185,7 +186,6 @@ def test_no_bit_changes_in_float64_or_on_two_devices(then):
 @THENS
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_gives_what_pytorch_gives(case, then, dtype):
-    torch = pytest.importorskip("torch")
     images, filters, attrs = CASES[case]
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal(images), rng.standard_normal(filters)
