@@ -43,7 +43,7 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX
+check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX; build the site and the wheel, install each extra
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
 	$(BIN)/python -m pytest $(PYTEST) -p tests.sanitized tests/devices
@@ -53,6 +53,8 @@ check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, 
 	$(BIN)/python -m tests.cuda.ptx.models --tf32
 	$(BIN)/python -m tests.cuda.ptx.models --bf16
 	$(BIN)/python benchmarks/gpu.py --rehearse
+	$(MAKE) --no-print-directory site dist
+	$(BIN)/python -m tests.installs
 
 proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
 	PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py

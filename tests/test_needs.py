@@ -115,6 +115,13 @@ def test_ci_runs_the_commands_of_the_readme_letter_by_letter() -> None:
     assert readme()[:2] == ["make train", "make test"]
 
 
+def test_the_readme_and_the_package_name_the_same_versions_of_python() -> None:
+    tried = re.search(r"\(([\d., and]+) are tried\)", (ROOT / "README.md").read_text())
+    assert tried is not None
+    classifiers = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3" in each]
+    assert re.findall(r"3\.\d+", tried[1]) == classifiers
+
+
 # --- tests that are skipped -------------------------------------------------------------------------------------------
 
 
