@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import pytest
@@ -65,15 +67,15 @@ class Absent:
     """
 
     def __init__(self, module: str, name: str) -> None:
-        self._module, self._name = module, name
+        self.module, self._name = module, name
 
     def __getattr__(self, name: str) -> Absent:
         if name.startswith("__"):  # pytest and copy look for such
             raise AttributeError(name)
-        return Absent(self._module, f"{self._name}.{name}")
+        return Absent(self.module, f"{self._name}.{name}")
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        skip(*_wanted(self._module))
+        skip(*_wanted(self.module))
 
     def __neg__(self) -> Absent:  # of a number
         return self
@@ -90,6 +92,29 @@ def _torch() -> Any:
 torch: Any = _torch()
 
 
+def names_in(code: CodeType) -> Iterator[str]:
+    """Yield the global names that a function and those within it use."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from names_in(each)
+
+
+def missing(item: pytest.Item) -> Absent | None:
+    """Return what a test names or is given, and is not installed."""
+    function = getattr(item, "function", None)
+    if not hasattr(function, "__code__"):
+        return None
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    named = (function.__globals__.get(name) for name in names_in(function.__code__))
+    return next((each for each in (*given, *named) if isinstance(each, Absent)), None)
+
+
+def _function(name: str) -> str:
+    """Return the name of a test without its parameters: what is installed may name those otherwise."""
+    return name.partition("[")[0]
+
+
 class SkippedForWant:
     """A plugin: counts what is skipped for want of something; with `--skipped-for-want` it runs only what the run before skipped so."""
 
@@ -97,11 +122,12 @@ class SkippedForWant:
         self._config = config
         self._only: frozenset[str] | None = None
         self._skipped: dict[str, str] = {}
+        self._others: Counter[str] = Counter()
         if config.getoption(OPTION):
-            found = config.cache.get(SKIPPED, None)  # type: ignore[union-attr]
+            found = config.cache.get(SKIPPED, None) if config.cache else None
             if not found:
                 raise pytest.UsageError(f"{OPTION}: no run of the tests before this one has skipped any: run make test first")
-            self._only = frozenset(found)
+            self._only = frozenset(map(_function, found))
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """Leave out files of which no test is wanted."""
@@ -111,38 +137,39 @@ class SkippedForWant:
         return None if inside in {name.partition("::")[0] for name in self._only} else True
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out tests that are not wanted."""
+        """Mark tests that name what is not installed, so that they do not begin; leave out those that are not wanted."""
+        for item in items:
+            if absent := missing(item):
+                item.add_marker(pytest.mark.skip(reason(*_wanted(absent.module))))
         if self._only is None:
             return
-        others = [item for item in items if item.nodeid not in self._only]
+        others = [item for item in items if _function(item.nodeid) not in self._only]
         if others:
             config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item.nodeid in self._only]
+            items[:] = [item for item in items if _function(item.nodeid) in self._only]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test that was skipped for want of something."""
         if report.skipped and isinstance(report.longrepr, tuple):
             why = report.longrepr[2].removeprefix("Skipped: ")
             if why.startswith(_REASON):
-                self._skipped[report.nodeid] = why.removeprefix(_REASON).partition(":")[0]
+                self._skipped[report.nodeid] = why.removeprefix(_REASON)
+            else:
+                self._others[why] += 1
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Keep their names for a run with `--skipped-for-want`."""
-        if self._only is None and not hasattr(session.config, "workerinput"):
-            self._config.cache.set(SKIPPED, sorted(self._skipped))  # type: ignore[union-attr]
+        cache = getattr(self._config, "cache", None)  # none with -p no:cacheprovider
+        if cache is not None and self._only is None and not hasattr(session.config, "workerinput"):
+            cache.set(SKIPPED, sorted(self._skipped))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say how many tests were skipped for want of what."""
-        terminalreporter.section("skipped for want of something")
-        terminalreporter.write_line(told(self._skipped.values()))
-
-
-def told(wants: Collection[str]) -> str:
-    """Return a line with the number of tests for each thing that they wanted."""
-    if not wants:
-        return "no test: all that tests can use is here"
-    return "; ".join(f"{sum(each == want for each in wants)} for {want}" for want in _ordered(wants))
-
-
-def _ordered(wants: Iterable[str]) -> list[str]:
-    return sorted(set(wants))
+        """Say how many tests were skipped for want of what, and why others were."""
+        terminalreporter.section("skipped tests")
+        for why, count in self._others.most_common():
+            terminalreporter.write_line(f"{count:6,} skipped: {why}")
+        wants = Counter(self._skipped.values())
+        for want, count in wants.most_common():
+            terminalreporter.write_line(f"{count:6,} skipped for want of {want}")
+        if not wants:
+            terminalreporter.write_line("no test was skipped for want of something")

@@ -133,8 +133,10 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_what_is_skipped_for_want_of_something_is_told_and_can_be_run_later(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(
-        "import os\nfrom tests import needs\nmade = needs.Absent('torch', 'torch').nn.Linear\n"
-        "def test_a():\n    if 'HERE' not in os.environ:\n        made(2, -made.inf)\n"
+        "import os\nimport pytest\nfrom tests import needs\n"
+        "made = abs if 'HERE' in os.environ else needs.Absent('torch', 'torch').nn.Linear\n"
+        "def test_a():\n    made(2)\n"
+        "@pytest.mark.parametrize('given', [made])\ndef test_given(given): given(2)\n"
         "@needs.needs('HERE' in os.environ, 'a card', 'buy one: here')\ndef test_b(): pass\n"
         "def test_c(): pass\n"
     )
@@ -143,14 +145,14 @@ def test_what_is_skipped_for_want_of_something_is_told_and_can_be_run_later(tmp_
     assert refused.returncode == 4
     assert "run make test first" in refused.stderr
     first = run(tmp_path)
-    assert "1 for PyTorch; 1 for a card" in first.stdout
-    assert "1 passed, 3 skipped" in first.stdout
+    assert "2 skipped for want of PyTorch: pip install '.[dev]'\n     1 skipped for want of a card: buy one: here" in first.stdout
+    assert "1 passed, 4 skipped" in first.stdout
     again = run(tmp_path, needs.OPTION)
-    assert "1 for PyTorch; 1 for a card" in again.stdout
-    assert "2 skipped, 1 deselected" in again.stdout
+    assert "2 skipped for want of PyTorch: pip install '.[dev]'\n     1 skipped for want of a card: buy one: here" in again.stdout
+    assert "3 skipped, 1 deselected" in again.stdout
     environment = pytest.MonkeyPatch()
     with environment.context() as here:
         here.setenv("HERE", "1")
         later = run(tmp_path, needs.OPTION)
-    assert "2 passed, 1 deselected" in later.stdout
-    assert "all that tests can use is here" in later.stdout
+    assert "3 passed, 1 deselected" in later.stdout
+    assert "no test was skipped for want of something" in later.stdout
