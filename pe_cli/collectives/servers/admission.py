@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
-import selectors
+import select
 import socket
 import struct
 import threading
@@ -22,13 +21,13 @@ STRANGERS, SECONDS = 128, 2.0
 BATCH, LOOK = 32, 0.5
 #: Seconds after a connection that could not be taken.
 PAUSE = 0.01
-#: Of a socket: closing it resets the connection (on, seconds to wait).
-_RESET = struct.pack("ii", 1, 0)
+#: Of a socket: closing it resets the connection, and does so no more (on, seconds to wait).
+_RESETS, _CLOSES = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 #: Errors of a system that has room for no more connections.
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Stranger:
     connection: socket.socket
     host: str
@@ -38,6 +37,8 @@ class _Stranger:
 
 class Admission:
     """Lets in who knows the secret.
+
+    What is not let in is reset, so that the system keeps neither its bytes nor its port, which trainers need, too.
 
     Args:
         listener: takes connections.
@@ -51,23 +52,25 @@ class Admission:
 
     def __init__(self, listener: socket.socket, endpoint: str, key: bytes, admit: Callable[[socket.socket], bool]) -> None:
         self._listener, self._endpoint, self._key, self._admit = listener, endpoint, key, admit
-        self._selector = selectors.DefaultSelector()
-        self._strangers: dict[_Stranger, None] = {}  # those that came first stand first
-        self._hosts: collections.Counter[str] = collections.Counter()
+        self._poll = select.epoll()
+        self._strangers: dict[int, _Stranger] = {}  # by descriptor; those that came first stand first
         self._ended = threading.Event()
         self.turned_away = 0
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESETS)  # connections have what their listener has
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._number = listener.fileno()
 
     def run(self) -> None:
         """Take connections until `close`; strangers that are there then are sent away."""
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        with self._selector:
+        with self._poll:
+            self._poll.register(self._number, select.EPOLLIN)
             while not self._ended.is_set():
                 try:
                     self._look()
                 except (OSError, MemoryError, RuntimeError):  # whatever the system lacks for one connection, there are others
                     self._ended.wait(PAUSE)
-            for each in list(self._strangers):
+            for each in list(self._strangers.values()):
                 self._turn_away(each)
 
     def close(self) -> None:
@@ -78,16 +81,17 @@ class Admission:
         self._listener.close()
 
     def _look(self) -> None:
-        first = next(iter(self._strangers), None)
+        first = next(iter(self._strangers.values()), None)
         wait = LOOK if first is None else min(LOOK, max(0.0, first.until - time.monotonic()))
-        found = [key.data for key, _ in self._selector.select(wait)]
-        for stranger in found:
-            if stranger in self._strangers:
+        found = [number for number, _ in self._poll.poll(wait)]
+        for number in found:
+            stranger = self._strangers.get(number)
+            if stranger is not None:
                 self._hear(stranger)
         now = time.monotonic()
-        for stranger in [each for each in self._strangers if each.until <= now]:
-            self._turn_away(stranger)
-        if None in found:
+        while (first := next(iter(self._strangers.values()), None)) is not None and first.until <= now:
+            self._turn_away(first)
+        if self._number in found:
             self._take()
 
     def _take(self) -> None:
@@ -103,60 +107,48 @@ class Admission:
                 else:
                     self._ended.wait(PAUSE)
                 return
+            stranger = _Stranger(connection, str(where[0]), time.monotonic() + SECONDS, Handshake(self._key, self._endpoint))
             if len(self._strangers) >= STRANGERS:
                 self._turn_away(self._last_choice())
-            stranger = _Stranger(connection, str(where[0]), time.monotonic() + SECONDS, Handshake(self._key, self._endpoint))
-            self._strangers[stranger] = None
-            self._hosts[stranger.host] += 1
-            try:
-                connection.setblocking(False)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._selector.register(connection, selectors.EVENT_READ, stranger)
-            except OSError:
-                self._turn_away(stranger)
-            else:
-                self._hear(stranger)  # what a trainer says first is mostly there already
+            self._strangers[connection.fileno()] = stranger
+            if self._hear(stranger):  # what a trainer says first is mostly there already
+                self._poll.register(connection.fileno(), select.EPOLLIN)
 
     def _last_choice(self) -> _Stranger:
-        """Return who has to make room: one that has said nothing right yet, of the host that has sent the most, the oldest."""
-        return min(self._strangers, key=lambda each: (each.handshake.greeted, -self._hosts[each.host]))
+        """Return who has to make room: one that has said nothing right yet, of the host that has sent the most of those, the oldest."""
+        strangers = self._strangers.values()
+        silent = [each for each in strangers if not each.handshake.greeted] or list(strangers)
+        hosts = [each.host for each in silent]
+        return silent[hosts.index(max(dict.fromkeys(hosts), key=hosts.count))]
 
-    def _hear(self, stranger: _Stranger) -> None:
-        """Read what is there, and answer."""
+    def _hear(self, stranger: _Stranger) -> bool:
+        """Read what is there, and answer; return whether more has to come."""
+        handshake = stranger.handshake
         try:
-            while not stranger.handshake.proved:
-                data = stranger.connection.recv(stranger.handshake.missing)
+            while not handshake.proved:
+                data = stranger.connection.recv(handshake.missing, socket.MSG_DONTWAIT)
                 if not data:
                     raise EOFError
-                answer = stranger.handshake.take(data)
-                if answer and stranger.connection.send(answer) < len(answer):
+                answer = handshake.take(data)
+                if answer and stranger.connection.send(answer, socket.MSG_DONTWAIT) < len(answer):
                     raise EOFError
         except BlockingIOError:
-            return
+            return True
         except (OSError, EOFError, FrameError):
             self._turn_away(stranger)
-            return
+            return False
+        number = stranger.connection.fileno()
+        del self._strangers[number]
+        with contextlib.suppress(OSError):  # where it was not waited for
+            self._poll.unregister(number)
+        stranger.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSES)
         stranger.connection.setblocking(True)
-        self._forget(stranger)
         if not self._admit(stranger.connection):
             self._turn_away(stranger)
+        return False
 
     def _turn_away(self, stranger: _Stranger) -> None:
-        """End a connection that is not let in; the one place that does.
-
-        It is reset, so that the system keeps neither its bytes nor its port, which trainers need, too.
-        """
-        self._forget(stranger)
-        with contextlib.suppress(OSError):
-            stranger.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        stranger.connection.close()
+        """End a connection that is not let in; the one place that does."""
+        self._strangers.pop(stranger.connection.fileno(), None)
+        stranger.connection.close()  # which ends waiting for it, too
         self.turned_away += stranger.handshake.heard > 0
-
-    def _forget(self, stranger: _Stranger) -> None:
-        if self._strangers.pop(stranger, self) is self:
-            return
-        self._hosts[stranger.host] -= 1
-        if not self._hosts[stranger.host]:
-            del self._hosts[stranger.host]
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(stranger.connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -18,8 +19,9 @@ from pe_cli.core.threads import Thread
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
-#: Seconds that the first attempt to connect may take, and the later ones: a system that has no room drops what comes, and says nothing.
-FIRST, LATER = 0.3, 2.0
+#: Seconds that the first attempts to connect may take, how many these are, and seconds of the longest: a system that has no room drops what
+#: comes, and says nothing. Who is connected waits for as long as servers have patience with who says nothing.
+FIRST, TIMES, LONGEST = 0.1, 6, 2.0
 WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
@@ -41,17 +43,16 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         PeError: USAGE, its host is not known.
         PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun, patience = time.monotonic(), FIRST
-    where = addresses(endpoint)
-    while True:
+    begun, where = time.monotonic(), addresses(endpoint)
+    for again in itertools.count():
         made, what = None, "does not listen"
-        end = min(time.monotonic() + patience, max(until, time.monotonic() + AGAIN))
         try:
-            made = socket.create_connection(where[0][1:], end - time.monotonic())
+            left = max(until - time.monotonic(), AGAIN)
+            made = socket.create_connection(where[again % len(where)][1:], min(FIRST * 2 ** max(0, again - TIMES), LONGEST, left))
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             what = "listens, and lets nobody in"
             if key is not None:
-                introduce(made, key, endpoint, end)
+                introduce(made, key, endpoint, time.monotonic() + min(LONGEST, left))
         except FrameError as error:
             _close(made)
             raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
@@ -61,9 +62,9 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
                 text = f"server {endpoint} {what} after {time.monotonic() - begun:.0f} s: {error}"
                 raise PeerError(text, hint=f"start it, or look at where servers are; {remedy}") from None
             time.sleep(AGAIN)
-            patience, where = min(2 * patience, LATER), [*where[1:], where[0]]
         else:
             return made
+    raise AssertionError("somebody is let in, or time is over")
 
 
 def _close(made: socket.socket | None) -> None:
