@@ -10,11 +10,13 @@ import contextlib
 import json
 import os
 import random
+import resource
 import select
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,13 +65,16 @@ def heard(key: bytes, endpoint: str) -> list[bytes]:
 
 
 def crowd(host: str, port: int, count: int, chance: random.Random, words: list[bytes]) -> int:
-    """Keep so many connections open until the standard input says more; return how many were made."""
+    """Keep so many connections open until the standard input says more; return how many were made.
+
+    Twice as many come anew in a second, at most.
+    """
     says, made, held = kinds(words), 0, {}
     poll = select.epoll()
     poll.register(sys.stdin.fileno(), select.EPOLLIN)
-    over = False
+    over, begun = False, time.monotonic()
     while not over:
-        for _ in range(min(500, count - len(held))):
+        for _ in range(min(500, count - len(held), int(count + 2 * count * (time.monotonic() - begun)) - made)):
             one = socket.socket()
             one.setblocking(False)
             with contextlib.suppress(OSError):
@@ -117,5 +122,6 @@ def coming(endpoint: str, count: int, words: list[bytes], seed: int = 1) -> Iter
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     told = [bytes.fromhex(sys.stdin.readline()) for _ in range(2)]
     print(crowd(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), random.Random(int(sys.argv[4])), told))  # noqa: T201
