@@ -331,7 +331,7 @@ def test_the_first_server_says_why_a_run_has_failed_whose_launcher_was_killed(be
     folder = RunFolder.create(bench.base / "killed", "run", run.text, "", {}, model_text="")
     folder.status(state="running")
     team.trains_in(folder.path)
-    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(os, "getppid", lambda: -1)  # of an orphan it is 1 before, too
     team.servers._drop()
     serving.join(20)
     assert [error.code for error in ended] == [ExitCode.PEER_LOST]

@@ -104,7 +104,7 @@ class Started:
 
 @pytest.mark.parametrize("how", ["launch", "one by one"])
 def test_strangers_keep_no_trainer_waiting_and_change_no_bit(bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    long = ("-o", f"train.epochs={30 + CROWD // 50}", "-o", "output.checkpoint.every=20 steps", "-o", "executor.peer_timeout=60")
+    long = ("-o", f"train.epochs={15 + CROWD // 50}", "-o", "output.checkpoint.every=20 steps", "-o", "executor.peer_timeout=60")
     alone = bench.train("alone", *long)
     endpoint = free_port()
     started = Started(how, bench, bench.base / "crowded", endpoint, *long)

@@ -150,5 +150,5 @@ class Admission:
     def _turn_away(self, stranger: _Stranger) -> None:
         """End a connection that is not let in; the one place that does."""
         self._strangers.pop(stranger.connection.fileno(), None)
-        stranger.connection.close()  # which ends waiting for it, too
         self.turned_away += stranger.handshake.heard > 0
+        stranger.connection.close()  # which ends waiting for it, too

@@ -19,8 +19,8 @@ from pe_cli.core.threads import Thread
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
-#: Seconds that the first attempts to connect may take, how many these are, and seconds of the longest: a system that has no room drops what
-#: comes, and says nothing. Who is connected waits for as long as servers have patience with who says nothing.
+#: Seconds of an attempt to connect, how many attempts without an answer are as short, and seconds of later ones, and of the wait to be let
+#: in: a system that has no room drops what comes, and says nothing, while one that is far away needs longer.
 FIRST, TIMES, LONGEST = 0.1, 6, 2.0
 WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
@@ -43,12 +43,14 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         PeError: USAGE, its host is not known.
         PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun, where = time.monotonic(), addresses(endpoint)
+    begun, where, unanswered = time.monotonic(), addresses(endpoint), 0
     for again in itertools.count():
         made, what = None, "does not listen"
         try:
             left = max(until - time.monotonic(), AGAIN)
-            made = socket.create_connection(where[again % len(where)][1:], min(FIRST * 2 ** max(0, again - TIMES), LONGEST, left))
+            made = socket.create_connection(where[again % len(where)][1:], min(FIRST if unanswered < TIMES else LONGEST, left))
+            if made.getsockname() == made.getpeername():  # a port that nobody has was given to this very connection
+                raise ConnectionRefusedError("nobody listens")
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             what = "listens, and lets nobody in"
             if key is not None:
@@ -57,6 +59,7 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
             _close(made)
             raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
         except (OSError, EOFError) as error:
+            unanswered += made is None and isinstance(error, TimeoutError)
             _close(made)
             if time.monotonic() + AGAIN > until:
                 text = f"server {endpoint} {what} after {time.monotonic() - begun:.0f} s: {error}"

@@ -23,6 +23,7 @@ GREETING, WELCOME = b"PEH1", b"PEIN"
 KEY, NONCE, PROOF = 32, 32, 32
 NO_SERVER = "what came over the network is no message of a trainer or server"
 OTHER_GROUP = "it serves another group of processes, or has another secret"
+DIFFERENT = "two groups with one port, processes that were given different secrets, or an endpoint that not all write alike: look at both"
 
 
 def proof(key: bytes, who: bytes, endpoint: str, nonces: bytes) -> bytes:
@@ -105,7 +106,7 @@ def introduce(connection: socket.socket, key: bytes, endpoint: str, until: float
     answer = _word(connection, len(GREETING) + NONCE + PROOF, GREETING, until)
     nonces = mine + answer[len(GREETING) : -PROOF]
     if not hmac.compare_digest(answer[-PROOF:], proof(key, b"server", endpoint, nonces)):
-        raise FrameError(OTHER_GROUP, hint="two groups with one port, or processes that were given different secrets: look at both")
+        raise FrameError(OTHER_GROUP, hint=DIFFERENT)
     connection.sendall(proof(key, b"trainer", endpoint, nonces))
     _word(connection, len(WELCOME), WELCOME, until)
 

@@ -185,6 +185,34 @@ def test_a_server_learns_from_the_first_one_whether_it_is_of_its_group():
         reach(running.endpoint, time.monotonic() + 0.2, key=KEY)
 
 
+def test_a_server_is_waited_for_however_often_it_refuses(monkeypatch):
+    monkeypatch.setattr("pe_cli.collectives.servers.client.AGAIN", 0.0002)
+    with socket.socket() as held:  # bound, so that nobody else listens there meanwhile
+        held.bind(("127.0.0.1", 0))
+        tried = []
+        connects = socket.create_connection
+        monkeypatch.setattr("socket.create_connection", lambda *where: tried.append(where) or connects(*where))
+        with pytest.raises(PeerError, match=r"does not listen after 1 s: .*refused"):
+            reach(f"127.0.0.1:{held.getsockname()[1]}", time.monotonic() + 1, key=KEY)
+    assert len(tried) > 50
+    assert max(seconds for _, seconds in tried) == 0.1, "who refuses at once is asked in short attempts"
+
+
+def test_a_connection_to_itself_is_no_server(monkeypatch):
+    """The system may give a connection the port that it is to reach, where nobody listens on that."""
+    connects, tried = socket.create_connection, []
+
+    def itself(where, seconds):
+        tried.append(connects(where, seconds, source_address=where))
+        return tried[-1]
+
+    monkeypatch.setattr("socket.create_connection", itself)
+    with pytest.raises(PeerError, match=r"lets nobody in|does not listen"):
+        reach(port(), time.monotonic() + 0.5, key=KEY)
+    assert tried
+    assert all(each.fileno() < 0 for each in tried), "closed at once, so that the server can have its port"
+
+
 @pytest.mark.parametrize(
     ("says", "message", "code"),
     [
