@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,16 @@ def test_an_id_that_is_not_in_the_table():
         executor.run(main, {"w": words, "y": np.zeros((1, 1), "int64")}, [loss], scope=scope)
     executor.close()
     threads.join(10)
+
+
+def test_servers_that_other_machines_reach_need_a_secret(monkeypatch):
+    """A script has no config: the secret is the variable's, for all of its processes."""
+    monkeypatch.delenv("PE_GROUP_SECRET", raising=False)
+    job = Job(trainers=1, servers=1, steps=2).placed()
+    job = replace(job, endpoints=(job.endpoints[0].replace("127.0.0.1", "0.0.0.0"),))
+    for role in (lambda: serve(job, 0), lambda: train(job, 0)):
+        with pytest.raises(RuntimeError, match=r"0\.0\.0\.0:\d+ can be reached from other machines, and its group has no secret"):
+            role()
+    monkeypatch.setenv("PE_GROUP_SECRET", "only these processes know this text")
+    assert group_key(job.endpoints) == group_key(["127.0.0.1:1"])
+    side_by_side(Job(trainers=1, servers=1, steps=1))

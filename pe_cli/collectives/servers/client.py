@@ -21,7 +21,7 @@ from pe_cli.core.threads import Thread
 LIFE, AGAIN = 1.0, 0.05
 #: Seconds of an attempt to connect, how many attempts without an answer are as short, and seconds of later ones, and of the wait to be let
 #: in: a system that has no room drops what comes, and says nothing, while one that is far away needs longer.
-FIRST, TIMES, LONGEST = 0.1, 6, 2.0
+FIRST, TIMES, LONGEST = 0.1, 12, 2.0
 WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
