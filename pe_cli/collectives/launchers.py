@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 #: What `pe launch` tells: number of the process, processes, host:port of the servers, with commas, and a word that no other group has.
 RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
+#: What trainers and servers of a group know each other by; on no command line, which all users of a machine can read.
+SECRET = "PE_GROUP_SECRET"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
 #: What launchers say the number of a machine's processes in: those of MPICH and of Open MPI.

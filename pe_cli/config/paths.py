@@ -40,6 +40,7 @@ def from_run_folder(tree: MapNode, folders: Mapping[str, str]) -> MapNode:
     for use in ("source", *USES, "columns"):
         tree = _at(tree, ("data", use), lambda node: _options(node, moved))
     tree = _at(tree, ("train", "init", "from"), moved)
+    tree = _at(tree, ("distributed", "secret"), moved)
     return _at(tree, ("executor", "files"), moved)
 
 

@@ -15,7 +15,7 @@ from pe_cli.core.errors import Span
 #: What processes do that wait for nobody: servers have the parameters that their threads have in common.
 _SERVERS = "set distributed: {mode: parameter_server, servers: 1, sync: async}: servers then have the parameters of all threads"
 #: Keys of `distributed` that say something of servers.
-_OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints")
+_OF_SERVERS = ("servers", "sync", "min_block_size", "slice_var_up", "split_method", "endpoints", "secret")
 
 
 def process_mistakes(

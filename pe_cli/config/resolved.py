@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     data["executor"] = _executor(run)
     if run.distributed is not None:
         data["distributed"] = _distributed(run.distributed)
+        if standalone and run.distributed.secret is not None:
+            data["distributed"]["secret"] = _absolute(os.path.expanduser(run.distributed.secret), run.path.parent)  # noqa: PTH111 - Path's raises
     data["build_strategy"] = _wishes(run.build_strategy)
     data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)

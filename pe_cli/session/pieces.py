@@ -47,7 +47,7 @@ class Writer:
             FrameError: it asks for something else than tables.
             PeError: USAGE or DEVICE, they cannot be written.
         """
-        folder, names = Path(request.message.text("folder")), set(request.message.names("names"))
+        folder, names = request.message.folder("folder"), set(request.message.names("names"))
         mine = [k for k in self._kept if k.whole in names]
         if request.trainer:
             raise FrameError(f"trainer {request.trainer} wants tables to be saved, which the first one does")
@@ -80,7 +80,7 @@ class Reader:
             FrameError: another trainer asks.
             PeError: DATA; the folder is damaged, or of another model.
         """
-        folder, names = Path(request.message.text("folder")), set(request.message.names("names"))
+        folder, names = request.message.folder("folder"), set(request.message.names("names"))
         if request.trainer:
             raise FrameError(f"trainer {request.trainer} wants tables to be read, which the first one does")
         found = tables_of(folder) if folder.is_absolute() else None

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import hashlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from pe_cli.collectives.protocol import Communicator, Failure, PeerError
 from pe_cli.collectives.servers.client import Servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.collectives.servers.hub import HubPeers
+from pe_cli.collectives.servers.secret import group_key
 from pe_cli.collectives.servers.service import listen
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
@@ -53,7 +55,8 @@ class Seat:
         endpoints: host:port of every server; those are the last processes.
         listener: of a server that has its port already.
         agrees: what all have to have alike, by what it is.
-        group: see `Service`.
+        group: a word that no other start has; empty where the launcher says none.
+        key: see `group_key`.
         launcher: the processes as MPI has started them; None where it has not.
     """
 
@@ -63,6 +66,7 @@ class Seat:
     listener: socket.socket | None = field(default=None, compare=False)
     agrees: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
+    key: bytes = field(default=b"", repr=False)
     launcher: Communicator | None = field(default=None, compare=False)
 
     @property
@@ -139,7 +143,7 @@ class TrainerTeam(PeerTeam):
         self.seat = seat
         seconds = run.executor.peer_timeout
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
-        self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, agrees=seat.agrees, group=seat.group, remedy=wait)
+        self.servers = Servers(seat.endpoints, seat.rank, seconds, FIRST, key=seat.key, agrees=seat.agrees, remedy=wait)
         self._hub = HubPeers(self.servers, seat.endpoints[0], seat.rank, seat.trainers, seat.launcher)
         super().__init__(self._hub, None)
         self._waits = run.distributed is not None and run.distributed.sync is True
@@ -261,15 +265,28 @@ def take_seat(run: RunSpec) -> Team:
     """Return the place of this process: that which `pe launch` gave it, or the one that its number in MPI means.
 
     Raises:
-        PeError: there are too few processes, no MPI, or a server cannot be reached.
+        PeError: there are too few processes, no MPI, no secret for servers that others can reach, or a server cannot be reached.
     """
     assert run.distributed is not None, "there are servers"
     servers = run.distributed.servers or len(run.distributed.endpoints or ())
     given = _launched(run, servers) or _met(run, servers)
     digest = hashlib.sha256(resolved_yaml(run, standalone=True).encode()).hexdigest()
     machine = {name: str(value) for name, value in machine_facts().items()}
-    seat = replace(given, agrees={"number of processes": str(given.size), "config": digest, **machine})
+    key = given.key or _key(run, given)
+    seat = replace(given, key=key, agrees={"number of processes": str(given.size), "config": digest, **machine})
     return ServerTeam(seat) if seat.server >= 0 else TrainerTeam(seat, run)
+
+
+def _key(run: RunSpec, seat: Seat) -> bytes:
+    """Return the key of a group whose secret the variable or the config says, or the user's file; see `group_key`."""
+    assert run.distributed is not None
+    named = run.distributed.secret
+    file = None if named is None else run.path.parent / os.path.expanduser(named)  # noqa: PTH111 - Path's raises for no such user
+    try:
+        return group_key(seat.endpoints, seat.group, file)
+    except PeError as error:
+        error.at = run.at_of("distributed", "secret" if named is not None else "endpoints")
+        raise
 
 
 def _check(size: int, servers: int, run: RunSpec) -> None:
@@ -306,15 +323,16 @@ def _met(run: RunSpec, servers: int) -> Seat:
     _check(peers.size, servers, run)
     mine = peers.rank - (peers.size - servers)
     listener = None
-    said: Mapping[str, object] = {"host": socket.gethostname()}
+    said: Mapping[str, object] = {"host": socket.gethostname(), "secret": secrets.token_hex(32)}
     found = _texts(peers, said)
     together = len({facts["host"] for facts in found}) == 1
+    key = hashlib.sha256(str(found[0]["secret"]).encode()).digest()  # MPI says it to nobody else
     if mine >= 0:
         host = "127.0.0.1" if together else _address()
         listener = listen(f"{host}:0")
         said = {"endpoint": f"{host}:{listener.getsockname()[1]}"}
     endpoints = [str(facts["endpoint"]) for facts in _texts(peers, said)[-servers:]]
-    return Seat(peers.rank, peers.size, endpoints, listener, launcher=peers)
+    return Seat(peers.rank, peers.size, endpoints, listener, key=key, launcher=peers)
 
 
 def _texts(peers: Communicator, said: Mapping[str, object]) -> list[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pe_cli.build.build import Built
 from pe_cli.collectives.protocol import PeerError
-from pe_cli.collectives.servers.client import check_group
+from pe_cli.collectives.servers.client import reach
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.collectives.servers.service import Request
 from pe_cli.config.sections.distributed import Geo
@@ -342,12 +342,12 @@ def serve_run(run: RunSpec, built: Built, team: ServerTeam) -> None:
     scope = Scope([Place("cpu", 0)])
     run_startup(division.server_startup(endpoint, program), scope, run.executor.seed)
     host = ScopeHost(scope, partial(_made, run))
-    given: dict[str, Any] = {"agrees": seat.agrees, "group": seat.group, "remedy": REMEDY, "listener": seat.listener}
+    given: dict[str, Any] = {"key": seat.key, "agrees": seat.agrees, "remedy": REMEDY, "listener": seat.listener}
     last = _Last()
     also = {"save": Writer(host, kept, seat.server).save, "read": Reader(host, kept).read, "run": last.run}
     if seat.group and seat.server > 0:
         wait = f"executor.peer_timeout is how long servers wait for the first one, {seconds:g} seconds"
-        check_group(seat.endpoints[0], seat.group, seconds, wait)
+        reach(seat.endpoints[0], time.monotonic() + seconds, wait, seat.key).close()  # of two groups with these ports one has all of them
     try:
         serve(program, host, seconds, more=FIRST, also=also, **given)
     except PeerError as error:
@@ -364,7 +364,7 @@ class _Last:
 
     def run(self, request: Request) -> None:
         """Note where the run is."""
-        self._folder = Path(request.message.text("folder"))
+        self._folder = request.message.folder("folder")
         request.reply(DONE)
 
     def lost(self, error: PeerError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -105,12 +106,35 @@ def test_the_section_distributed_asks_for_processes(folder: Callable[..., None])
         ("{mode: parameter_server, servers: 2, endpoints: ['h:1', 'h:1']}", "distributed.endpoints names a server twice"),
         ("{mode: parameter_server, servers: 1, endpoints: [h]}", "must be host:port"),
         ("{mode: parameter_server, servers: 1, split_method: hash}", "distributed.split_method must be"),
+        ("{mode: collective, secret: s}", "distributed.secret is for mode: parameter_server"),
+        ("{mode: parameter_server, servers: 1, secret: ''}", "distributed.secret"),
+        ('{mode: parameter_server, servers: 1, secret: "a\\0b"}', "must not hold a NUL character"),
     ],
 )
 def test_what_servers_cannot_be_is_told_with_its_place(run_errors: Errors, section: str, message: str) -> None:
     found = run_errors(f"model: model.yaml\ndistributed: {section}\n")
     assert found[0].startswith("run.yaml:2:")
     assert message in found[0]
+
+
+def test_the_file_of_a_secret_is_told_from_the_folder_of_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the config is extended, and for the folder of the run."""
+    for name, text in {
+        "configs/base.yaml": f"{SERVED.replace('servers: 2', 'servers: 2, secret: secret')}",
+        "model.yaml": "name: m\nfeeds: {x: {shape: [1]}}\nlayers: {loss: {type: mean, x: x}}\n",
+        "run.yaml": "extends: configs/base.yaml\nmodel: model.yaml\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    run = load_run("run.yaml")
+    assert run.distributed is not None
+    assert run.distributed.secret == "configs/secret"
+    assert f"secret: {tmp_path}/configs/secret" in resolved_yaml(run, standalone=True)
+    assert "secret: configs/secret" in resolved_yaml(run)
+    at_home = load_run("run.yaml", ("distributed.secret=~/secret",))
+    assert "secret: /home/somebody/secret" in resolved_yaml(at_home, standalone=True)
 
 
 def test_what_trainers_with_servers_cannot_do_is_told_with_its_place(run_errors: Errors) -> None:

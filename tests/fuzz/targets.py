@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shutil
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -16,6 +17,9 @@ import numpy as np
 
 from pe_cli.build.build import build
 from pe_cli.cli.main import run as run_command_line
+from pe_cli.collectives.servers import frames as server_frames
+from pe_cli.collectives.servers.frames import FrameError
+from pe_cli.collectives.servers.handshake import Handshake, introduce
 from pe_cli.config.load import load_model, load_run
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError
@@ -36,6 +40,7 @@ from pe_cli.program.serialize import to_json
 from pe_cli.session import carried
 from pe_cli.session.compare import compare
 from tests.fuzz.bounds import kept
+from tests.fuzz.messages import Wire
 from tests.io import runs
 
 ROOT = Path(__file__).parents[2]
@@ -268,6 +273,45 @@ def program(data: bytes, folder: Path) -> None:
         text = to_string(found, with_details=True)
         again = from_string(to_json(found))
         assert to_string(again, with_details=True) == text
+
+
+@target
+def frames(data: bytes, folder: Path) -> None:
+    """What a connection says that knows the secret of trainers and servers; what is read is written and read again."""
+    wire, most = Wire(data, 999), 1 << 16
+    with refused(folder), contextlib.suppress(EOFError):
+        while True:
+            found = server_frames.read(wire.as_socket(), most)
+            assert sum(a.nbytes for a in found.arrays.values()) <= most
+            for name in found.facts:
+                for ask in (found.number, found.text, found.names, found.folder):
+                    with contextlib.suppress(FrameError):
+                        ask(name)
+            copy = Wire()
+            server_frames.write(copy.as_socket(), found)
+            again = server_frames.read(Wire(copy.sent).as_socket(), most)
+            assert (again.kind, again.facts, list(again.arrays)) == (found.kind, found.facts, list(found.arrays))
+            for name, a in found.arrays.items():
+                assert again.arrays[name].tobytes() == a.tobytes()
+
+
+@target
+def handshake(data: bytes, folder: Path) -> None:
+    """What a connection says that knows no secret, to a server and to a trainer: neither takes it for one of its group."""
+    key, here = b"k" * 32, "127.0.0.1:6174"
+    server, wire = Handshake(key, here), Wire(data, 1 + len(data) % 50)
+    with refused(folder):
+        while said := wire.recv(server.missing):
+            server.take(said)
+    assert not server.proved
+    assert len(data) < 1000 or server.heard <= 68
+    let_in = True
+    with refused(folder):
+        try:
+            introduce(Wire(data, 1 + len(data) % 50).as_socket(), key, here, time.monotonic() + 60)
+        except (EOFError, FrameError):
+            let_in = False
+    assert not let_in
 
 
 @target

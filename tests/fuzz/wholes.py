@@ -12,10 +12,12 @@ import numpy as np
 import onnx
 from safetensors.numpy import save as save_safetensors
 
+from pe_cli.collectives.servers.handshake import GREETING, WELCOME, Handshake, proof
 from pe_cli.kernels.cache import MAGIC
 from pe_cli.program.backward import append_backward
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
+from tests.fuzz import messages
 from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
@@ -56,6 +58,14 @@ def _onnx() -> bytes:
     return bytes(onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], [*arrays, listed])).SerializeToString())
 
 
+def _handshakes() -> list[bytes]:
+    """Return what a trainer and a server have said in a handshake that went well, which is worth nothing in another one."""
+    greeting = GREETING + bytes(range(32))
+    answer = Handshake(b"k" * 32, "127.0.0.1:6174").take(greeting)
+    told = proof(b"k" * 32, b"trainer", "127.0.0.1:6174", greeting[4:] + answer[4:36])
+    return [greeting + told, answer + WELCOME, greeting + answer[36:]]
+
+
 def _run_files() -> list[str]:
     """Return the files of a run's folder, each behind a line with its name."""
     status = {"state": "done", "step": 20, "epoch": 2, "started": "2024-02-29T12:00:00+00:00", "updated": "2024-02-29T12:01:30+00:00"}
@@ -91,6 +101,8 @@ def binaries() -> dict[str, list[bytes]]:
         "checkpoint_mark": [b"step-3\n", b"step-3/../../etc\n"],
         "kernel": [KERNEL],
         "onnx_values": [_onnx()],
+        "frames": messages.wholes(),
+        "handshake": _handshakes(),
     }
 
 

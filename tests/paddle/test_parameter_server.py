@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.collectives.servers.client import Servers, wait_for_servers
+from pe_cli.collectives.servers.secret import group_key
 from tests.paddle.copies import run_copies
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
 from tests.paddle.pserver_models import batch, built
@@ -245,7 +247,7 @@ def test_a_trainer_that_breaks_off_ends_all(deadline):
     job, threads = Job(servers=1).placed(), Threads()
     threads.start("server", serve, job, 0, cut=job.cut(0))
     threads.start("trainer", train, job, 0, cut=job.cut(0))
-    other = Servers(job.endpoints, 1, deadline, 0)
+    other = Servers(job.endpoints, 1, deadline, 0, key=group_key(job.endpoints))
     time.sleep(0.5)
     other._drop()
     threads.join(20, check=False)
@@ -287,10 +289,10 @@ def test_a_port_in_use_is_named():
 def test_two_trainers_of_one_number_are_refused():
     job, threads = Job(servers=1, trainers=1).placed(), Threads()
     threads.start("server", serve, job, 0, cut=job.cut(0))
-    first = Servers(job.endpoints, 0, 10.0, 1 << 20)
+    first = Servers(job.endpoints, 0, 10.0, 1 << 20, key=group_key(job.endpoints))
     for number, message in ((0, "there is a trainer 0 already"), (1, "there are 1 trainers, and none has number 1")):
         with pytest.raises(Exception, match=message):
-            Servers(job.endpoints, number, 10.0, 1 << 20)
+            Servers(job.endpoints, number, 10.0, 1 << 20, key=group_key(job.endpoints))
     first.leave()
     threads.join(10)
 
@@ -307,3 +309,16 @@ def test_an_id_that_is_not_in_the_table():
         executor.run(main, {"w": words, "y": np.zeros((1, 1), "int64")}, [loss], scope=scope)
     executor.close()
     threads.join(10)
+
+
+def test_servers_that_other_machines_reach_need_a_secret(monkeypatch):
+    """A script has no config: the secret is the variable's, for all of its processes."""
+    monkeypatch.delenv("PE_GROUP_SECRET", raising=False)
+    job = Job(trainers=1, servers=1, steps=2).placed()
+    job = replace(job, endpoints=(job.endpoints[0].replace("127.0.0.1", "0.0.0.0"),))
+    for role in (lambda: serve(job, 0), lambda: train(job, 0)):
+        with pytest.raises(RuntimeError, match=r"0\.0\.0\.0:\d+ can be reached from other machines, and its group has no secret"):
+            role()
+    monkeypatch.setenv("PE_GROUP_SECRET", "only these processes know this text")
+    assert group_key(job.endpoints) == group_key(["127.0.0.1:1"])
+    side_by_side(Job(trainers=1, servers=1, steps=1))

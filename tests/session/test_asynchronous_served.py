@@ -46,7 +46,7 @@ def train(trainers: int, servers: int, sync: str, *options: str, steps: int | No
     errors: list[BaseException] = []
 
     def work(rank: int) -> None:
-        seat = Seat(rank, trainers + servers, endpoints, listeners[rank - trainers] if rank >= trainers else None)
+        seat = Seat(rank, trainers + servers, endpoints, listeners[rank - trainers] if rank >= trainers else None, key=b"k" * 32)
         try:
             run, built = load_and_build("run.yaml", wishes)
             if rank >= trainers:

@@ -62,6 +62,7 @@ train: {loss: loss, epochs: 2, batch_size: 8, optimizer: {type: Adam, learning_r
 executor: {devices: 1, seed: 3}
 output: {dir: RUNS}
 """
+KEY, THEIRS = b"k" * 32, b"t" * 32
 SERVED = "distributed={{mode: parameter_server, servers: {}, min_block_size: 4{}}}"
 
 
@@ -94,7 +95,7 @@ def errors_of(
 
     def work(rank: int) -> None:
         listener = listeners[rank - trainers] if rank >= trainers else None
-        seat = Seat(rank, trainers + servers, endpoints, listener, {"config": "one", "numpy": agrees[rank]})
+        seat = Seat(rank, trainers + servers, endpoints, listener, {"config": "one", "numpy": agrees[rank]}, key=KEY)
         try:
             run, built = load_and_build(bench.base / "run.yaml", wishes)
             if rank >= trainers:
@@ -283,14 +284,14 @@ def test_a_trainer_with_another_version_is_named(bench: Bench) -> None:
 def test_a_server_takes_no_port_where_another_group_has_the_first_one(bench: Bench) -> None:
     first = listen("127.0.0.1:0")
     taken, free = (f"127.0.0.1:{first.getsockname()[1]}", "127.0.0.1:1")  # whose use would be another error
-    theirs = Service(taken, 1, 20.0, 0, group="theirs", listener=first)
+    theirs = Service(taken, 1, 20.0, 0, key=THEIRS, listener=first)
     serving = threading.Thread(target=theirs.run, args=(lambda request: None, lambda: None), daemon=True)
     serving.start()
     run, built = load_and_build(bench.base / "run.yaml", (SERVED.format(2, ""), "executor.peer_timeout=20"))
     with pytest.raises(PeError, match=f"server {taken}: it serves another group of processes") as found:
-        serve_run(run, built, ServerTeam(Seat(2, 3, [taken, free], group="ours")))
+        serve_run(run, built, ServerTeam(Seat(2, 3, [taken, free], group="ours", key=KEY)))
     assert found.value.code == ExitCode.USAGE
-    Servers([taken], 0, 20.0, 0, group="theirs").leave()
+    Servers([taken], 0, 20.0, 0, key=THEIRS).leave()
     serving.join(20)
 
 
@@ -320,17 +321,17 @@ def test_the_first_server_says_why_a_run_has_failed_whose_launcher_was_killed(be
 
     def serve() -> None:
         try:
-            serve_run(run, built, ServerTeam(Seat(1, 2, endpoints, listener)))
+            serve_run(run, built, ServerTeam(Seat(1, 2, endpoints, listener, key=KEY)))
         except PeError as error:
             ended.append(error)
 
     serving = threading.Thread(target=serve, daemon=True)
     serving.start()
-    team = TrainerTeam(Seat(0, 2, endpoints), run)
+    team = TrainerTeam(Seat(0, 2, endpoints, key=KEY), run)
     folder = RunFolder.create(bench.base / "killed", "run", run.text, "", {}, model_text="")
     folder.status(state="running")
     team.trains_in(folder.path)
-    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(os, "getppid", lambda: -1)  # of an orphan it is 1 before, too
     team.servers._drop()
     serving.join(20)
     assert [error.code for error in ended] == [ExitCode.PEER_LOST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -11,11 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.handshake import introduce
+from pe_cli.collectives.servers.secret import addresses
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.threads import Thread
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
+#: Seconds of an attempt to connect, how many attempts without an answer are as short, and seconds of later ones, and of the wait to be let
+#: in: a system that has no room drops what comes, and says nothing, while one that is far away needs longer.
+FIRST, TIMES, LONGEST = 0.1, 12, 2.0
 WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
@@ -24,43 +30,49 @@ def often(seconds: float) -> float:
     return min(LIFE, seconds / 4)
 
 
-def address(endpoint: str) -> tuple[str, int]:
-    """Return host and port of a text `host:port`."""
-    host, _, port = endpoint.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def unknown_host(endpoint: str, error: socket.gaierror) -> PeerError:
-    """Return what is said of a server whose host has no address: somebody has written a name that is none."""
-    text = f"server {endpoint}: host is not known: {error.strerror}"
-    return PeerError(text, hint="look at where servers are", code=ExitCode.USAGE)
-
-
-def connect(endpoint: str, until: float, remedy: str = WAITING) -> socket.socket:
-    """Connect to a server, which may still be starting.
+def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None = None) -> socket.socket:
+    """Connect to a server, which may still be starting, or have no room at the moment.
 
     Args:
+        endpoint: host:port.
         until: by `time.monotonic`.
         remedy: how to give it more time.
+        key: of the group, which this process and the server show each other; None only looks whether something listens.
 
     Raises:
-        PeerError: it does not listen in time, or its host is not known.
+        PeError: USAGE, its host is not known.
+        PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun = time.monotonic()
-    while True:
+    begun, where, unanswered = time.monotonic(), addresses(endpoint), 0
+    for again in itertools.count():
+        made, what = None, "does not listen"
         try:
-            made = socket.create_connection(address(endpoint), max(AGAIN, until - time.monotonic()))
-        except socket.gaierror as error:
-            raise unknown_host(endpoint, error) from None
-        except OSError as error:
+            left = max(until - time.monotonic(), AGAIN)
+            made = socket.create_connection(where[again % len(where)][1:], min(FIRST if unanswered < TIMES else LONGEST, left))
+            if made.getsockname() == made.getpeername():  # a port that nobody has was given to this very connection
+                raise ConnectionRefusedError("nobody listens")
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            what = "listens, and lets nobody in"
+            if key is not None:
+                introduce(made, key, endpoint, time.monotonic() + min(LONGEST, left))
+        except FrameError as error:
+            _close(made)
+            raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
+        except (OSError, EOFError) as error:
+            unanswered += made is None and isinstance(error, TimeoutError)
+            _close(made)
             if time.monotonic() + AGAIN > until:
-                seconds = time.monotonic() - begun
-                hint = f"start it, or look at where servers are; {remedy}"
-                raise PeerError(f"server {endpoint} does not listen after {seconds:.0f} s: {error}", hint=hint) from None
+                text = f"server {endpoint} {what} after {time.monotonic() - begun:.0f} s: {error}"
+                raise PeerError(text, hint=f"start it, or look at where servers are; {remedy}") from None
             time.sleep(AGAIN)
         else:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return made
+    raise AssertionError("somebody is let in, or time is over")
+
+
+def _close(made: socket.socket | None) -> None:
+    if made is not None:
+        made.close()
 
 
 def failure_of(message: Message) -> Failure:
@@ -74,32 +86,6 @@ def failure_of(message: Message) -> Failure:
     return Failure(message.text("message"), known, local=bool(message.facts.get("local")))
 
 
-def check_group(endpoint: str, group: str, seconds: float, remedy: str) -> None:
-    """Ask a server whether it is of a group, once it listens: of two groups with the same ports, that of the first server has all of them.
-
-    Args:
-        endpoint: host:port of that server.
-        group: see `Service`.
-        seconds: that it may take to start, and to answer.
-        remedy: how to give it more time.
-
-    Raises:
-        PeerError: USAGE, it is of another group; else, it does not listen or answer in time.
-    """
-    with connect(endpoint, time.monotonic() + seconds, remedy) as asked:
-        asked.settimeout(seconds)
-        try:
-            frames.write(asked, Message("group", {"group": group}))
-            found = frames.read(asked, 0)
-            failure = failure_of(found) if found.kind == "error" else None
-        except FrameError as error:
-            raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
-        except (OSError, EOFError):
-            raise PeerError(f"server {endpoint} does not say which group it serves", hint="look at the server's own message") from None
-    if failure is not None:
-        raise PeerError(f"server {endpoint}: {failure.message}", code=failure.alone)
-
-
 def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
     """Wait until all servers listen.
 
@@ -108,7 +94,7 @@ def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
     """
     until = time.monotonic() + seconds
     for endpoint in endpoints:
-        connect(endpoint, until).close()
+        reach(endpoint, until).close()
 
 
 class Servers:
@@ -119,7 +105,8 @@ class Servers:
         trainer: number of this trainer.
         seconds: that a server may be silent, and that it may take to start.
         most: bytes of an answer, at most.
-        agrees, group: what servers have to say, too; see `Service`.
+        key: of the group; see `group_key`.
+        agrees: what servers have to say, too; see `Service`.
         remedy: how to give servers more time.
 
     Attributes:
@@ -136,8 +123,8 @@ class Servers:
         seconds: float,
         most: int,
         *,
+        key: bytes,
         agrees: Mapping[str, str] | None = None,
-        group: str = "",
         remedy: str = WAITING,
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
@@ -150,9 +137,9 @@ class Servers:
         until = time.monotonic() + seconds
         try:
             for endpoint in endpoints:
-                self._sockets[endpoint] = connect(endpoint, until, remedy)
+                self._sockets[endpoint] = reach(endpoint, until, remedy, key)
                 self._sockets[endpoint].settimeout(seconds)
-            hello = Message("hello", {"trainer": trainer, "agrees": dict(agrees or {}), "group": group})
+            hello = Message("hello", {"trainer": trainer, "agrees": dict(agrees or {})})
             self.ask(dict.fromkeys(endpoints, hello), "at the start")
             self._met = True
         except BaseException:

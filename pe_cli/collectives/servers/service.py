@@ -1,4 +1,7 @@
-"""A server's end: one thread for each trainer reads and writes, and one answers, so that nothing is updated while it is read."""
+"""A server's end: one thread for each trainer reads and writes, and one answers, so that nothing is updated while it is read.
+
+Who connects is a stranger until it has shown that it knows the group's secret (`admission.py`); before that no message of it is read.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,17 @@ from dataclasses import dataclass, field
 
 from pe_cli.collectives.protocol import Failure, PeerError
 from pe_cli.collectives.servers import frames
-from pe_cli.collectives.servers.client import LIFE, address, often, unknown_host
+from pe_cli.collectives.servers.admission import Admission
+from pe_cli.collectives.servers.client import LIFE, often
 from pe_cli.collectives.servers.frames import FrameError, Message
+from pe_cli.collectives.servers.secret import addresses
 from pe_cli.core.errors import ExitCode, PeError, system_error
 from pe_cli.core.threads import Thread
 
-#: Seconds in which who connects has to say who it is, and connections that are open beside those of trainers.
-INTRODUCTION, STRANGERS = 10.0, 32
-#: Seconds after a connection that could not be taken.
-PAUSE = 0.01
+#: Seconds in which who is let in has to say who it is, and connections that are let in beside those of trainers.
+INTRODUCTION, OTHERS = 10.0, 32
+#: Connections that wait to be taken, at most; systems allow fewer.
+WAITING = 1 << 16
 
 
 @dataclass(eq=False)
@@ -71,11 +76,9 @@ def listen(endpoint: str) -> socket.socket:
     Raises:
         PeError: USAGE, the port is in use, or the host is not known or not of this machine.
     """
+    kind, host, port = addresses(endpoint)[0]
     try:
-        socket.getaddrinfo(*address(endpoint))  # `create_server` would lose what it says
-        return socket.create_server(address(endpoint))
-    except socket.gaierror as error:
-        raise unknown_host(endpoint, error) from None
+        return socket.create_server((host, port), family=kind, backlog=WAITING)
     except OSError as error:
         hint = "another process uses the port" if error.errno == errno.EADDRINUSE else "the host has to be this machine"
         raise PeError(
@@ -96,8 +99,8 @@ class Service:
         trainers: number of them.
         seconds: that a trainer may be silent, and that it may take to start.
         most: bytes of a message, at most.
+        key: of the group; see `group_key`.
         agrees: what trainers have to have alike, by what it is, so that it is known that they do the same; empty where nothing is compared.
-        group: a word that the launcher has given all of this group; who says another one is sent away.
         remedy: how to give trainers more time.
         listener: is bound already; None opens one at the endpoint.
 
@@ -112,20 +115,19 @@ class Service:
         seconds: float,
         most: int,
         *,
+        key: bytes,
         agrees: Mapping[str, str] | None = None,
-        group: str = "",
         remedy: str = "FLAGS_rpc_deadline more milliseconds",
         listener: socket.socket | None = None,
     ) -> None:
-        self._agrees, self._group, self._remedy = dict(agrees or {}), group, remedy
+        self._agrees, self._remedy = dict(agrees or {}), remedy
         self._endpoint, self._trainers, self._seconds, self._most = endpoint, trainers, seconds, most
         self._events: queue.SimpleQueue[Request | _Gone] = queue.SimpleQueue()
         self._heard: dict[int, float] = {}
         self._left: set[int] = set()
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._listener = listener or listen(endpoint)
+        self._admission = Admission(listener or listen(endpoint), endpoint, key, self._admit)
 
     @property
     def present(self) -> list[int]:
@@ -143,7 +145,7 @@ class Service:
             PeerError: a trainer is lost, or never comes.
             PeError: what `answer` raises; trainers are told.
         """
-        Thread(target=self._accept, name="listener", daemon=True).start()
+        Thread(target=self._admission.run, name="listener", daemon=True).start()
         begun = time.monotonic()
         try:
             while len(self._left) < self._trainers:
@@ -175,8 +177,13 @@ class Service:
             silent = now - heard.get(i, begun)
             if silent > self._seconds:
                 what = "says nothing" if i in heard else "has not come"
-                hint = f"start it, or give {self._remedy}"
+                hint = f"start it, or give {self._remedy}{'' if i in heard else self._unknown()}"
                 raise PeerError(f"server {self._endpoint}: trainer {i} {what} for {silent:.0f} s", hint=hint)
+
+    def _unknown(self) -> str:
+        """Return what else may be why a trainer has not come."""
+        count = self._admission.turned_away
+        return f"; connections that did not show that they know the secret of this group: {count}" if count else ""
 
     def _tell(self, error: BaseException) -> None:
         """Tell all trainers why this server ends; takes at most a second."""
@@ -195,57 +202,55 @@ class Service:
         time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
 
     def _close(self) -> None:
-        self._ended.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self._admission.close()
         with self._lock:
             for each in self._sockets:
                 each.close()
 
     # --- threads ------------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        while not self._ended.is_set():
-            try:
-                made, _ = self._listener.accept()
-            except OSError:  # the other end has given up already, or this server has ended
-                self._ended.wait(PAUSE)
-                continue
-            with self._lock:
-                full = len(self._sockets) >= self._trainers + STRANGERS
-                if not full:
-                    self._sockets.add(made)
-            if full:
-                made.close()
-            else:
-                Thread(target=self._serve, args=(made,), name="trainer", daemon=True).start()
-
-    def _serve(self, trainer: socket.socket) -> None:
-        """Read and write the messages of a connection; who does not introduce itself is sent away."""
-        try:
-            trainer.settimeout(INTRODUCTION)
-            trainer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            number = self._introduced(trainer)
-        except (OSError, EOFError, PeError):
-            number = None
-        if number is not None:
-            self._events.put(_Gone(number, self._talk(trainer, number)))
+    def _admit(self, connection: socket.socket) -> bool:
+        """Begin to serve a connection that knows the secret."""
         with self._lock:
-            self._sockets.discard(trainer)
-        trainer.close()
+            if len(self._sockets) >= self._trainers + OTHERS:
+                return False
+            self._sockets.add(connection)
+        try:
+            Thread(target=self._serve, args=(connection,), name="trainer", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            self._forget(connection)
+            return False
+        return True
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(connection)
+        connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Read and write the messages of a connection; whatever ends it ends here."""
+        number, why = None, ""
+        try:
+            connection.settimeout(INTRODUCTION)
+            number = self._introduced(connection)
+            if number is not None:
+                why = self._talk(connection, number)
+        except (OSError, EOFError, PeError):
+            pass  # who does not introduce itself is sent away
+        except Exception as error:  # noqa: BLE001 - who trains is lost, whatever the error is
+            why = f"{type(error).__name__}: {error}"
+        finally:
+            if number is not None:
+                self._events.put(_Gone(number, why))
+            self._forget(connection)
 
     def _introduced(self, trainer: socket.socket) -> int | None:
         message = frames.read(trainer, 0)
-        if message.kind not in ("hello", "group"):
+        if message.kind != "hello":
             return None
-        number, problem = None if message.kind == "group" else message.number("trainer"), ""
+        number, problem = message.number("trainer"), ""
         with self._lock:
-            if message.facts.get("group", "") != self._group:
-                problem = "it serves another group of processes, which was started with the same port"
-            elif number is None:  # another server
-                pass
-            elif other := self._other(message.facts.get("agrees", {})):
+            if other := self._other(message.facts.get("agrees", {})):
                 problem = f"trainer {number} has {other}"
                 if len(self._heard) < self._trainers:  # else it is none of those that train here
                     self._events.put(_Gone(number, problem, ExitCode.USAGE))  # nobody could train with it
@@ -282,7 +287,8 @@ class Service:
                     continue
                 if message.kind == "leave":
                     frames.write(trainer, Message("done"))
-                    self._let_go(number)
+                    with self._lock:
+                        self._left.add(number)
                     return ""
                 request = Request(number, message)
                 self._events.put(request)
@@ -318,8 +324,3 @@ class Service:
     def _note(self, number: int) -> None:
         with self._lock:
             self._heard[number] = time.monotonic()
-
-    def _let_go(self, number: int) -> None:
-        with self._lock:
-            self._left.add(number)
-        self._events.put(_Gone(number, ""))

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema
 
+from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
 
 #: Servers of a training, at most.
@@ -90,4 +91,9 @@ class DistributedSection(Section):
         min_length=1,
         max_length=MAX_SERVERS,
         description="parameter_server: host:port of every server; found out when absent",
+    )
+    secret: PathName | None = Field(
+        default=None,
+        description="parameter_server: file with a text that only the processes know, which nobody else can read (mode 600); needed where "
+        "servers can be reached from other machines, and neither `pe launch` starts the processes nor MPI tells them where servers are",
     )

@@ -193,7 +193,7 @@ class Server(ABC):
             shape = kind.shape if begin is None else (rows, *kind.shape[1:])
             fits = value.shape == shape and value.dtype == kind.numpy
             if begin is not None:
-                fits = fits and isinstance(begin, int) and 0 <= begin <= kind.shape[0] - rows
+                fits = fits and len(kind.shape) > 0 and isinstance(begin, int) and 0 <= begin <= kind.shape[0] - rows
             if not fits:
                 raise FrameError(f"trainer {request.trainer} loads {value.dtype}{list(value.shape)} as '{name}', which is {kind}")
             if begin is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.collectives.servers.client import Servers
+from pe_cli.collectives.servers.secret import group_key
 
 #: Servers and the trainer's number.
 Key = tuple[tuple[str, ...], int]
@@ -24,12 +25,15 @@ def link(endpoints: Sequence[str], trainer: int, most: int, owner: Any, seconds:
         most: bytes of an answer, at most.
         owner: the executor that uses it.
         seconds: that a server may be silent.
+
+    Raises:
+        PeError: a server cannot be reached, or there is no secret for one that is on another machine; see `group_key`.
     """
     with _LOCK:
         wanted = (tuple(endpoints), trainer)
         key = next((k for k in _OPEN if k[1] == trainer and set(endpoints) <= set(k[0])), wanted)
         if key not in _OPEN:
-            _OPEN[key] = Servers(endpoints, trainer, seconds, most)
+            _OPEN[key] = Servers(endpoints, trainer, seconds, most, key=group_key(endpoints))
         _OPEN[key].allow(most)
         _USED.setdefault(id(owner), set()).add(key)
         return _OPEN[key]

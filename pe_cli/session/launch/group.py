@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from pe_cli.collectives.launchers import SECRET
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
@@ -37,6 +38,7 @@ class Task:
         host: where; empty for here.
         serves: it ends by itself when the others have ended, and is not asked to stop.
         launches: it is mpiexec, which cannot pass on what its processes say when this one is killed, and is killed, too.
+        secret: that processes of the group know each other by; empty where this one's own environment says whether there is one.
     """
 
     name: str
@@ -45,14 +47,19 @@ class Task:
     host: str = ""
     serves: bool = False
     launches: bool = False
+    secret: str = field(default="", repr=False)
 
 
 def remote(task: Task, ssh: Sequence[str]) -> list[str]:
-    """Return the command that starts a process on its host: it ends, too, when this end of the connection is closed."""
-    passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED)} | dict(task.environment)
+    """Return the command that starts a process on its host: it ends, too, when this end of the connection is closed.
+
+    It reads the secret of the group from there, as a line: command lines can be read by all users of both machines.
+    """
+    passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED) and k != SECRET} | dict(task.environment)
     line = " ".join([*(f"{k}={shlex.quote(v)}" for k, v in sorted(passed.items())), *map(shlex.quote, task.command)])
     ends = "(cat <&3; kill -TERM $p) >/dev/null 2>&1 & c=$!; wait $p; r=$?; kill $c 2>/dev/null; exit $r"
-    script = f"exec 3<&0; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
+    reads = f"IFS= read -r {SECRET} <&3; export {SECRET}"
+    script = f"exec 3<&0; {reads}; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
     return [*ssh, task.host, f"sh -c {shlex.quote(script)}"]
 
 
@@ -86,13 +93,18 @@ class Group:
 
     def _start(self, task: Task, ssh: Sequence[str]) -> None:
         command = remote(task, ssh) if task.host else list(task.command)
+        told = {SECRET: secret} if (secret := task.secret or os.environ.get(SECRET, "")) else {}
         stdin = subprocess.PIPE if task.host else subprocess.DEVNULL
         dies = None if task.serves else die_with_parent(signal.SIGKILL if task.launches else signal.SIGTERM)
         process = subprocess.Popen(
-            command, env=os.environ | dict(task.environment), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command, env=os.environ | dict(task.environment) | told, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, preexec_fn=dies,
         )  # fmt: skip
         self.processes.append(process)
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended already
+                process.stdin.write(f"{told.get(SECRET, '')}\n".encode())
+                process.stdin.flush()
         first = len(self.processes) == 1
         for pipe, wrong in ((process.stdout, False), (process.stderr, True)):
             assert pipe is not None

@@ -115,10 +115,10 @@ def _served(wish: Launch) -> list[Task]:
     hosts = divided(wish.hosts, wish.count) if wish.hosts else [""] * wish.count
     trainers = wish.count - _servers(wish.run)
     endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:])
-    told = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}
+    told, secret = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}, secrets.token_hex(32)
+    names = [str(r) if r < trainers else f"server {r - trainers}" for r in range(wish.count)]
     return [
-        Task(f"server {r - trainers}" if r >= trainers else str(r), _train(wish), {RANK: str(r), **told}, host, r >= trainers)
-        for r, host in enumerate(hosts)
+        Task(names[r], _train(wish), {RANK: str(r), **told}, host, serves=r >= trainers, secret=secret) for r, host in enumerate(hosts)
     ]
 
 

@@ -62,12 +62,46 @@ def test_arrays_arrive_as_they_were(pair, dtype, shape):
         pytest.param(framed(["push", {}, [["a", "uint8", [1]]] * 2], b"12"), "two arrays of one name", id="a name twice"),
         pytest.param(framed(["push", {}, [["a" * 2000, "uint8", [1]]]], b"1"), "no name", id="a long name"),
         pytest.param(framed(["push", {}, [3]]), "no name", id="an array that is none"),
+        pytest.param(framed(["hello", {}, [["a", "float32", [0, 1 << 39, 1 << 39]]]]), "no shape", id="no element, and huge axes"),
+        pytest.param(framed(["push", {}, [["a", "uint8", [0, *[1 << 39] * 15]]]]), "no shape", id="no element, and axes that overflow"),
+        pytest.param(framed(["push", {}, [["a", "uint8", [0, 10**4000]]]]), "no shape", id="a size with thousands of digits"),
+        pytest.param(framed(b'["push",{},[["a","uint8",[' + b"9" * 5000 + b"]]]]"), "no JSON", id="more digits than Python reads"),
+        pytest.param(framed(["push", {}, [["a", "uint8", [1.0]]]], b"1"), "no shape", id="a size that is no whole number"),
+        pytest.param(framed(["push", {}, [["a", "uint8", 1]]], b"1"), "no shape", id="a shape that is a number"),
+        pytest.param(framed(["push", {}, [["a", ["uint8"], [1]]]], b"1"), "no known type", id="a type that is no text"),
+        pytest.param(framed(b'["push",{},[' + b"[" * 900 + b"]" * 900 + b"]]"), "no name", id="an array that is nested deeply"),
+        pytest.param(framed(b"[" + b"[" * 900 + b"]" * 900 + b",{},[]]"), "unknown kind", id="a kind that is nested deeply"),
+        pytest.param(framed(b'["push",{"n":' + b"[" * 900 + b"]" * 900 + b"},[]]"), "something else than", id="a fact nested deeply"),
+        pytest.param(framed(b'["push",{"n":' + b"[" * 100000 + b"},[]]"), "no JSON", id="a fact that is nested too deeply"),
+        pytest.param(framed(["push", {"n": 1 << 63}, []]), "something else than", id="a number of more than 64 bits"),
+        pytest.param(framed(b'["push",{"n":NaN},[]]'), "something else than", id="a fact that is not a number"),
+        pytest.param(framed(b'["push",{"n":-Infinity},[]]'), "something else than", id="a fact that is infinite"),
+        pytest.param(framed(["push", {"n": 1.5}, []]), "something else than", id="a fact that is a fraction"),
+        pytest.param(framed(["push", {"n": True}, []]), "something else than", id="a fact that is true"),
+        pytest.param(framed(["push", {"n": [{"m": None}]}, []]), "something else than", id="nothing within a fact"),
+        pytest.param(framed(["push", {}, [], []]), "no JSON of three parts", id="four parts"),
+        pytest.param(framed(b'"push"'), "no JSON of three parts|unknown kind", id="a text"),
     ],
 )
 def test_what_is_no_message_is_refused(pair, sent, message):
     pair[0].sendall(sent)
     with pytest.raises(FrameError, match=message):
         frames.read(pair[1], 1 << 20)
+
+
+@pytest.mark.parametrize("shape", [(0, 1 << 30), (1 << 20, 0, 1 << 20), (0,) * 16])
+def test_arrays_without_elements_may_have_long_axes(pair, shape):
+    frames.write(pair[0], Message("values", {"rows": {"w": ["w", 0, 4]}}, {"a": np.empty(shape, "float32")}))
+    found = frames.read(pair[1], 0)
+    assert found.arrays["a"].shape == shape
+    assert found.facts == {"rows": {"w": ["w", 0, 4]}}
+
+
+def test_a_path_holds_no_nul(pair):
+    assert str(Message("run", {"folder": "/a/\udcff"}).folder("folder")) == "/a/\udcff"
+    for wrong in ("/a\0b", 3):
+        with pytest.raises(FrameError, match=r"holds a NUL|must be a text"):
+            Message("run", {"folder": wrong}).folder("folder")
 
 
 @pytest.mark.parametrize("count", [0, 3, 15, 16, 20, 40])

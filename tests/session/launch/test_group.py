@@ -91,6 +91,18 @@ def test_a_command_on_another_machine_is_quoted_and_gives_its_exit_code(monkeypa
     assert remote(Task("0", ["a b"], {}, "node7"), ["ssh", "-p", "22"])[:4] == ["ssh", "-p", "22", "node7"]
 
 
+@pytest.mark.parametrize("host", ["", "elsewhere"])
+@pytest.mark.parametrize(("own", "given", "found"), [("", "it's $HOME", "it's $HOME"), ("mine", "theirs", "theirs"), ("mine", "", "mine")])
+def test_a_secret_is_told_and_stands_on_no_command_line(monkeypatch, host, own, given, found):
+    monkeypatch.setenv("PE_GROUP_SECRET", own)
+    text = "import os; print(os.environ['PE_GROUP_SECRET'], os.environ['PE_RANK'])"
+    task = Task("0", script(text), {"PE_RANK": "1"}, host=host, secret=given)
+    codes, said = ran([task])
+    assert codes == [0]
+    assert said == [(f"{found} 1", False)]
+    assert not any(word in line for line in remote(task, SSH) for word in (given, own) if word)
+
+
 def test_a_command_that_is_not_there_starts_nothing():
     with pytest.raises(OSError, match="no-such-command"):
         ran([Task("0", ["no-such-command"])])

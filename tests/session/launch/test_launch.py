@@ -8,6 +8,7 @@ from pe_cli.cli.launch import _apart
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
+from pe_cli.session.launch.group import remote
 from pe_cli.session.launch.hosts import Host
 from pe_cli.session.launch.launch import Launch, launch
 
@@ -44,6 +45,11 @@ def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
     named = module._served(wish(3, "distributed={mode: parameter_server, servers: 1, endpoints: ['10.0.0.9:7000']}"))
     assert named[0].environment["PE_SERVERS"] == "10.0.0.9:7000"
     assert {t.environment["PE_GROUP"] for t in named}.isdisjoint({group}), "another start is another group"
+    (secret,), (other,) = {t.secret for t in tasks}, {t.secret for t in named}
+    assert len(secret) == len(other) == 64
+    assert secret != other
+    assert secret not in repr(tasks)
+    assert not any(secret in word for t in tasks for word in (*remote(t, ["ssh"]), *t.command, *t.environment.values()))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.collectives.servers.secret import group_key
 from pe_cli.execute.servers import links
-from pe_cli.execute.servers.serving import serve
+from pe_cli.execute.servers.serving import listen_of, serve
 from pe_cli.execute.servers.training import Step, most_of
 from pe_cli.graph.servers.cutting import Parts, parts
 from pe_cli.ops.define.traits import Remote
@@ -69,7 +70,7 @@ def run(
     host = ScopeHost(scope, setting)
     with raised_as(EnforceNotMet):
         if any(op.type == "listen_and_serv" for op in program.global_block().ops):
-            serve(program, host, deadline())
+            serve(program, host, deadline(), key=group_key([listen_of(program).attrs["endpoint"]]))
             return {}
         fed = {name: running.leveled(value) for name, value in feeding.check(program, feed).items()}
         cut = parts(program)
