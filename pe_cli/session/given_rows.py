@@ -22,6 +22,9 @@ MOST_ROWS, SPARE, DEEPEST = 10_000, 1000, 8
 SMALL = 64 << 10
 #: Bytes that a value takes at most besides those of its text, and that a byte of text takes while it is made numbers of.
 VALUE, TOKENS = 120, 24
+#: Columns whose cells are cut into many items, those whose cells may be long, and characters of the cells of others.
+TOKENISED = ("text", "sequence", "bag")
+LONG, LONGEST = (*TOKENISED, "image"), 10_000
 _BLOCK = 256 << 10
 _MARKS = b'{}[],:"'
 _OTHERS = bytes(set(range(256)) - set(_MARKS))
@@ -89,7 +92,7 @@ def needs(body: bytes | bytearray, predictor: Predictor) -> int:
     if found.members > max(found.objects, 1) * wide:
         raise Refusal(413, f"a row has {wide} columns at most, and these have more")
     letters = 1 if body.isascii() else 2 if int(np.frombuffer(body, np.uint8).max()) < 0xF0 else 4
-    tokens = TOKENS if any(column.type in ("text", "sequence", "bag") for column in predictor.columns.values()) else 0
+    tokens = TOKENS if any(column.type in TOKENISED for column in predictor.columns.values()) else 0
     return len(body) * (2 * letters + tokens) + found.values * VALUE + found.objects * predictor.bytes
 
 
@@ -111,6 +114,11 @@ def read_rows(kind: str, body: bytes | bytearray, predictor: Predictor) -> list[
         value = [{predictor.text: value["text"]}]
     elif isinstance(value, dict):
         value = [value]
+    return _checked(value, predictor, len(body) > SMALL)
+
+
+def _checked(value: object, predictor: Predictor, long: bool) -> list[Row]:
+    """Return rows, where it is some, and not too many or too wide."""
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise Refusal(400, 'send {"rows": [{"column": cell, ...}, ...]}, or one row')
     if not value:
@@ -120,7 +128,18 @@ def read_rows(kind: str, body: bytes | bytearray, predictor: Predictor) -> list[
     wide = len(predictor.columns) + SPARE
     if max(map(len, value)) > wide:
         raise Refusal(413, f"a row has {wide} columns at most, got {max(map(len, value))}")
+    if long:
+        _check_lengths(value, predictor)
     return value
+
+
+def _check_lengths(rows: Sequence[Row], predictor: Predictor) -> None:
+    for name, column in predictor.columns.items():
+        if column.type in LONG:
+            continue
+        longest = max((len(cell) for row in rows if isinstance(cell := row.get(name), str)), default=0)
+        if longest > LONGEST:
+            raise Refusal(413, f"column '{name}': a cell has {LONGEST:,} characters at most, got {longest:,}")
 
 
 def unread(rows: Sequence[Row], columns: Collection[str]) -> list[str]:

@@ -22,6 +22,8 @@ from pe_cli.session.predictor import Encoded, Predictor, Row
 PATIENCE, LOOK = 60.0, 1.0
 #: Bytes of a body that is so small that what its values take need not be counted, and how many each byte of it takes at most.
 TINY, EACH = 4 << 10, 80
+#: Bytes that each byte of a body takes while it is counted.
+COUNTING = 3
 _PATHS = {"/": "GET", "/health": "GET", "/schema": "GET", "/predict": "POST"}
 _POLICY = {"Content-Security-Policy": "default-src 'self' 'unsafe-inline'"}
 _ORIGIN = re.compile(r"https?://([^/]+)", re.IGNORECASE)
@@ -34,6 +36,9 @@ class Pending:
     Args:
         connection: that waits for it.
         since: when it came, seconds of the loop.
+        kind: of its body.
+        body: of it; empty when its rows have been read.
+        rows: of it, where they were read before there was room for them.
         memory: bytes that are counted for it among the small ones.
         work: what is done for it among the large ones.
         unread: columns of its rows that the model does not read.
@@ -43,6 +48,9 @@ class Pending:
 
     connection: Connection
     since: float
+    kind: str
+    body: bytearray
+    rows: list[Row] = field(default_factory=list)
     memory: int = 0
     work: Work | None = None
     unread: list[str] = field(default_factory=list)
@@ -54,6 +62,13 @@ class Pending:
         notes = () if encoded is None else encoded.notes
         self.last = Ask(rows if encoded is None else (), self, cost, encoded, notes=notes)
         return self.last
+
+    def forget(self) -> None:
+        """Let go of what knows it, so that its memory is given back at once and not when Python looks for cycles."""
+        if self.last is not None and self.last.error is not None:
+            self.last.error.__traceback__ = None
+        self.last = self.work = None
+        self.rows = []
 
 
 class Service:
@@ -80,7 +95,7 @@ class Service:
         self.predictor, self.facts = predictor, facts
         self.answered = self.not_answered = 0
         self._waiting = waiting
-        self.server = Server(address, self, Limits(body=body, memory=memory // 2))
+        self.server = Server(address, self, Limits(body=body, memory=3 * memory // 8))
         self.batches = Batches(predictor, self.server, batch, patience, self._send)
         self._large = LargeWork(memory // 2)
         self._pending: dict[int, Pending] = {}
@@ -164,20 +179,17 @@ class Service:
     def _predict(self, kind: str, body: bytearray, connection: Connection) -> None:
         if self.batches.waiting + self._large.waiting >= self._waiting:
             raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
-        pending = Pending(connection, self.server.loop.time())
-        pictures = self.predictor.pictured
-        if kind.startswith("image/"):
-            self._later(pending, lambda: [{self.predictor.image or "": body}], len(body) + self._large.limit // 2, pictures)
+        pending = Pending(connection, self.server.loop.time(), kind, body)
+        if len(body) > SMALL or self.predictor.pictured:
+            self._later(pending, COUNTING * len(body), self._count)
             return
         cost = EACH * len(body) if len(body) <= TINY else needs(body, self.predictor)
-        if len(body) > SMALL or pictures:
-            self._later(pending, lambda: read_rows(kind, body, self.predictor), cost + len(body), pictures)
-            return
         if not self.server.memory.fits(cost):
             raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
         rows = read_rows(kind, body, self.predictor)
         if not self.batches.fits(len(rows)):
-            self._later(pending, lambda: rows, cost, pictures)
+            pending.rows = rows
+            self._later(pending, cost, self._read)
             return
         pending.memory = cost
         self.server.memory.take(cost)
@@ -185,32 +197,54 @@ class Service:
         pending.unread = unread(rows, self.predictor.columns)
         self.batches.submit(pending.ask(rows, cost))
 
-    def _later(self, pending: Pending, rows: Callable[[], list[Row]], cost: int, pictures: bool) -> None:
-        """Have a large request read by the thread of large ones.
+    def _later(self, pending: Pending, cost: int, begin: Callable[[Pending], None]) -> None:
+        """Have something done for a request by the thread of large ones."""
+
+        def guarded() -> None:
+            try:
+                begin(pending)
+            except BaseException as error:  # noqa: BLE001 - it is told to who asked
+                self.server.call(self._send, [Ask((), pending, error=error)])
+
+        self._wait(pending)
+        if pending.work is not None:
+            self._large.ended(pending.work)
+        pending.work = Work(cost, guarded)
+        self._large.submit(pending.work)
+
+    def _count(self, pending: Pending) -> None:
+        """Find out what a large body takes, and go on when there is so much.
 
         Raises:
             Refusal: it would take too much memory.
         """
-        if cost > self._large.limit:
-            most = self._large.limit >> 20
-            raise Refusal(413, f"to read this takes {cost >> 20} MiB, and {most} are there for it: send fewer rows, or raise --memory")
+        limit, size = self._large.limit, len(pending.body)
+        pictures = self._picture if self.predictor.pictured else 0
+        cost = size + pictures + (0 if pending.kind.startswith("image/") else needs(pending.body, self.predictor))
+        if cost > limit:
+            said = f"to read this takes {cost >> 20} MiB, and {limit >> 20} are there for it"
+            raise Refusal(413, f"{said}: send fewer rows, or raise --memory")
+        self.server.call(self._later, pending, cost, self._read)
 
-        def begin() -> None:
-            try:
-                found = rows()
-                pending.unread = unread(found, self.predictor.columns)
-                if pictures:
-                    found, pending.notes = with_pixels(found, self.predictor, self._large.limit // 2)
-                encoded = None if self.batches.fits(len(found)) else self.predictor.encode(found, "the request")
-                ask = pending.ask(found, cost, encoded)
-            except BaseException as error:  # noqa: BLE001 - it is told to who asked
-                self.server.call(self._send, [Ask((), pending, error=error)])
-            else:
-                self.server.call(self.batches.submit, ask)
+    @property
+    def _picture(self) -> int:
+        """Bytes that a picture may take while it is decoded."""
+        return self._large.limit * 3 // 4
 
-        pending.work = Work(cost, begin)
-        self._wait(pending)
-        self._large.submit(pending.work)
+    def _read(self, pending: Pending) -> None:
+        """Read the rows of a large request, and hand them to the batches; many are encoded first."""
+        rows = pending.rows
+        if pending.kind.startswith("image/"):
+            rows = [{self.predictor.image or "": pending.body}]
+        elif not rows:
+            rows = read_rows(pending.kind, pending.body, self.predictor)
+        pending.body, pending.rows = bytearray(), []
+        pending.unread = unread(rows, self.predictor.columns)
+        if self.predictor.pictured:
+            rows, pending.notes = with_pixels(rows, self.predictor, self._picture)
+        encoded = None if self.batches.fits(len(rows)) else self.predictor.encode(rows, "the request")
+        ask = pending.ask(rows, pending.work.cost if pending.work else 0, encoded)
+        self.server.call(self.batches.submit, ask)
 
     def _wait(self, pending: Pending) -> None:
         self._pending[id(pending)] = pending
@@ -239,6 +273,7 @@ class Service:
                 self._large.ended(pending.work)
             del self._pending[id(pending)]
             reply = _reply(ask, pending)
+            pending.forget()
             self.answered += reply.status == 200
             self.not_answered += reply.status != 200
             pending.connection.reply(reply)

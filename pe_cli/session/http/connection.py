@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.app.refused()
                 self.refuse(refusal.reply())
                 return
-            if not self._count(self._framing.held):
+            if not self._count(self._framing.held + len(found or b"")):
                 self.refuse(Reply(503, b'{"error": "others hold the memory: try again later"}', fields={"Retry-After": "2"}))
                 return
             if found is None:
