@@ -175,7 +175,7 @@ def with_pixels(rows: Sequence[Row], predictor: Predictor, memory: int) -> tuple
             for text in said:
                 notes[text] = notes.get(text, 0) + 1
         found.append({**row, **pixels})
-    return found, [f"{times:,} picture{'s' * (times > 1)} {text}" for text, times in sorted(notes.items())]
+    return found, [f"{times:,} pictures {text}" for text, times in sorted(notes.items())]
 
 
 def _content(row: Row, name: str) -> bytes:

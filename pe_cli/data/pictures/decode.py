@@ -29,6 +29,8 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 #: Bytes that a pixel takes while it is decoded, turned, converted and resized; and each pixel of a JPEG in several scans besides.
 DECODING, SCANNING = 12, 6
+#: What a PNG ends with; decoders do not miss it where all pixels are there.
+PNG_END = b"IEND\xaeB`\x82"
 #: Scans of a JPEG from elsewhere: ordinary ones have ten.
 MOST_SCANS = 64
 #: Headers that are remembered.
@@ -202,6 +204,8 @@ def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[
         TooLarge: its header says that it takes more memory; no pixel was decoded.
     """
     image = _open(io.BytesIO(content))
+    if image.format == "PNG" and PNG_END not in content:
+        raise Unreadable(Broken("is cut off: its end is missing", _COPY))
     notes = _header(image, recipe.mode).notes
     width, height = image.size
     progressive = "progressive" in image.info or "progression" in image.info
