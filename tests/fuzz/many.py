@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.fuzz import bounds, damage, programs
+from tests.fuzz import bounds, damage, programs, requests
 from tests.fuzz.damage import words
 from tests.fuzz.targets import TARGETS, project
 from tests.fuzz.wholes import KERNEL, binaries, texts
@@ -35,6 +35,8 @@ def made(draw: random.Random, kind: str, wholes: Sequence[bytes], as_text: bool)
     data = draw.choice(wholes)
     if kind == "program" and draw.random() < 0.4:
         return programs.changed(data.decode(), draw).encode("utf-8", "surrogatepass")
+    if kind == "http" and draw.random() < 0.8:
+        return requests.stream(draw)
     if as_text and draw.random() < 0.6:
         return rewritten(draw, data.decode()).encode("utf-8", "surrogatepass")
     return damaged(draw, data)

@@ -35,6 +35,7 @@ from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from pe_cli.session import carried
 from pe_cli.session.compare import compare
+from tests.fuzz import requests
 from tests.fuzz.bounds import kept
 from tests.io import runs
 
@@ -268,6 +269,13 @@ def program(data: bytes, folder: Path) -> None:
         text = to_string(found, with_details=True)
         again = from_string(to_json(found))
         assert to_string(again, with_details=True) == text
+
+
+@target
+def http(data: bytes, folder: Path) -> None:
+    """Bytes of a connection to `pe serve` or `pe train --live`."""
+    with kept(folder):
+        requests.check(data)
 
 
 @target

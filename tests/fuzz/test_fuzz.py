@@ -8,6 +8,7 @@ in proportion fewer. What was found once lies in
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import bounds
+from tests.fuzz import bounds, requests
 from tests.fuzz.bounds import kept
 from tests.fuzz.damage import bomb, damaged, deep, rewritten
 from tests.fuzz.many import failure
@@ -69,6 +70,10 @@ def _try(target: str, folder: Path, inputs: st.SearchStrategy[bytes], few: int =
 @pytest.mark.parametrize("target", binaries())
 def test_damaged_bytes(target: str, folder: Path) -> None:
     _try(target, folder, damaged(binaries()[target]))
+
+
+def test_requests_of_a_grammar(folder: Path) -> None:
+    _try("http", folder, st.integers(0, 2**32).map(lambda seed: requests.stream(random.Random(seed))))
 
 
 @pytest.mark.parametrize("target", texts())

@@ -19,6 +19,7 @@ from pe_cli.program.serialize import to_json
 from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
+from tests.session.http.shapes import RIGHT, WRONG
 
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
 OVERRIDES = (
@@ -91,6 +92,7 @@ def binaries() -> dict[str, list[bytes]]:
         "checkpoint_mark": [b"step-3\n", b"step-3/../../etc\n"],
         "kernel": [KERNEL],
         "onnx_values": [_onnx()],
+        "http": [*WRONG.values(), *(data for data, _ in RIGHT.values())],
     }
 
 

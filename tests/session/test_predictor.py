@@ -252,7 +252,8 @@ def test_a_large_photo_is_seen_in_little_memory(seer: Predictor) -> None:
 
 
 def test_what_happens_to_a_picture_is_told(seer: Predictor) -> None:
-    assert seen(seer, file_of(PHOTO.convert("RGBA"), "png"))[1] == ["1 pictures have an alpha channel, which is left out (mode: rgba keeps it)"]
+    (note,) = seen(seer, file_of(PHOTO.convert("RGBA"), "png"))[1]
+    assert note == "1 pictures have an alpha channel, which is left out (mode: rgba keeps it)"
 
 
 @pytest.mark.parametrize("cell", ["../t.csv", "0.png", "/etc/passwd", 3, None, True, ["x"], "data:image/png;base64,x"])

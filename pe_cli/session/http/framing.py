@@ -110,7 +110,7 @@ class Framing:
                 return self._read_head()
             return self._read_chunks() if self._head.length is None else self._read_body(self._head.length)
         except h11.RemoteProtocolError as error:
-            raise FramingError(error.error_status_hint, str(error)) from None
+            raise FramingError(error.error_status_hint, "this is no request of HTTP/1.1") from None
 
     # --- heads --------------------------------------------------------------------------------------------------------
 
@@ -171,12 +171,12 @@ class Framing:
         end = self._left.find(b"\r\n", 0, MOST_LINE)
         if end < 0:
             if len(self._left) >= MOST_LINE or b"\n" in self._left:
-                raise FramingError(400, "the size of a chunk is missing")
+                raise FramingError(400, "a chunk does not begin with its size")
             return False
         line = bytes(self._left[: end + 2])
         size = _SIZE.fullmatch(line)
         if size is None:
-            raise FramingError(400, "the size of a chunk is no number of bytes")
+            raise FramingError(400, "a chunk does not begin with its size")
         del self._left[: end + 2]
         self._chunk, self._chunks = int(size[1], 16), self._chunks + 1
         if len(self._body) + self._chunk > self.most or self._chunks > MOST_CHUNKS + len(self._body) // CHUNK:
@@ -261,6 +261,8 @@ def _described(request: h11.Request, chunked: bool) -> Head:
     length = None if chunked else int(fields.get("content-length", "0"))
     if "host" in fields and not _HOST.fullmatch(host):
         raise FramingError(400, "Host is no name of a host")
+    if method == "CONNECT":
+        raise FramingError(405, "this is no proxy")
     if length != 0 and method not in WITH_BODY:
         raise FramingError(400, f"{method} has no body")
     if fields.get("expect", "100-continue").lower() != "100-continue":
@@ -278,7 +280,7 @@ def _path(method: str, target: str, host: str) -> str:
         return target.partition("?")[0]
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
-        raise FramingError(405 if method == "CONNECT" else 400, "the target of a request is a path")
+        raise FramingError(400, "the target of a request is a path")
     if absolute[1].lower() != host.lower():
         raise FramingError(400, "the target of the request is on another host than Host says")
     return (absolute[2] or "/").partition("?")[0] or "/"
