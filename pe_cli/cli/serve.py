@@ -50,8 +50,10 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     from pe_cli.session.predictor import Predictor
     from pe_cli.session.serving import Service
 
-    job, values = open_trained(target, overrides, checkpoint, Quiet())
+    # on one device: each has running statistics of its own, and rows of a batch would be answered by others of these
+    job, values = open_trained(target, ("executor.devices=1", *overrides), checkpoint, Quiet())
     predictor = Predictor(job, fetches)
+    predictor.memory = (memory << 20) // 8
     predictor.warm(batch)
     facts = {"model": job.run.model.name, "checkpoint": values}
     limits = {"body": max_body, "memory": memory << 20, "waiting": waiting, "batch": batch}

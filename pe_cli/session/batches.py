@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.threads import Thread
-from pe_cli.session.predictor import Encoded, Predictor, Row
+from pe_cli.session.encoded import Encoded
+from pe_cli.session.predictor import Predictor, Row
 
 if TYPE_CHECKING:
     from pe_cli.session.http.server import Server

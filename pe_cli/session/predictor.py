@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import NoneType
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.nodes import to_data
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data import Loader
-from pe_cli.data.cells import Cells, ListCells, ListTable, Table
+from pe_cli.data.cells import ListTable, Table
 from pe_cli.data.columns.image import ImageOptions
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import FieldDataset, Rows
@@ -28,50 +28,17 @@ from pe_cli.data.readers.windows import WindowsOptions
 from pe_cli.data.registry import check_options, find_reader
 from pe_cli.data.windows import WindowTable
 from pe_cli.graph.sequences import declared_levels
+from pe_cli.ops.define.lod import offsets_name
 from pe_cli.ops.define.traits import Random
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import Answer, answers, said
 from pe_cli.session.apart import Ends, apart
+from pe_cli.session.encoded import Encoded, PixelTable
 from pe_cli.session.job import Job
 
 Row = Mapping[str, Any]
 #: What a cell of a row may be.
 _CELLS = {str, int, float, bool, NoneType}
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Rows as a model takes them.
-
-    Args:
-        dataset: a sample for each answer.
-        names: what stands beside the answers, name -> one value for each.
-        notes: what who sent the rows should know, such as values that training never saw.
-    """
-
-    dataset: FieldDataset
-    names: Mapping[str, list[Any]]
-    notes: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-
-class PixelTable(ListTable):
-    """A table in which cells may be pictures, which are given as their pixels."""
-
-    def cells(self, name: str) -> Cells:
-        """Return a column; see `Table.cells`."""
-        found = super().cells(name)
-        return PixelCells(name, found.values) if isinstance(found, ListCells) and isinstance(found.values[0], np.ndarray) else found
-
-
-class PixelCells(ListCells):
-    """Pictures of one size, uint8 [height, width, channels] each."""
-
-    def array(self) -> Array:
-        """Return all of them, uint8 [rows, height, width, channels]."""
-        return np.stack([value for value in self.values if isinstance(value, np.ndarray)])
 
 
 class Predictor:
@@ -85,11 +52,12 @@ class Predictor:
         columns: column of a row -> the fitted column that reads it, for those that the outputs need.
         windows: how windows are cut, where the rows of a request are those of series; else None. Then there is an answer per series.
         bytes: that a row takes until it is answered, besides its cells.
+        memory: bytes that the items of sequences may take in a step; None for any. A step with more is an error.
         pictured: whether a row has pictures.
         separate: whether the answer for a row depends on no other row of its batch.
 
     Raises:
-        PeError: USAGE; the run has no columns, as its data are arrays.
+        PeError: USAGE; the run has no columns, as its data are arrays, or has none of rows.
     """
 
     def __init__(self, job: Job, fetches: Sequence[str] = ()) -> None:
@@ -106,6 +74,10 @@ class Predictor:
             if v.is_data and v.name in read and v.name in job.data.sources
         }
         self._hows = {v: "concat" if job.built.eval.global_block().var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
+        lods = self._executor.sequences.lods
+        kinds = [TensorType(v.shape[1:], v.dtype) for v in self._executor.program.list_vars() if v.name in lods]
+        self._item = sum(math.prod(max(1, n) for n in kind.shape) * kind.numpy.itemsize for kind in kinds)
+        self.memory: int | None = None
         self._ends = Ends(job, self._executor, {v: v for v in self._variables})
         self.bytes = 4 * sum(math.prod(max(1, n) for n in kind.shape) * kind.numpy.itemsize for kind in self._types.values())
         self._wanted = [job.data.sources[name] for name in self._types]
@@ -118,6 +90,10 @@ class Predictor:
                 f"the feed '{absent[0]}' is an array of a file, and no column that a request could fill",
                 hint="declare the fields under data.columns, or use pe predict",
             )
+        blocks = [name for name in names if fitted[name].type == "blocks"]
+        if blocks:
+            hint = "use pe generate, or pe predict with a file"
+            raise PeError(f"the column '{blocks[0]}' is cut from one long text, and a request has rows", hint=hint)
         self.columns: dict[str, FittedColumn] = {}
         for name in names:
             for column in fitted[name].inner or (fitted[name],):
@@ -191,6 +167,7 @@ class Predictor:
         feeds = {name: job.data.feed(name) for name in self._types}
         chosen, levels = FieldDataset(dataset.columns, rows, dataset.classes), declared_levels(job.built.eval)
         feed = Loader(chosen, feeds, self._types, size, prefetch=0, levels=levels).first()
+        self._check_items(feed)
         result = self._executor.run(feed, self._variables)
         batch = {v: result.merged(v, self._hows[v]) for v in self._variables}
         batch |= {v: apart(batch[v], rows) for v, rows in self._ends.lengths(feed).items()}
@@ -198,6 +175,22 @@ class Predictor:
             batch = {v: values[:count] for v, values in batch.items()}
         found = {name: values[begin:end] for name, values in encoded.names.items()} | said(self._answers, batch)
         return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+
+    def _check_items(self, feed: Mapping[str, Array]) -> None:
+        """Compare the memory that the items of sequences take in a step with what there is for it.
+
+        Raises:
+            PeError: DATA; it is more.
+        """
+        if self.memory is None:
+            return
+        items = 0
+        for name in self._executor.sequences.lods:
+            if (offsets := feed.get(offsets_name(name, 0))) is not None:  # all may be made as long as the longest
+                items = max(items, (len(offsets) - 1) * int(np.diff(offsets).max()))
+        if items * self._item > self.memory:
+            said = f"sequences of {items:,} items together take {items * self._item >> 20:,} MiB, and there are {self.memory >> 20:,}"
+            raise PeError(said, hint="send shorter ones", code=ExitCode.DATA)
 
     def warm(self, batch: int) -> None:
         """Make the plans of all batches up to a size, so that no request waits for one; nothing is done where rows have no known length."""

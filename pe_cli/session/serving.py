@@ -10,13 +10,14 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.session.batches import Ask, Batches, as_json, said
+from pe_cli.session.encoded import Encoded
 from pe_cli.session.given_rows import SMALL, needs, read_rows, unread, with_pixels
 from pe_cli.session.http.connection import Connection
 from pe_cli.session.http.framing import Head
 from pe_cli.session.http.replies import Refusal, Reply, json_reply
 from pe_cli.session.http.server import Limits, Server
 from pe_cli.session.large import LargeWork, Work
-from pe_cli.session.predictor import Encoded, Predictor, Row
+from pe_cli.session.predictor import Predictor, Row
 
 #: Seconds that a request waits for its answer, and between two looks at who has waited so long.
 PATIENCE, LOOK = 60.0, 1.0

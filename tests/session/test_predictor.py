@@ -150,6 +150,15 @@ def test_a_row_has_the_same_bits_in_every_batch(predictor: Predictor) -> None:
     assert [answer for i in range(0, 70, 9) for answer in predictor.answers(encoded, i, min(i + 9, 70))] == alone
 
 
+def test_sequences_that_take_much_memory_are_refused(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictor, "memory", 1 << 20)
+    assert predictor.rows([ROW])
+    with pytest.raises(PeError, match="sequences of 100,000 items together take"):
+        predictor.rows([ROW | {"ids": "u/" * 100_000}])
+    monkeypatch.setattr(predictor, "memory", None)
+    assert predictor.rows([ROW | {"ids": "u/" * 100_000}])
+
+
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 

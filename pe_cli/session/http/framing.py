@@ -79,7 +79,7 @@ class Framing:
     def __init__(self, most: int) -> None:
         self.most = most
         self._left = bytearray()
-        self._seen = 0
+        self._seen, self._skipped = 0, False
         self._head: Head | None = None
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._body = bytearray()
@@ -116,8 +116,9 @@ class Framing:
 
     def _read_head(self) -> Head | None:
         left = self._left
-        if self._seen == 0 and left.startswith(b"\r\n"):
+        if self._seen == 0 and not self._skipped and left.startswith(b"\r\n"):
             del left[:2]  # some clients end a body with one line too many
+            self._skipped = True
         if not left or left == b"\r":
             return None
         end = left.find(b"\r\n\r\n", max(0, self._seen - 3))
@@ -131,7 +132,7 @@ class Framing:
             return None
         text = bytes(left[: end + 4])
         del left[: end + 4]
-        self._seen = 0
+        self._seen, self._skipped = 0, False
         head = _known(text) if len(text) <= KNOWN else _checked(text)
         if head.length is None:
             self._h11.receive_data(text)

@@ -87,6 +87,7 @@ WRONG: dict[str, bytes] = {
     "a target with bytes above 127": b"GET /\xe9 HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
     "a star": b"GET * HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
     "CONNECT": b"CONNECT a:80 HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
+    "two empty lines before": b"\r\n\r\n" + HIDDEN,
     "CONNECT of a path": b"CONNECT / HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
     "two blanks in the first line": b"GET  / HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
     "a tab in the first line": b"GET\t/ HTTP/1.1\r\n" + HOST + b"\r\n" + HIDDEN,
