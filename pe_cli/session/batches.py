@@ -48,7 +48,7 @@ class Ask:
     encoded: Encoded | None = None
     at: int = 0
     told: list[str] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     error: BaseException | None = None
     given_up: bool = False
 
@@ -162,11 +162,9 @@ class Batches:
         try:
             encoded = self._predictor.encode([row for ask in asks for row in ask.rows], "the request")
             answers = list(map(_text, self._predictor.answers(encoded, 0, len(encoded))))
-            if encoded.notes and len(asks) > 1:  # each hears of its own
-                for ask in asks:
-                    ask.notes = self._predictor.encode(ask.rows, "the request").notes
-            elif encoded.notes:
-                asks[0].notes = encoded.notes
+            if encoded.notes:
+                for ask in asks:  # each hears of its own
+                    ask.notes = self._predictor.notes(ask.rows, encoded.notes)
         except BaseException as error:  # noqa: BLE001 - it is told to who asked
             if len(asks) == 1:
                 asks[0].error = error

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pe_cli.data.cells import Cells, ListCells, ListTable
+from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import FieldDataset
+from pe_cli.data.prepare import Prepared
 
 
 @dataclass(frozen=True)
@@ -20,15 +23,29 @@ class Encoded:
     Args:
         dataset: a sample for each answer.
         names: what stands beside the answers, name -> one value for each.
-        notes: what who sent the rows should know, such as values that training never saw.
+        notes: column -> what who sent the rows should know of it, such as values that training never saw.
     """
 
     dataset: FieldDataset
     names: Mapping[str, list[Any]]
-    notes: tuple[str, ...]
+    notes: Mapping[str, Sequence[str]]
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+class Hearing(Prepared):
+    """Data of a request, whose notes are kept by column."""
+
+    @cached_property
+    def heard(self) -> dict[str, list[str]]:
+        """Notes by column."""
+        return {}
+
+    def _tell(self, context: Context, use: str) -> None:
+        del use
+        if context.notes:
+            self.heard.setdefault(context.name, []).extend(context.notes)
 
 
 class PixelTable(ListTable):

@@ -183,7 +183,11 @@ class Live(Observer):
         """Do nothing: who is refused is no matter of the run."""
 
     def admit(self, head: Head) -> None:
-        """Look at a request; see `App.admit`. The path names no file."""
+        """Look at a request; see `App.admit`. The path names no file.
+
+        Raises:
+            Refusal: it is not answered.
+        """
         rest = self._rest(head)
         if head.method != "GET":
             raise Refusal(405, "405", Allow="GET")

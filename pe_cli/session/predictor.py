@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,6 @@ from pe_cli.data.fields import FieldDataset, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.origin import Origin
 from pe_cli.data.pictures.decode import CHANNELS, Recipe
-from pe_cli.data.prepare import Prepared
 from pe_cli.data.readers.windows import WindowsOptions
 from pe_cli.data.registry import check_options, find_reader
 from pe_cli.data.windows import WindowTable
@@ -33,7 +32,7 @@ from pe_cli.ops.define.traits import Random
 from pe_cli.program.prune import prune
 from pe_cli.session.answers import Answer, answers, said
 from pe_cli.session.apart import Ends, apart
-from pe_cli.session.encoded import Encoded, PixelTable
+from pe_cli.session.encoded import Encoded, Hearing, PixelTable
 from pe_cli.session.job import Job
 
 Row = Mapping[str, Any]
@@ -143,16 +142,25 @@ class Predictor:
         Raises:
             PeError: DATA; a row lacks a column, or has a cell that the column cannot take.
         """
-        job, notes = self._job, list[str]()
         table, which = self._samples(self._table(rows, where))
-        prepared = Prepared({}, job.run.preparation, job.run.path.parent, job.data.prepared.uses, self._fitted, notes.append)
+        prepared = self._prepared()
         fields = prepared.encoded(table, self._wanted, "request")
         known = (
             {} if which is None
             else {name: list(map(table.cells(name).text, which.tolist())) for name in table.sample_names}  # type: ignore[attr-defined]
         )  # fmt: skip
-        said = tuple(note.removeprefix("data.request: ") for note in notes)
-        return Encoded(FieldDataset(fields, which, prepared.classes(fields)), known, said)
+        return Encoded(FieldDataset(fields, which, prepared.classes(fields)), known, prepared.heard)
+
+    def notes(self, rows: Sequence[Row], columns: Iterable[str]) -> list[str]:
+        """Return what who sent some rows should know of some columns, of which the rows of a batch have told something."""
+        prepared, table = self._prepared(), self._table(rows, "the request")
+        for name in columns:
+            prepared.field(table, name, "request")
+        return [text for texts in prepared.heard.values() for text in texts]
+
+    def _prepared(self) -> Hearing:
+        job = self._job
+        return Hearing({}, job.run.preparation, job.run.path.parent, job.data.prepared.uses, self._fitted)
 
     def answers(self, encoded: Encoded, begin: int, end: int) -> list[dict[str, Any]]:
         """Return the answers of some encoded rows: as many; of series one for each, with its key and the time of its last row.

@@ -60,7 +60,7 @@ class Pending:
 
     def ask(self, rows: Sequence[Row], cost: int, encoded: Encoded | None = None) -> Ask:
         """Return what the batches are asked."""
-        notes = () if encoded is None else encoded.notes
+        notes = [] if encoded is None else [text for texts in encoded.notes.values() for text in texts]
         self.last = Ask(rows if encoded is None else (), self, cost, encoded, notes=notes)
         return self.last
 
@@ -131,7 +131,11 @@ class Service:
         self.not_answered += 1
 
     def admit(self, head: Head) -> None:
-        """Look at a request before its body is read; see `App.admit`."""
+        """Look at a request before its body is read; see `App.admit`.
+
+        Raises:
+            Refusal: it is not answered.
+        """
         if self._hosts is not None and head.host.lower() not in self._hosts:
             # a page of a site whose name was made to point here
             raise Refusal(403, "this server answers under 127.0.0.1 and localhost only; --name adds another name")

@@ -134,7 +134,11 @@ def test_a_column_that_is_missing_is_named(predictor: Predictor) -> None:
 
 
 def test_values_that_training_never_saw_are_told_as_predict_tells_them(predictor: Predictor) -> None:
-    notes = predictor.encode([ROW, ROW | {"k": "neither", "g": "p;z", "ids": "u/x"}]).notes
+    rows = [ROW, ROW | {"k": "neither", "g": "p;z", "ids": "u/x"}]
+    found = predictor.encode(rows).notes
+    notes = [note for notes in found.values() for note in notes]
+    assert predictor.notes(rows, found) == notes
+    assert predictor.notes(rows[:1], found) == []
     assert notes[0] == "1 cell of column 'k' with the index of unknown values: 'neither' in row 2 is no class of the training rows"
     assert any("'z' in row 2" in note for note in notes)
     assert any("'x' is no class" in note for note in notes)

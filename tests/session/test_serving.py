@@ -35,8 +35,12 @@ class Stub:
         for i, row in enumerate(rows):
             if not isinstance(row.get("x"), int):
                 raise PeError(f"{where}, row {i + 1}: x is no number", hint="send one")
-        seen = [f"{row['x']} in row {i + 1} was never seen" for i, row in enumerate(rows) if row["x"] > 99]
-        return Encoded([row["x"] for row in rows], tuple(seen))
+        seen = self.notes(rows, ["x"])
+        return Encoded([row["x"] for row in rows], {"x": seen} if seen else {})
+
+    def notes(self, rows: Any, columns: Any) -> list[str]:
+        assert list(columns) == ["x"]
+        return [f"{row['x']} in row {i + 1} was never seen" for i, row in enumerate(rows) if row["x"] > 99]
 
     def answers(self, encoded: Any, begin: int, end: int) -> list[dict[str, Any]]:
         self.hold.wait(10)
@@ -48,7 +52,7 @@ class Stub:
 
 
 class Encoded(list):  # type: ignore[type-arg]
-    def __init__(self, values: list[int], notes: tuple[str, ...]) -> None:
+    def __init__(self, values: list[int], notes: dict[str, list[str]]) -> None:
         super().__init__(values)
         self.notes = notes
 
