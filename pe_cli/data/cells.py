@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -143,14 +144,14 @@ class ListCells:
 
     def __init__(self, name: str, values: Sequence[object], missing: Iterable[str] = MISSING) -> None:
         self.name = name
-        self._values, self._missing = values, frozenset(missing)
+        self.values, self._missing = values, frozenset(missing)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     def text(self, row: int) -> str:
         """Return a cell as it is written; see `Cells.text`."""
-        value = self._values[row]
+        value = self.values[row]
         if value is None:
             return ""
         if isinstance(value, bool):
@@ -162,7 +163,7 @@ class ListCells:
         return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _is_missing(self, row: int) -> bool:
-        value = self._values[row]
+        value = self.values[row]
         return value is None or (isinstance(value, str) and value.strip() in self._missing) or value != value
 
     def numbers(self) -> Numbers:
@@ -171,9 +172,14 @@ class ListCells:
 
     @cached_property
     def _numbers(self) -> Numbers:
-        found = np.full(len(self._values), np.nan)
+        found = np.full(len(self.values), np.nan)
         bad: list[int] = []
-        for row, value in enumerate(self._values):
+        if {type(value) for value in self.values} <= {float, NoneType}:
+            found[:] = [np.nan if value is None else value for value in self.values]
+            bad = np.flatnonzero(np.isinf(found)).tolist()
+            found[bad] = np.nan
+            return Numbers(found, np.array(bad[:SHOWN], np.int64), len(bad))
+        for row, value in enumerate(self.values):
             if self._is_missing(row):
                 continue
             number = _number(value)
@@ -190,13 +196,19 @@ class ListCells:
     @cached_property
     def _codes(self) -> Codes:
         known: dict[str, int] = {}
-        rows = range(len(self._values))
-        found = [-1 if self._is_missing(row) else known.setdefault(self.text(row), len(known)) for row in rows]
+        seen: dict[tuple[type, object], int] = {}  # equal values are looked at once; 1, 1.0 and true are equal, and differ
+        found: list[int] = []
+        for row, value in enumerate(self.values):
+            code = seen.get((type(value), value))
+            if code is None:
+                code = -1 if self._is_missing(row) else known.setdefault(self.text(row), len(known))
+                seen[type(value), value] = code
+            found.append(code)
         return Codes(np.array(found, np.int32), list(known))
 
     def strings(self) -> Strings:
         """Return the column as texts; see `Cells.strings`."""
-        parts = [b"" if self._is_missing(row) else self.text(row).encode() for row in range(len(self._values))]
+        parts = [b"" if self._is_missing(row) else self.text(row).encode() for row in range(len(self.values))]
         return join_strings(parts)
 
     def array(self) -> Array | None:

@@ -6,6 +6,7 @@ kept in the checkpoint (`data.json`), from which evaluation, prediction, reports
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -165,6 +166,19 @@ class ColumnType(Generic[AnyOptions]):
         """
         return None
 
+    def cell(self, source: str, options: AnyOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be, as JSON values, for who sends rows.
+
+        Args:
+            source: column of the table, one of `sources`.
+            options: checked.
+            state: of `fit`; empty where the column is one that no model reads.
+
+        Returns:
+            `example`, a cell that `encode` takes, and what there is to say: classes, formats, ranges, units.
+        """
+        return {"example": "some text"}
+
     def tokenizer(self, options: AnyOptions, state: State) -> object:
         """Return what makes texts of this column tokens, as the values of a `tokenizer.json`; None for a column that has no tokens."""
         return None
@@ -185,6 +199,7 @@ def column(cls: AnyType) -> AnyType:
     return cls
 
 
+@functools.cache
 def discover() -> dict[str, ColumnType[Any]]:
     """Import every module of column types once and return them."""
     package = importlib.import_module("pe_cli.data.columns")

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class FittedColumn:
         """The column type."""
         return discover()[self.type]
 
-    @property
+    @cached_property
     def checked(self) -> ColumnOptions:
         """The options, checked."""
         return self.kind.options.model_validate(dict(self.options))

@@ -42,6 +42,9 @@ class Ends:
             if lod:
                 self._of[variable] = lod[0]
 
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
     def lengths(self, feed: Mapping[str, Array]) -> dict[str, Array]:
         """Return the rows of every sample of a batch, for each of the variables: int64 [samples]."""
         if not self._of:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.threads import Thread
@@ -20,7 +17,10 @@ from pe_cli.io.history import read_run
 from pe_cli.io.view.facts import Facts
 from pe_cli.io.view.page import build_page, parts
 from pe_cli.io.view.sections import memory
-from pe_cli.session.limited import LimitedServer
+from pe_cli.session.http.connection import Connection
+from pe_cli.session.http.framing import Head
+from pe_cli.session.http.replies import Refusal, Reply
+from pe_cli.session.http.server import Limits, Server
 from pe_cli.session.observer import Observer, Start
 
 if TYPE_CHECKING:
@@ -28,12 +28,30 @@ if TYPE_CHECKING:
 
 #: Seconds between two pieces of news, and how many times longer than making one takes: making it holds the interpreter.
 MIN_REST, REST_FACTOR = 1.0, 50.0
-#: Seconds after which a silent browser is written to, a request must be whole, and those who watch must have taken the end.
-ALIVE, REQUEST, PARTING = 15.0, 10.0, 2.0
+#: Seconds between two looks for news while somebody watches, after which a browser is written to without any, within which a request must
+#: be whole, and within which those who watch must have taken the end.
+LOOK, ALIVE, REQUEST, PARTING = 0.2, 15.0, 10.0, 2.0
 #: Steps after the start or an earlier look before how one runs is looked at: the first make plans and touch new memory.
 WARM = 3
 #: Pages that may be open at a time.
 MOST_WATCHERS = 8
+
+
+@dataclass
+class Watcher:
+    """A page that is open.
+
+    Args:
+        sent: version of the news that it has; -1 for none.
+        looks: at steps that it has.
+        next: when it is told news again, seconds.
+        written: when it was written to.
+    """
+
+    sent: int = -1
+    looks: int = 0
+    next: float = 0.0
+    written: float = 0.0
 
 
 class Live(Observer):
@@ -52,25 +70,20 @@ class Live(Observer):
         self._say = say
         self._facts = facts
         self.token = secrets.token_urlsafe(24)
-        self.changed = threading.Condition()
         self.version = 0
         self.over = False
-        self.watchers = 0
+        self.watching: dict[Connection, Watcher] = {}
         self.looks = 0
         self._wanted = True
         self._ripe = WARM
         self._model = ""
         self._path: Path | None = None
-        self._making = threading.Lock()
         self._made: tuple[int, bytes] = -1, b""
         self.rest = MIN_REST
-        live = self
-
-        class Bound(_Handler):
-            page = live
-
+        self._thread: Thread | None = None
+        limits = Limits(connections=4 * MOST_WATCHERS, memory=1 << 20, request=REQUEST, idle=ALIVE, grace=PARTING)
         try:
-            self._server = _Server(("127.0.0.1", port), Bound)
+            self.server = Server(("127.0.0.1", port), self, limits)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise PeError(f"--live: port {port} can't be taken: {reason}", hint="leave out --live-port for a free one") from None
@@ -78,7 +91,7 @@ class Live(Observer):
     @property
     def port(self) -> int:
         """Port of the page."""
-        return self._server.server_port
+        return self.server.address[1]
 
     @property
     def address(self) -> str:
@@ -91,7 +104,8 @@ class Live(Observer):
         """Begin to serve."""
         self._path = Path(start.folder)
         self._model = start.model
-        Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="live", daemon=True).start()
+        self._thread = Thread(target=self.server.run, name="live", daemon=True)
+        self._thread.start()
         self._say(f"live page, for this machine and this run only: {self.address}")
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
@@ -121,18 +135,25 @@ class Live(Observer):
     def ended(self, state: str) -> None:
         """Send the last news to who watches, and end."""
         del state
-        with self.changed:
-            self.version += 1
-            self.over = True
-            self.changed.notify_all()
-            self.changed.wait_for(lambda: not self.watchers, PARTING)
+        self.version += 1
+        self.over = True
         self.close()
 
     def close(self) -> None:
         """Give the port back."""
-        if self._path is not None:
-            self._server.shutdown()
-        self._server.server_close()
+        if self._thread is None:
+            self.server.close()
+            return
+        self.server.call(self._end)
+        self._thread.join(2 * PARTING)
+
+    def _end(self) -> None:
+        """Tell those who watch that it is over, and end."""
+        for connection in list(self.watching):
+            self._tell(connection, time.monotonic())
+            connection.write(b"event: end\ndata: true\n\n")
+            connection.leave()
+        self.server.stop()
 
     # --- what browsers ask --------------------------------------------------------------------------------------------
 
@@ -145,140 +166,87 @@ class Live(Observer):
     def news(self) -> tuple[int, bytes]:
         """Return the newest version and what changed on the page, made once for all who watch."""
         assert self._path is not None
-        with self._making:
-            version = self.version
-            if self._made[0] != version:
-                begin = time.perf_counter()
-                self._made = version, strict_json.dumps(parts([read_run(self._path)])).encode()
-                self.rest = max(MIN_REST, REST_FACTOR * (time.perf_counter() - begin))
-            return self._made
+        version = self.version
+        if self._made[0] != version:
+            begin = time.perf_counter()
+            self._made = version, strict_json.dumps(parts([read_run(self._path)])).encode()
+            self.rest = max(MIN_REST, REST_FACTOR * (time.perf_counter() - begin))
+        return self._made
 
     def look(self) -> bytes:
         """Return what the newest look at a step found, for pages that are open."""
         return strict_json.dumps({"memory": memory(self._facts), "timeline": self._facts.timeline}).encode()
 
-    def wait(self, version: int, seconds: float) -> bool:
-        """Wait until there is something newer than a version, at most so long; tell whether there is."""
-        end = time.monotonic() + seconds
-        with self.changed:
-            # steps don't notify, because that takes a lock: look now and then
-            while self.version == version and not self.over and time.monotonic() < end:
-                self.changed.wait(0.2)
-            return self.version != version
+    # --- what the server asks, whose thread does it -------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """Let the run go on undisturbed for a while; its end wakes."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.over, self.rest)
+    def refused(self) -> None:
+        """Do nothing: who is refused is no matter of the run."""
 
+    def admit(self, head: Head) -> None:
+        """Look at a request; see `App.admit`. The path names no file.
 
-class _Server(LimitedServer):
-    allow_reuse_address = False
-    most = 2 * MOST_WATCHERS
-    patience = REQUEST
+        Raises:
+            Refusal: it is not answered.
+        """
+        rest = self._rest(head)
+        if head.method != "GET":
+            raise Refusal(405, "405", Allow="GET")
+        if rest not in ("", "events"):
+            raise Refusal(404, "404")
+        if rest == "events" and len(self.watching) >= MOST_WATCHERS:
+            raise Refusal(503, "503", Retry_After="15")
 
+    def _rest(self, head: Head) -> str:
+        """Return what stands behind the token.
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers GET of two paths, and nothing else."""
+        Raises:
+            Refusal: the host is not this machine by name or number (a site may have its own name point here), or the token is not ours.
+        """
+        token, _, rest = head.path[1:].partition("/")
+        known = hmac.compare_digest(token.encode(), self.token.encode()) and head.path.startswith(f"/{self.token}/")
+        if not known or head.host.lower() not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
+            raise Refusal(403, "403")
+        return rest
 
-    page: Live
-    server: _Server
-    timeout = REQUEST
-    server_version = "pe"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        """Answer, if host and token are right; the path names no file."""
-        self.server.whole(self.connection)
-        if not self._may():
-            self.send_error(403)
-        elif self._rest() == "":
-            self._send("text/html; charset=utf-8", self.page.html())
-        elif self._rest() == "events":
-            self._events()
-        else:
-            self.send_error(404)
-
-    def _may(self) -> bool:
-        """Whether the host is this machine by name or number (a site may have its own name point here), and the token is ours."""
-        port = self.page.port
-        hosts = self.headers.get_all("Host") or []
-        host = len(hosts) == 1 and hosts[0].lower() in (f"127.0.0.1:{port}", f"localhost:{port}")
-        token = self.path.split("/")[1] if self.path.startswith("/") else ""
-        known = hmac.compare_digest(token.encode(errors="replace"), self.page.token.encode())
-        return host and known and self.path.startswith(f"/{self.page.token}/")
-
-    def _rest(self) -> str:
-        return self.path.removeprefix(f"/{self.page.token}/")
-
-    def _send(self, kind: str, body: bytes) -> None:
-        self._head(kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _head(self, kind: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-
-    def end_headers(self) -> None:
-        """Add what keeps a page from being kept, framed, guessed at or told of."""
-        for name, value in (
-            ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
-            ("Content-Security-Policy", "frame-ancestors 'none'"), ("Cross-Origin-Resource-Policy", "same-origin"),
-        ):  # fmt: skip
-            self.send_header(name, value)
-        super().end_headers()
-
-    def _events(self) -> None:
-        """Send news until the run or the browser ends (server-sent events)."""
-        page = self.page
-        with page.changed:
-            full = page.watchers >= MOST_WATCHERS
-            page.watchers += not full
-        if full:
-            self.send_error(503)
+    def answer(self, head: Head, body: bytearray, connection: Connection) -> None:
+        """Send the page, or news until the run or the browser ends (server-sent events)."""
+        del body
+        if self._rest(head) == "":
+            connection.reply(Reply(200, self.html(), "text/html; charset=utf-8"))
             return
-        try:
-            self._head("text/event-stream")
-            self.end_headers()
-            self._stream()
-        finally:
-            with page.changed:
-                page.watchers -= 1
-                page.changed.notify_all()
+        connection.stream(Reply(200, kind="text/event-stream"))
+        self.watching[connection] = Watcher(written=time.monotonic())
+        connection.ended = lambda: self._gone(connection)
+        if len(self.watching) == 1:
+            self._look()
 
-    def _stream(self) -> None:
-        page, sent, looks = self.page, -1, 0
-        while True:
-            if page.wait(sent, ALIVE):
-                sent, news = page.news()
-                self.wfile.write(b"event: news\ndata: " + news + b"\n\n")
-                if page.looks != looks:
-                    looks = page.looks
-                    self.wfile.write(b"event: look\ndata: " + page.look() + b"\n\n")
-                page.pause()
-            elif page.over:
-                self.wfile.write(b"event: end\ndata: " + json.dumps(page.over).encode() + b"\n\n")
-                return
-            else:
-                self.wfile.write(b": still here\n\n")
-            self.wfile.flush()
+    def _gone(self, connection: Connection) -> None:
+        self.watching.pop(connection, None)
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse in a word; a method that is not GET is 405."""
-        del explain
-        code = 405 if code == 501 else code
-        body = f"{code}\n".encode()
-        self.send_response(code, message)
-        if code == 405:
-            self.send_header("Allow", "GET")
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+    def _look(self) -> None:
+        """Tell who watches what is new; nobody is woken while nobody does."""
+        now = time.monotonic()
+        for connection, watcher in list(self.watching.items()):
+            if self.version != watcher.sent and now >= watcher.next:
+                self._tell(connection, now)
+            elif now - watcher.written > ALIVE:
+                self._write(connection, b": still here\n\n", now)
+        if self.watching and not self.over:
+            self.server.loop.call_later(LOOK, self._look)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on the terminal, where the run tells of itself."""
+    def _tell(self, connection: Connection, now: float) -> None:
+        watcher = self.watching[connection]
+        watcher.sent, news = self.news()
+        text = b"event: news\ndata: " + news + b"\n\n"
+        if self.looks != watcher.looks:
+            watcher.looks = self.looks
+            text += b"event: look\ndata: " + self.look() + b"\n\n"
+        watcher.next = now + self.rest
+        self._write(connection, text, now)
+
+    def _write(self, connection: Connection, text: bytes, now: float) -> None:
+        """Write to a browser; one that has not taken what it was sent before is let go after a while."""
+        if connection.write(text):
+            self.watching[connection].written = now
+        elif now - self.watching[connection].written > ALIVE:
+            connection.abort()

@@ -1,328 +1,307 @@
-"""A server of answers: requests wait in a queue, and one thread puts those that wait together into batches."""
+"""Answers of a trained model over HTTP: what `pe serve` says to which request."""
 
 from __future__ import annotations
 
-import json
-import queue
-import threading
-import time
+import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
 from pe_cli.core.errors import PeError
-from pe_cli.core.threads import Thread
-from pe_cli.io import strict_json
-from pe_cli.session.limited import LimitedServer
+from pe_cli.session.batches import Ask, Batches, as_json, said
+from pe_cli.session.encoded import Encoded
+from pe_cli.session.given_rows import SMALL, needs, read_rows, unread, with_pixels
+from pe_cli.session.http.connection import Connection
+from pe_cli.session.http.framing import Head
+from pe_cli.session.http.replies import Refusal, Reply, json_reply
+from pe_cli.session.http.server import Limits, Server
+from pe_cli.session.large import LargeWork, Work
 from pe_cli.session.predictor import Predictor, Row
 
-Answers = list[dict[str, Any]]
-#: Seconds that a client may take for each part of its request.
-REQUEST = 15.0
-#: Seconds that a request waits for its answer.
-PATIENCE = 60.0
-#: Rows of one request at most.
-MOST_ROWS = 10_000
+#: Seconds that a request waits for its answer, and between two looks at who has waited so long.
+PATIENCE, LOOK = 60.0, 1.0
+#: Bytes of a body that is so small that what its values take need not be counted, and how many each byte of it takes at most.
+TINY, EACH = 4 << 10, 80
+#: Bytes that each byte of a body takes while it is counted.
+COUNTING = 3
+_PATHS = {"/": "GET", "/health": "GET", "/schema": "GET", "/predict": "POST"}
+_POLICY = {"Content-Security-Policy": "default-src 'self' 'unsafe-inline'"}
+_ORIGIN = re.compile(r"https?://([^/]+)", re.IGNORECASE)
 
 
-class Batcher:
-    """Takes rows from many threads and hands them to one, in batches.
+@dataclass
+class Pending:
+    """A request that has no answer yet.
 
     Args:
-        answer: rows -> answers; called from one thread only.
-        waiting: requests that may wait; more are refused.
-        batch: rows of a batch, at most, unless one request has more.
-        patience: seconds that a batch waits for more rows.
+        connection: that waits for it.
+        since: when it came, seconds of the loop.
+        kind: of its body.
+        body: of it; empty when its rows have been read.
+        rows: of it, where they were read before there was room for them.
+        memory: bytes that are counted for it among the small ones.
+        work: what is done for it among the large ones.
+        unread: columns of its rows that the model does not read.
+        notes: what became of its pictures.
+        last: what the batches are asked.
     """
 
-    def __init__(self, answer: Callable[[Sequence[Row]], Answers], waiting: int, batch: int, patience: float) -> None:
-        self._answer, self._batch, self._patience = answer, batch, patience
-        self._queue: queue.Queue[tuple[Sequence[Row], Future[Answers]] | None] = queue.Queue(waiting)
-        self._thread = Thread(target=self._work, name="answers", daemon=True)
-        self._thread.start()
+    connection: Connection
+    since: float
+    kind: str
+    body: bytearray
+    rows: list[Row] = field(default_factory=list)
+    memory: int = 0
+    work: Work | None = None
+    unread: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    last: Ask | None = None
 
-    def submit(self, rows: Sequence[Row]) -> Future[Answers]:
-        """Queue rows.
+    def ask(self, rows: Sequence[Row], cost: int, encoded: Encoded | None = None) -> Ask:
+        """Return what the batches are asked."""
+        notes = [] if encoded is None else [text for texts in encoded.notes.values() for text in texts]
+        self.last = Ask(rows if encoded is None else (), self, cost, encoded, notes=notes)
+        return self.last
 
-        Raises:
-            queue.Full: so many requests wait already.
-        """
-        future: Future[Answers] = Future()
-        self._queue.put_nowait((rows, future))
-        return future
-
-    def close(self) -> None:
-        """Answer what waits, and end."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        last = False
-        while not last:
-            item = self._queue.get()
-            if item is None:
-                return
-            items, count, end = [item], len(item[0]), time.monotonic() + self._patience
-            while count < self._batch:
-                try:
-                    more = self._queue.get(timeout=max(0.0, end - time.monotonic()))
-                except queue.Empty:
-                    break
-                if more is None:
-                    last = True
-                    break
-                items.append(more)
-                count += len(more[0])
-            self._answer_all(items)
-
-    def _answer_all(self, items: Sequence[tuple[Sequence[Row], Future[Answers]]]) -> None:
-        try:
-            found = self._answer([row for rows, _ in items for row in rows])
-        except BaseException as error:  # noqa: BLE001 - it is raised again, where the request waits
-            if len(items) == 1:
-                items[0][1].set_exception(error)
-                return
-            for item in items:  # one of them is wrong: each gets its own answer
-                self._answer_all([item])
-            return
-        start = 0
-        for rows, future in items:
-            future.set_result(found[start : start + len(rows)])
-            start += len(rows)
+    def forget(self) -> None:
+        """Let go of what knows it, so that its memory is given back at once and not when Python looks for cycles."""
+        if self.last is not None and self.last.error is not None:
+            self.last.error.__traceback__ = None
+        self.last = self.work = None
+        self.rows = []
 
 
 class Service:
-    """What the handlers share.
+    """Answers `GET /`, `/health` and `/schema`, and `POST /predict`.
 
     Args:
         predictor: answers rows.
         facts: model and checkpoint, for `/health`.
-        limits: bytes of a body, requests that wait, rows of a batch, and seconds that a batch waits for more.
-    """
-
-    def __init__(
-        self, predictor: Predictor, facts: dict[str, Any], *, body: int, waiting: int, batch: int, patience: float
-    ) -> None:
-        self.predictor, self.facts, self.body = predictor, facts, body
-        self.lock = threading.Lock()
-        self.requests = self.refused = 0
-        self._one = threading.Lock()
-        # rows of two requests could be taken for one series
-        self.batcher = Batcher(self._rows, waiting, 1 if predictor.windows else batch, patience)
-
-    def _rows(self, rows: Sequence[Row]) -> Answers:
-        with self._one:
-            return self.predictor.rows(rows, "the request")
-
-    def picture(self, content: bytes) -> Answers:
-        """Answer a picture; one at a time."""
-        with self._one:
-            return [self.predictor.picture(content)]
-
-    def health(self) -> dict[str, Any]:
-        """Return the answer of `/health`."""
-        with self.lock:
-            return {"status": "ok", **self.facts, "requests": self.requests, "refused": self.refused}
-
-
-class RequestError(Exception):
-    """A request that is refused: HTTP status, sentence, and headers that belong to it."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
-
-
-class Server(LimitedServer):
-    """Answers requests until it is closed.
-
-    Args:
-        address: host and port; port 0 takes a free one.
-        service: what answers.
+        address: host and port to listen at; port 0 takes a free one.
+        body: bytes of a body.
+        memory: bytes of all requests together.
+        waiting: requests that may wait.
+        batch: rows of a batch, and `patience` the seconds that it waits for more.
+        names: of hosts, under which the server is known besides this machine's own.
 
     Raises:
         OSError: the port is taken, or the host is not this machine's.
     """
 
-    most = 256
-    patience = 4 * REQUEST
+    def __init__(  # noqa: PLR0913 - one argument per option
+        self, predictor: Predictor, facts: dict[str, Any], address: tuple[str, int], *, body: int, memory: int, waiting: int,
+        batch: int, patience: float, names: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.predictor, self.facts = predictor, facts
+        self.answered = self.not_answered = 0
+        self._waiting = waiting
+        self.server = Server(address, self, Limits(body=body, memory=3 * memory // 8))
+        self.batches = Batches(predictor, self.server, batch, patience, self._send)
+        self._large = LargeWork(memory // 2)
+        self._pending: dict[int, Pending] = {}
+        self._looking = False
+        self._names = {name.lower() for name in names}
+        host, port = self.server.address
+        own = {host, "localhost", "127.0.0.1", "[::1]"}
+        here = host.startswith("127.") or host == "::1"
+        self._hosts = {f"{name}{end}" for name in own for end in ("", f":{port}")} | self._names if here else None
 
-    def __init__(self, address: tuple[str, int], service: Service) -> None:
-        self.service = service
-        super().__init__(address, Handler)
+    def run(self, signals: Sequence[int] = ()) -> None:
+        """Answer until one of some signals, or `stop`."""
+        try:
+            self.server.run(signals)
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """End when all requests are answered; from any thread."""
+        self.server.call(self.server.stop)
+
+    def close(self) -> None:
+        """End the threads."""
+        self.server.close()
+        self._large.close()
+        self.batches.close()
+
+    # --- what the server asks -----------------------------------------------------------------------------------------
+
+    def refused(self) -> None:
+        """Count a request that is refused."""
+        self.not_answered += 1
+
+    def admit(self, head: Head) -> None:
+        """Look at a request before its body is read; see `App.admit`.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+        if self._hosts is not None and head.host.lower() not in self._hosts:
+            # a page of a site whose name was made to point here
+            raise Refusal(403, "this server answers under 127.0.0.1 and localhost only; --name adds another name")
+        if head.path not in _PATHS:
+            raise Refusal(404, f"there is no {head.path[:100]}; there are {', '.join(sorted(_PATHS))}")
+        if head.method != _PATHS[head.path]:
+            raise Refusal(405, f"{head.path} does not take {head.method}", Allow=_PATHS[head.path])
+        if head.method == "POST":
+            self._check_site(head)
+            self._check_kind(head)
+
+    def _check_site(self, head: Head) -> None:
+        """Refuse what a page of another site asks in a browser's place."""
+        origin, site = head.fields.get("origin"), head.fields.get("sec-fetch-site", "none")
+        found = None if origin is None else _ORIGIN.fullmatch(origin)
+        host = found[1].lower() if found else ""
+        if site not in ("same-origin", "none") or (origin is not None and host not in {head.host.lower(), *self._names}):
+            raise Refusal(403, "a page of another site may not ask; --name adds a name under which this server is known")
+
+    def _check_kind(self, head: Head) -> None:
+        kind = _kind(head)
+        if kind.startswith("image/"):
+            if self.predictor.image is None:
+                raise Refusal(415, "this model takes rows, not a picture alone: send JSON")
+        elif kind not in ("application/json", "text/json") and not (kind == "text/plain" and self.predictor.text is not None):
+            raise Refusal(415, f"Content-Type {kind[:100]} is not taken: send application/json")
+
+    def answer(self, head: Head, body: bytearray, connection: Connection) -> None:
+        """Answer a request, now or later; see `App.answer`."""
+        if head.path == "/predict":
+            self._predict(_kind(head), body, connection)
+            return
+        looked: Callable[[], Reply] = {"/": _page, "/health": self.health, "/schema": self._schema}[head.path]
+        connection.reply(looked())
+
+    def health(self) -> Reply:
+        """Return how the server is."""
+        counts = {"requests": self.answered, "refused": self.not_answered}
+        return json_reply({"status": "ok", **self.facts, **counts})
+
+    def _schema(self) -> Reply:
+        return json_reply(self.predictor.schema() | {"model": self.facts.get("model")})
+
+    # --- predictions --------------------------------------------------------------------------------------------------
+
+    def _predict(self, kind: str, body: bytearray, connection: Connection) -> None:
+        if self.batches.waiting + self._large.waiting >= self._waiting:
+            raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
+        pending = Pending(connection, self.server.loop.time(), kind, body)
+        if len(body) > SMALL or self.predictor.pictured:
+            self._later(pending, COUNTING * len(body), self._count)
+            return
+        cost = EACH * len(body) if len(body) <= TINY else needs(body, self.predictor)
+        if not self.server.memory.fits(cost):
+            raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
+        rows = read_rows(kind, body, self.predictor)
+        if not self.batches.fits(len(rows)):
+            pending.rows = rows
+            self._later(pending, cost, self._read)
+            return
+        pending.memory = cost
+        self.server.memory.take(cost)
+        self._wait(pending)
+        pending.unread = unread(rows, self.predictor.columns)
+        self.batches.submit(pending.ask(rows, cost))
+
+    def _later(self, pending: Pending, cost: int, begin: Callable[[Pending], None]) -> None:
+        """Have something done for a request by the thread of large ones."""
+
+        def guarded() -> None:
+            try:
+                begin(pending)
+            except BaseException as error:  # noqa: BLE001 - it is told to who asked
+                self.server.call(self._send, [Ask((), pending, error=error)])
+
+        self._wait(pending)
+        if pending.work is not None:
+            self._large.ended(pending.work)
+        pending.work = Work(cost, guarded)
+        self._large.submit(pending.work)
+
+    def _count(self, pending: Pending) -> None:
+        """Find out what a large body takes, and go on when there is so much.
+
+        Raises:
+            Refusal: it would take too much memory.
+        """
+        limit, size = self._large.limit, len(pending.body)
+        pictures = self._picture if self.predictor.pictured else 0
+        cost = size + pictures + (0 if pending.kind.startswith("image/") else needs(pending.body, self.predictor))
+        if cost > limit:
+            said = f"to read this takes {cost >> 20} MiB, and {limit >> 20} are there for it"
+            raise Refusal(413, f"{said}: send fewer rows, or raise --memory")
+        self.server.call(self._later, pending, cost, self._read)
 
     @property
-    def hosts(self) -> tuple[str, ...] | None:
-        """Names that a request may call this host; None for any, where it serves other machines."""
-        host, port = str(self.server_address[0]), self.server_port
-        if not host.startswith("127.") and host != "::1":
-            return None
-        return tuple(f"{name}{end}" for name in (host, "localhost", "127.0.0.1") for end in ("", f":{port}"))
+    def _picture(self) -> int:
+        """Bytes that a picture may take while it is decoded."""
+        return self._large.limit * 3 // 4
+
+    def _read(self, pending: Pending) -> None:
+        """Read the rows of a large request, and hand them to the batches; many are encoded first."""
+        rows = pending.rows
+        if pending.kind.startswith("image/"):
+            rows = [{self.predictor.image or "": pending.body}]
+        elif not rows:
+            rows = read_rows(pending.kind, pending.body, self.predictor)
+        pending.body, pending.rows = bytearray(), []
+        pending.unread = unread(rows, self.predictor.columns)
+        if self.predictor.pictured:
+            rows, pending.notes = with_pixels(rows, self.predictor, self._picture)
+        encoded = None if self.batches.fits(len(rows)) else self.predictor.encode(rows, "the request")
+        ask = pending.ask(rows, pending.work.cost if pending.work else 0, encoded)
+        self.server.call(self.batches.submit, ask)
+
+    def _wait(self, pending: Pending) -> None:
+        self._pending[id(pending)] = pending
+        if not self._looking:
+            self._looking = True
+            self.server.loop.call_later(LOOK, self._look)
+
+    def _look(self) -> None:
+        """Give up what has waited for too long."""
+        end = self.server.loop.time() - PATIENCE
+        for pending in self._pending.values():
+            if pending.since < end:
+                if pending.last is not None:
+                    pending.last.given_up = True
+                pending.connection.reply(Refusal(503, "no answer in time: try again later", Retry_After="5").reply())
+        self._looking = bool(self._pending)
+        if self._looking:
+            self.server.loop.call_later(LOOK, self._look)
+
+    def _send(self, asks: Sequence[Ask]) -> None:
+        """Send answers; who waits no more has none."""
+        for ask in asks:
+            pending: Pending = ask.owner
+            self.server.memory.take(-pending.memory)
+            if pending.work is not None:
+                self._large.ended(pending.work)
+            del self._pending[id(pending)]
+            reply = _reply(ask, pending)
+            pending.forget()
+            self.answered += reply.status == 200
+            self.not_answered += reply.status != 200
+            pending.connection.reply(reply)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers `GET /`, `/health` and `/schema`, and `POST /predict`."""
-
-    server: Server
-    timeout = REQUEST
-    protocol_version = "HTTP/1.1"
-    server_version = "pe"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        """Answer what can be looked at."""
-        self._answer({"/": self._page, "/health": self._health, "/schema": self._schema}, "GET")
-
-    def do_POST(self) -> None:
-        """Answer rows, a text or a picture."""
-        self._answer({"/predict": self._predict}, "POST")
-
-    def handle_one_request(self) -> None:
-        """Answer a request of a connection, which may bring others."""
-        self.server.again(self.connection)
-        super().handle_one_request()
-
-    def _answer(self, known: dict[str, Callable[[], tuple[str, bytes]]], method: str) -> None:
-        if method == "GET":
-            self.server.whole(self.connection)
-        path = self.path.partition("?")[0]
-        try:
-            self._check_host()
-            if path not in known:
-                others = {"/", "/health", "/schema", "/predict"}
-                if path in others:
-                    raise RequestError(405, f"{path} does not take {method}", Allow="GET" if method == "POST" else "POST")
-                raise RequestError(404, f"there is no {path}; there are {', '.join(sorted(others))}")
-            kind, body = known[path]()
-        except RequestError as error:
-            self._refuse(error)
-            return
-        self._send(200, kind, body, {})
-
-    def _check_host(self) -> None:
-        hosts = self.server.hosts
-        if hosts is not None and (self.headers.get("Host") or "").lower() not in hosts:
-            # a page of a site whose name was made to point here
-            raise RequestError(403, "this server answers under 127.0.0.1 and localhost only")
-
-    def _page(self) -> tuple[str, bytes]:
-        return "text/html; charset=utf-8", resources.files("pe_cli.session").joinpath("serving.html").read_bytes()
-
-    def _health(self) -> tuple[str, bytes]:
-        return _json(self.server.service.health())
-
-    def _schema(self) -> tuple[str, bytes]:
-        predictor = self.server.service.predictor
-        return _json(predictor.schema() | {"model": self.server.service.facts.get("model")})
-
-    def _predict(self) -> tuple[str, bytes]:
-        service = self.server.service
-        body = self._body()
-        kind = (self.headers.get("Content-Type") or "application/json").partition(";")[0].strip().lower()
-        try:
-            if kind.startswith("image/"):
-                if service.predictor.image is None:
-                    raise RequestError(415, "this model takes rows, not a picture alone: send JSON")
-                found = service.picture(body)
-                unread: list[str] = []
-            else:
-                rows = self._rows(kind, body)
-                unread = sorted({name for row in rows for name in row} - set(service.predictor.columns))
-                found = service.batcher.submit(rows).result(PATIENCE) if rows else []
-        except queue.Full:
-            raise RequestError(503, "too many requests wait: try again later", Retry_After="1") from None
-        except TimeoutError:
-            raise RequestError(503, "no answer in time: try again later", Retry_After="5") from None
-        except PeError as error:
-            raise RequestError(400, _said(error)) from None
-        with service.lock:
-            service.requests += 1
-        return _json({"rows": found, **({"unread": unread[:100]} if unread else {})})
-
-    def _body(self) -> bytes:
-        text = self.headers.get("Content-Length")
-        if text is None:
-            raise RequestError(411, "a request needs Content-Length", Connection="close")
-        if not text.isascii() or not text.isdigit() or len(text) > 15:
-            raise RequestError(400, "Content-Length is no number of bytes", Connection="close")
-        size = int(text)
-        if size > self.server.service.body:
-            raise RequestError(413, f"a body has {self.server.service.body} bytes at most, got {size}", Connection="close")
-        body = self.rfile.read(size)
-        self.server.whole(self.connection)
-        if len(body) < size:
-            raise RequestError(400, f"the body ended after {len(body)} bytes of {size}", Connection="close")
-        return body
-
-    def _rows(self, kind: str, body: bytes) -> list[Row]:
-        predictor = self.server.service.predictor
-        if kind == "text/plain" and predictor.text is not None:
-            return [{predictor.text: body.decode("utf-8", "replace")}]
-        if kind not in ("application/json", "text/json"):
-            raise RequestError(415, f"Content-Type {kind} is not taken: send application/json")
-        try:
-            value = json.loads(body, parse_constant=_constant)
-        except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"no JSON: {error}") from None
-        if isinstance(value, dict) and isinstance(value.get("rows"), list):
-            value = value["rows"]
-        elif isinstance(value, dict) and set(value) == {"text"} and predictor.text is not None:
-            value = [{predictor.text: value["text"]}]
-        elif isinstance(value, dict):
-            value = [value]
-        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-            raise RequestError(400, 'send {"rows": [{"column": cell, ...}, ...]}, or one row')
-        if len(value) > MOST_ROWS:
-            raise RequestError(413, f"a request has {MOST_ROWS} rows at most, got {len(value)}")
-        return value
-
-    # --- replies ------------------------------------------------------------------------------------------------------
-
-    def _refuse(self, error: RequestError) -> None:
-        with self.server.service.lock:
-            self.server.service.refused += 1
-        _, body = _json({"error": str(error)})
-        # what was not read of a body would be taken for the next request
-        self.close_connection = True
-        self._send(error.status, "application/json", body, error.headers)
-
-    def _send(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers.items()):
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def end_headers(self) -> None:
-        """Add what keeps answers from being kept, framed, guessed at or read by other sites."""
-        for name, value in (
-            ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
-            ("Content-Security-Policy", "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-        ):  # fmt: skip
-            self.send_header(name, value)
-        super().end_headers()
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what the library refuses: a method that is not known is 405."""
-        del explain
-        self._refuse(RequestError(405 if code == 501 else code, message or "refused", **({"Allow": "GET, POST"} if code == 501 else {})))
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing on the terminal; `/health` counts."""
+def _reply(ask: Ask, pending: Pending) -> Reply:
+    """Return the answer to a request."""
+    error = ask.error
+    if error is None:
+        return Reply(200, as_json(ask, {"unread": pending.unread, "notes": [*pending.notes, *ask.notes]}))
+    if isinstance(error, Refusal):
+        return error.reply()
+    if isinstance(error, PeError):
+        return json_reply({"error": said(error)}, 400)
+    if isinstance(error, MemoryError):
+        return Refusal(503, "too little memory: try again later", Retry_After="5").reply()
+    return json_reply({"error": f"a bug of pe: {type(error).__name__}; please report it"}, 500)
 
 
-def _json(value: object) -> tuple[str, bytes]:
-    return "application/json", strict_json.dumps(value).encode()
+def _kind(head: Head) -> str:
+    return head.fields.get("content-type", "application/json").partition(";")[0].strip().lower()
 
 
-def _constant(text: str) -> object:
-    raise ValueError(f"{text} is no JSON value; null stands for a missing cell")
-
-
-def _said(error: PeError) -> str:
-    """Return the message of an error, without places in files that the client does not have."""
-    return "; ".join(f"{inner.message}{f' ({inner.hint})' if inner.hint else ''}" for inner in error.each[:20])
+def _page() -> Reply:
+    page = resources.files("pe_cli.session").joinpath("serving.html").read_bytes()
+    return Reply(200, page, "text/html; charset=utf-8", _POLICY)

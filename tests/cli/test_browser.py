@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 import pe_cli
+from pe_cli.cli.common import open_trained
+from pe_cli.session import serving
+from pe_cli.session.predictor import Predictor
 from tests.cli.conftest import Pe
 from tests.io.runs import hostile, make_run, ordinary
 from tests.needs import needs
@@ -98,7 +102,7 @@ def test_what_a_person_does_works(pe: Pe, config: Path, tmp_path: Path, look: Lo
     runs = sorted((config.parent / "runs").iterdir())
     assert pe("report", *runs, "-o", tmp_path / "page.html").code == 0
     seen = look(width)
-    assert re.fullmatch(r"step 27 \| (\S+ (train|eval): [\d.e-]+( \| )?){4}", seen["tip"]), seen["tip"]
+    assert re.fullmatch(r"step 27( \| devices [12] (train|eval): [\d.e-]+){4}", seen["tip"]), seen["tip"]
     assert (seen["tip inside"], seen["tip gone"], seen["log"]) == ("true", "true", "true")
     assert seen["lines"] == "2", "those of one of two runs"
     assert int(seen["lanes"]) >= 2, "the timeline is drawn"
@@ -112,7 +116,7 @@ def test_nothing_hostile_runs(pe: Pe, tmp_path: Path, look: Look) -> None:
     seen = look(800)
     assert seen["hacked"] == "0"
     assert seen["lines"] == "2", "our own script ran"
-    assert "evil &amp;&lt;b&gt;" in seen["tip"]
+    assert "notes &lt;/script&gt;" in seen["tip"], "what the two differ in, as text"
 
 
 def test_the_live_page_shows_memory_and_a_timeline_of_the_run(config: Path, tmp_path: Path) -> None:
@@ -138,3 +142,55 @@ def test_the_live_page_shows_memory_and_a_timeline_of_the_run(config: Path, tmp_
     assert {"step", "forward", "backward", "optimize"} <= set(re.findall(r"</span>(\w+)</span>", roles[1]))
     assert '<section id="timelines">' in said
     assert '<span id="live" class="state running">live</span>' in said
+
+
+TABLE = """\
+model: model.yaml
+data:
+  source: {reader: table, files: t.csv}
+  columns:
+    a: {type: number, scale: standard}
+    day: {type: date, format: "%d.%m.%Y"}
+    kind: {type: category, encode: one_hot}
+    y: {type: category}
+feeds: {x: [a, day, kind]}
+train: {loss: loss, epochs: 2, batch_size: 10, optimizer: {type: SGD, learning_rate: 0.05}}
+executor: {devices: 1}
+output: {dir: RUNS}
+"""
+CLASSES = """\
+feeds: {x: {shape: [12]}, y: {shape: [1], dtype: int64}}
+layers:
+  guess: {type: fc, input: x, size: 2}
+  xent: {type: softmax_with_cross_entropy, logits: guess, label: y}
+  loss: {type: mean, x: xent}
+fetches: [loss]
+"""
+
+
+def test_the_page_of_a_server_asks_with_values_that_the_model_takes(pe: Pe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{i},{i % 28 + 1:02}.03.2021,{'odd' if i % 2 else 'even'},{'yes' if i % 3 else 'no'}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,day,kind,y", *lines]) + "\n")
+    (tmp_path / "model.yaml").write_text(CLASSES)
+    (tmp_path / "c.yaml").write_text(TABLE.replace("RUNS", str(tmp_path / "runs")))
+    said = pe("train", tmp_path / "c.yaml", "--quiet")
+    assert said.code == 0, said.err
+    predictor = Predictor(open_trained(next((tmp_path / "runs").iterdir()), (), None)[0])
+    page = serving._page()
+    click = b"<script>setTimeout(() => document.querySelector('button').click(), 800)</script>"
+    monkeypatch.setattr(serving, "_page", lambda: replace(page, body=page.body + click))
+    wishes = {"body": 10_000, "memory": 64 << 20, "waiting": 9, "batch": 8, "patience": 0.0}
+    service = serving.Service(predictor, {"model": "classes"}, ("127.0.0.1", 0), **wishes)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        assert BROWSER
+        command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"http://127.0.0.1:{service.server.address[1]}/"]
+        seen = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    finally:
+        service.stop()
+        thread.join(20)
+    out = seen[seen.index('<div id="out"') : seen.index("<script>")]
+    assert re.search(r"y: (yes|no)", out), out
+    assert out.count('class="bar"') == 2
+    assert "date, %d.%m.%Y, 01.03.2021 to 28.03.2021 in the training data" in seen

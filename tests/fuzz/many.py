@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.fuzz import bounds, damage, messages, programs
+from tests.fuzz import bounds, damage, messages, programs, requests
 from tests.fuzz.damage import words
 from tests.fuzz.targets import TARGETS, project
 from tests.fuzz.wholes import KERNEL, binaries, texts
@@ -37,6 +37,8 @@ def made(draw: random.Random, kind: str, wholes: Sequence[bytes], as_text: bool)
         return programs.changed(data.decode(), draw).encode("utf-8", "surrogatepass")
     if kind == "frames" and draw.random() < 0.7:
         return messages.changed(data, draw)
+    if kind == "http" and draw.random() < 0.8:
+        return requests.stream(draw)
     if as_text and draw.random() < 0.6:
         return rewritten(draw, data.decode()).encode("utf-8", "surrogatepass")
     return damaged(draw, data)

@@ -39,6 +39,7 @@ from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from pe_cli.session import carried
 from pe_cli.session.compare import compare
+from tests.fuzz import requests
 from tests.fuzz.bounds import kept
 from tests.fuzz.messages import Wire
 from tests.io import runs
@@ -312,6 +313,13 @@ def handshake(data: bytes, folder: Path) -> None:
         except (EOFError, FrameError):
             let_in = False
     assert not let_in
+
+
+@target
+def http(data: bytes, folder: Path) -> None:
+    """Bytes of a connection to `pe serve` or `pe train --live`."""
+    with kept(folder):
+        requests.check(data)
 
 
 @target

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import bounds, messages
+from tests.fuzz import bounds, messages, requests
 from tests.fuzz.bounds import kept
 from tests.fuzz.damage import bomb, damaged, deep, rewritten
 from tests.fuzz.many import failure
@@ -75,6 +75,10 @@ def test_damaged_bytes(target: str, folder: Path) -> None:
 def test_messages_of_odd_things(folder: Path) -> None:
     chances = st.tuples(st.sampled_from(messages.wholes()), st.integers(0, 1 << 32))
     _try("frames", folder, chances.map(lambda one: messages.changed(one[0], random.Random(one[1]))), few=400)
+
+
+def test_requests_of_a_grammar(folder: Path) -> None:
+    _try("http", folder, st.integers(0, 2**32).map(lambda seed: requests.stream(random.Random(seed))))
 
 
 @pytest.mark.parametrize("target", texts())

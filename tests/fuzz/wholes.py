@@ -21,6 +21,7 @@ from tests.fuzz import messages
 from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
+from tests.session.http.shapes import RIGHT, WRONG
 
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
 OVERRIDES = (
@@ -103,6 +104,7 @@ def binaries() -> dict[str, list[bytes]]:
         "onnx_values": [_onnx()],
         "frames": messages.wholes(),
         "handshake": _handshakes(),
+        "http": [*WRONG.values(), *(data for data, _ in RIGHT.values())],
     }
 
 

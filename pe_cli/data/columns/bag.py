@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,13 @@ class Bag(ColumnTypeOf[BagOptions]):
             raise context.error(row, *no_class(state, word), name=source)
         values = f"{count:,} value{'s' * (count > 1)} of column '{context.name}'"
         context.notes.append(f"{values} with the index of unknown values: '{word}' in row {row + 1} is no class of the training rows")
+
+    def cell(self, source: str, options: BagOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source
+        unknown = "index" if state["unknown"] else "error"
+        example = options.separator.join(state["classes"][:2])
+        return {"classes": list(state["classes"]), "separator": options.separator, "unknown": unknown, "example": example}
 
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices."""

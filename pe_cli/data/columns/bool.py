@@ -73,6 +73,12 @@ class Bool(ColumnType[BoolOptions]):
         """Return 1 for true and 0 for false."""
         return ArrayField(_read(options, context).reshape(-1, 1), state["dtype"])
 
+    def cell(self, source: str, options: BoolOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source, state
+        missing = "error" if options.missing == "error" else "filled"
+        return {"yes": list(options.yes), "no": list(options.no), "missing": missing, "example": options.yes[0]}
+
     def classes(self, state: State) -> tuple[str, ...]:
         """Return false and true."""
         return ("false", "true")

@@ -116,6 +116,13 @@ class Category(ColumnType[CategoryOptions]):
         values[np.arange(len(values)), table[found.codes]] = 1
         return ArrayField(values, "float32")
 
+    def cell(self, source: str, options: CategoryOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source, options
+        if not state:
+            return {"example": "a"}
+        return {"classes": list(state["classes"]), **_others(state), "example": state["classes"][0]}
+
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices."""
         return names_of(state)
@@ -217,6 +224,11 @@ def lookup_steps(state: State, source: str, missing: int, strict: bool = False) 
         limit = max(len(names_of(state)), missing + 1)
         steps.append(Check("index", f"column '{source}': a value that is not among the classes of training", limit))
     return steps
+
+
+def _others(state: State) -> dict[str, Any]:
+    """Return what becomes of cells that are no classes, as JSON values."""
+    return {"unknown": "index" if state["unknown"] else "error", "missing": "index" if state["missing"] else "error"}
 
 
 def _unknown(state: State, context: Context, source: str, found: Codes, unknown: list[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +124,15 @@ class Date(ColumnType[DateOptions]):
         table = np.concatenate([scaled, np.zeros((1, scaled.shape[1]))]).astype(np.float32)
         return ArrayField(table[context.table.cells(options.of or context.name).codes().codes], "float32")
 
+    def cell(self, source: str, options: DateOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source
+        if not state:
+            return {"format": "ISO 8601", "example": "2026-01-01"}
+        first, last = (_written(datetime.fromisoformat(state[key]), options.format) for key in ("first", "last"))
+        missing = "error" if options.missing == "error" else "filled"
+        return {"format": options.format or "ISO 8601", "first": first, "last": last, "missing": missing, "example": last}
+
     def lanes(self, name: str, options: DateOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return one for each part, which is given as a number; see `ColumnType.lanes`."""
         source = options.of or name
@@ -182,6 +191,14 @@ def parse(text: str, form: str | None) -> datetime:
     """
     moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _written(moment: datetime, form: str | None) -> str:
+    """Return a moment as `parse` reads it; one at midnight without its time where any form is taken."""
+    if form is not None:
+        return moment.strftime(form)
+    at_midnight = moment.timetz() == datetime(2000, 1, 1, tzinfo=UTC).timetz()
+    return moment.date().isoformat() if at_midnight else moment.isoformat()
 
 
 def _numbers(moment: datetime, options: DateOptions) -> list[float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
-from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize
+from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize, pillow
 from pe_cli.data.pictures.field import ImageField, byte_table
 from pe_cli.data.pictures.render import Shape
 from pe_cli.data.pictures.sources import Files, Stored, Survey, moments
@@ -164,6 +166,17 @@ class Image(ColumnType[ImageOptions]):
             options.layout == "hwc",
             None if survey.usable.all() else survey.usable,
         )
+
+    def cell(self, source: str, options: ImageOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source
+        height, width = state["size"]
+        any_size = "any size" if options.size else f"{width} x {height} pixels"
+        black = pillow().Image.new("L", (width, height))
+        file = io.BytesIO()
+        black.save(file, "png")
+        said = f"the base64 text of a PNG, JPEG, WebP or BMP file of {any_size}"
+        return {"format": said, "height": height, "width": width, "example": base64.b64encode(file.getvalue()).decode()}
 
     def lanes(self, name: str, options: ImageOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps, from pictures of the size that training had; see `ColumnType.lanes`."""

@@ -106,6 +106,11 @@ class Number(ColumnType[NumberOptions]):
         encode_numbers(options, state, context, source, out)
         return ArrayField(out, state["dtype"])
 
+    def cell(self, source: str, options: NumberOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source, options
+        return number_cell(state)
+
     def decode(self, options: NumberOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
         """Undo the scale."""
         found: NDArray[Any] = np.asarray(values, np.float64) * np.asarray(state["divisor"]) + np.asarray(state["shift"])
@@ -144,6 +149,15 @@ def number_lane(source: str, clip: tuple[float, float] | None, state: State, arr
         steps.append(Cast(state["dtype"]))
     said = "an array, as in the file" if array else "a number" + ("; NaN for a missing cell" if state["fill"] is not None else "")
     return Lane(Source(source, kind, said), tuple(steps))
+
+
+def number_cell(state: State) -> dict[str, Any]:
+    """Return what a cell of numbers may be: any, of which those of training had some range."""
+    low, high = state["low"], state["high"]
+    middle = round(low + (high - low) / 2)
+    example = middle if low <= middle <= high else low
+    missing = "error" if state["fill"] is None else "filled"
+    return {"low": low, "high": high, "unit": "that of the training data", "missing": missing, "example": example}
 
 
 def scaling(step: type[Standardise | Affine], first: list[float], second: list[float]) -> tuple[Step, ...]:

@@ -116,6 +116,16 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
         ids = [np.array([index[name] for name in items] or [0], np.int32) for items in texts]
         return _of_rows([*ids, np.zeros(1, np.int32)], found.codes, "int64")
 
+    def cell(self, source: str, options: SequenceOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del source
+        between = options.separator or " "
+        said = {"items": options.items, "separator": between}
+        if options.items == "number":
+            return {**said, "unit": "that of the training data", "example": between.join(["1", "2"])}
+        unknown = "error" if options.unknown == "error" else "index"
+        return {**said, "classes": list(state["classes"]), "unknown": unknown, "example": between.join(state["classes"][:2])}
+
     def classes(self, state: State) -> tuple[str, ...]:
         """Return the names of all indices; none for numbers."""
         return names_of(state) if state["classes"] else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,7 +11,7 @@ from pe_cli.core.encoding import Lane
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
-from pe_cli.data.columns.number import carry_free, encode_numbers, number_lane
+from pe_cli.data.columns.number import carry_free, encode_numbers, number_cell, number_lane
 from pe_cli.data.columns.number_fit import Missing, NumberOptions, NumberState, Scale, fit_numbers, numbers_of
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
@@ -82,6 +82,11 @@ class Vector(ColumnType[VectorOptions]):
         if errors:
             raise as_one(errors)
         return ArrayField(out, "float32")
+
+    def cell(self, source: str, options: VectorOptions, state: State) -> dict[str, Any]:
+        """Return what a cell may be; see `ColumnType.cell`."""
+        del options
+        return {"type": "number", **number_cell(state["columns"][source])}
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return one lane for each column; see `ColumnType.lanes`."""

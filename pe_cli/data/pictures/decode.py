@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import stat
 from dataclasses import dataclass
@@ -26,6 +27,12 @@ _MODES = {"rgb": "RGB", "gray": "L", "rgba": "RGBA"}
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 #: Pixels of a picture, at most: Pillow's MAX_IMAGE_PIXELS, 256 MiB of 3 bytes.
 MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
+#: Bytes that a pixel takes while it is decoded, turned, converted and resized; and each pixel of a JPEG in several scans besides.
+DECODING, SCANNING = 12, 6
+#: What a PNG ends with; decoders do not miss it where all pixels are there.
+PNG_END = b"IEND\xaeB`\x82"
+#: Scans of a JPEG from elsewhere: ordinary ones have ten.
+MOST_SCANS = 64
 #: Headers that are remembered.
 REMEMBERED = 1 << 17
 #: What pictures are that are converted, for the log.
@@ -177,6 +184,40 @@ def read(path: str, recipe: Recipe) -> Array:
         raise Unreadable(Broken(f"cannot be read: {_said(error)}", "check its permissions")) from None
 
 
+class TooLarge(Exception):
+    """A picture whose decoding would take more memory than there is for it; `args[0]` says so."""
+
+
+def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[str, ...]]:
+    """Decode a picture that a stranger has sent.
+
+    Args:
+        content: of the file.
+        recipe: how it becomes pixels.
+        memory: bytes that decoding may take.
+
+    Returns:
+        The pixels, uint8 [height, width, channels], and what happened to them, of the sentences above.
+
+    Raises:
+        Unreadable: it is no picture, or is cut off or damaged.
+        TooLarge: its header says that it takes more memory; no pixel was decoded.
+    """
+    image = _open(io.BytesIO(content))
+    if image.format == "PNG" and PNG_END not in content:
+        raise Unreadable(Broken("is cut off: its end is missing", _COPY))
+    notes = _header(image, recipe.mode).notes
+    width, height = image.size
+    progressive = "progressive" in image.info or "progression" in image.info
+    if progressive and content.count(b"\xff\xda") > MOST_SCANS:
+        raise TooLarge(f"the picture has more than {MOST_SCANS} scans, each of which goes over all its pixels")
+    _draft(image, recipe)
+    needs = DECODING * image.size[0] * image.size[1] + (SCANNING * width * height if progressive else 0)
+    if needs > memory:
+        raise TooLarge(f"the picture has {width:,} x {height:,} pixels, and to decode it takes {needs >> 20:,} MiB of {memory >> 20:,}")
+    return decode(image, recipe), notes
+
+
 def _open(file: IO[bytes]) -> Image:
     """Return a picture whose header has been read and found good.
 
@@ -270,9 +311,7 @@ def decode(image: Image, recipe: Recipe) -> Array:
     """
     pil = pillow()
     turned = _orientation(image)
-    if recipe.size is not None and image.format == "JPEG" and hasattr(image, "draft"):
-        size = _draft_size(image, recipe, turned >= 5)
-        image.draft(image.mode, size)  # a JPEG is decoded at half, a quarter or an eighth of its size where that is enough
+    _draft(image, recipe)
     try:
         image.load()
         if turned != 1:
@@ -284,6 +323,12 @@ def decode(image: Image, recipe: Recipe) -> Array:
         image = resized(image, recipe.size, recipe.resize)
     pixels: NDArray[np.uint8] = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _draft(image: Image, recipe: Recipe) -> None:
+    """Have a JPEG decoded at half, a quarter or an eighth of its size where that is enough; a second time changes nothing."""
+    if recipe.size is not None and image.format == "JPEG" and hasattr(image, "draft"):
+        image.draft(image.mode, _draft_size(image, recipe, _orientation(image) >= 5))
 
 
 def _draft_size(image: Image, recipe: Recipe, turned: bool) -> tuple[int, int]:

@@ -1,0 +1,210 @@
+"""The server: one thread, a bounded number of connections, and little time for each; who is slow makes room for who comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pe_cli.session.http.connection import Connection, Phase
+from pe_cli.session.http.framing import Head
+from pe_cli.session.http.memory import Memory
+from pe_cli.session.http.replies import Reply
+
+#: Seconds between two looks at who is slow, and for which requests that are on their way are waited for at the end.
+TICK, LAST = 0.25, 0.2
+#: Connections that the system keeps for us, and those that are let in at a time.
+BACKLOG, ACCEPTED = 512, 32
+#: Connections that were answered and whose client has yet to take the answer.
+MOST_LEAVING = 64
+#: Seconds for which a silent connection is no worse than one that speaks slowly: what it says may be on its way.
+YOUNG = 1.0
+#: Bytes that are read at a time.
+PIECE = 32 << 10
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What strangers may take.
+
+    Args:
+        connections: at a time.
+        body: bytes of a request's body.
+        memory: bytes of all requests that are being read, and of answers that are being sent.
+        request: seconds for a request to be whole from its first byte on, and for its answer to be taken.
+        idle: seconds that a connection may be silent.
+        grace: seconds in which requests that are on their way are answered at the end; those that are not whole have a part of it.
+    """
+
+    connections: int = 256
+    body: int = 0
+    memory: int = 16 << 20
+    request: float = 15.0
+    idle: float = 75.0
+    grace: float = 30.0
+
+
+class App(Protocol):
+    """What answers requests; called by the server's thread."""
+
+    def admit(self, head: Head) -> None:
+        """Look at a request before its body is read.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+
+    def answer(self, head: Head, body: bytearray, connection: Connection) -> None:
+        """Have `connection.reply` called by the server's thread, now or later.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+
+    def refused(self) -> None:
+        """Count a request that is refused."""
+
+
+class Server:
+    """Listens from the start, and answers while it runs.
+
+    Args:
+        address: host and port; port 0 takes a free one.
+        app: what answers.
+        limits: what strangers may take.
+
+    Attributes:
+        address: host and port.
+
+    Raises:
+        OSError: the port is taken, or the host is not this machine's.
+    """
+
+    def __init__(self, address: tuple[str, int], app: App, limits: Limits) -> None:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.socket = socket.create_server(address, family=family, backlog=BACKLOG)
+        host, port = self.socket.getsockname()[:2]
+        self.address = str(host), int(port)
+        self.app, self.limits = app, limits
+        self.memory = Memory(limits.memory)
+        self.scratch = memoryview(bytearray(PIECE))
+        self.open: dict[Connection, None] = {}
+        self.leaving: dict[Connection, None] = {}
+        self.stopping = self._at_once = False
+        self.loop = asyncio.SelectorEventLoop()
+        self.loop.set_exception_handler(lambda *_: None)  # a browser that went away is no error of ours
+        self._ticking = False
+        self._ended: asyncio.Event | None = None
+
+    def run(self, signals: Iterable[int] = ()) -> None:
+        """Answer until `stop`, or one of some signals; what is being asked then is answered. The second signal ends it at once."""
+        before = {number: signal.getsignal(number) for number in signals}
+        for number in before:
+            self.loop.add_signal_handler(number, self.stop)
+        try:
+            self.loop.run_until_complete(self._run())
+        finally:
+            for number, handler in before.items():
+                self.loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+            self.close()
+
+    def close(self) -> None:
+        """Give the port back, of a server that does not run."""
+        for connection in (*self.open, *self.leaving):
+            connection.abort()
+        self.socket.close()
+        if not self.loop.is_closed():
+            self.loop.run_until_complete(asyncio.sleep(0))  # connections are closed by the loop
+            self.loop.close()
+
+    async def _run(self) -> None:
+        self._ended = asyncio.Event()
+        if self.stopping:
+            return
+        # so many are let in before those that are in are heard
+        listener = await self.loop.create_server(lambda: Connection(self), sock=self.socket, backlog=ACCEPTED)
+        self.socket.listen(BACKLOG)
+        await self._ended.wait()
+        await asyncio.sleep(LAST)  # who has connected already is heard
+        listener.close()
+        begin, grace = self.loop.time(), self.limits.grace
+        while (self.open or self.leaving) and self.loop.time() < begin + grace and not self._at_once:
+            late = self.loop.time() > begin + grace / 6
+            for connection in list(self.open):
+                if connection.phase is Phase.IDLE:
+                    connection.leave()
+                elif connection.phase is Phase.READING and late:
+                    connection.refuse(Reply(503, b'{"error": "the server ends"}', fields={"Retry-After": "5"}))
+            await asyncio.sleep(TICK / 10)
+
+    def stop(self) -> None:
+        """End when all requests are answered, and at once when it is called again; from the server's thread."""
+        self._at_once, self.stopping = self.stopping, True
+        if self._ended is not None:
+            self._ended.set()
+
+    def call(self, function: Callable[..., object], *given: object) -> None:
+        """Have something called by the server's thread, from any thread; nothing happens where the server has ended."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function, *given)
+
+    # --- who is there -------------------------------------------------------------------------------------------------
+
+    def came(self, connection: Connection) -> bool:
+        """Count a connection that has come; one that is slow makes room for it. Tell whether there is room."""
+        if len(self.open) >= self.limits.connections and not self.make_room():
+            return False
+        self.open[connection] = None
+        if not self._ticking:
+            self._ticking = True
+            self.loop.call_later(TICK, self._tick)
+        return True
+
+    def gone(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self.open.pop(connection, None)
+        self.leaving.pop(connection, None)
+
+    def leaves(self, connection: Connection) -> None:
+        """Wait no longer for requests of a connection that has its last answer, but for its client to take that."""
+        self.open.pop(connection, None)
+        self.leaving[connection] = None
+        if len(self.leaving) > MOST_LEAVING:
+            next(iter(self.leaving)).abort()
+
+    def make_room(self, spared: Connection | None = None, by_memory: bool = False) -> bool:
+        """End the connection that has been silent for the longest time, else the one whose request has come for the longest time.
+
+        Args:
+            spared: one that stays.
+            by_memory: end the one that holds most of a body instead, if it holds more than the one that is spared.
+        """
+        if by_memory:
+            most = max((one for one in self.open if one.phase is Phase.READING), key=lambda one: one.held, default=None)
+            if most is None or most is spared or (spared is not None and most.held <= spared.held):
+                return False
+            most.refuse(Reply(503, b'{"error": "others need the memory: try again later"}', fields={"Retry-After": "2"}))
+            return True
+        slow = [one for one in self.open if one is not spared and one.phase in (Phase.IDLE, Phase.READING)]
+        if not slow:
+            return False
+        young = self.loop.time() - YOUNG
+        victim = min(slow, key=lambda one: (one.phase is not Phase.IDLE or one.since > young, one.since))
+        if victim.phase is Phase.IDLE:
+            victim.leave()
+        else:
+            victim.refuse(Reply(503, b'{"error": "others have waited: send your request sooner"}', fields={"Retry-After": "1"}))
+        return True
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        for connection in (*self.open, *self.leaving):
+            connection.look(now)
+        self._ticking = bool(self.open or self.leaving)
+        if self._ticking:  # nobody is woken while nobody is there
+            self.loop.call_later(TICK, self._tick)
