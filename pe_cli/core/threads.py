@@ -1,8 +1,11 @@
-"""Threads that say so where the system has no memory to begin them."""
+"""Threads that say so where the system has no memory to begin them, and threads that are kept for what is to be done next."""
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
+from collections.abc import Callable
 
 #: How often a thread that does not begin is waited for, and how many seconds each time; a process may stand still meanwhile.
 TRIES, SECONDS = 4, 10.0
@@ -37,3 +40,76 @@ class Thread(threading.Thread):
         super().start()
         if not self._started.is_set():
             raise MemoryError("a thread does not begin")
+
+
+#: Name of a thread that waits for something to do, and how many may.
+IDLE, KEPT = "idle", 4
+
+
+class Work:
+    """Something that a kept thread does, which has begun when this is there.
+
+    A thread gives memory back to the system when it ends. The library that MPICH brings notes every such place and forgets none: 275
+    bytes for each thread, which a run of many epochs or checkpoints would see. So threads are used again.
+
+    Args:
+        act: what is done; it raises nothing.
+        name: of the thread meanwhile, for debuggers.
+
+    Raises:
+        MemoryError, RuntimeError: as `Thread.start`.
+    """
+
+    def __init__(self, act: Callable[[], None], name: str) -> None:
+        self._over = threading.Event()
+        try:
+            thread = _idle.pop()
+        except IndexError:
+            thread = _Kept()
+            thread.start()
+        self._ident = thread.ident
+        thread.given.put((act, name, self._over))
+
+    @property
+    def over(self) -> bool:
+        """Whether it is done."""
+        return self._over.is_set()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the thread that asks is the one that does it."""
+        return threading.get_ident() == self._ident and not self.over
+
+    def wait(self) -> None:
+        """Wait until it is done."""
+        self._over.wait()
+
+
+class _Kept(Thread):
+    """A thread that does one work after another; a daemon, so that one that hangs in a read cannot keep the process from ending."""
+
+    def __init__(self) -> None:
+        super().__init__(name=IDLE, daemon=True)
+        self.given: queue.SimpleQueue[tuple[Callable[[], None], str, threading.Event]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Do what is given."""
+        while self._do(*self.given.get()):
+            pass
+
+    def _do(self, act: Callable[[], None], name: str, over: threading.Event) -> bool:
+        """Do one work, and return whether this thread is kept; nothing of it is held while the thread is idle."""
+        self.name = name
+        try:
+            act()
+            kept = len(_idle) < KEPT
+            self.name = IDLE
+            if kept:
+                _idle.append(self)  # before others know, so that who has waited finds it
+        finally:
+            over.set()
+        return kept
+
+
+_idle: list[_Kept] = []
+os.register_at_fork(after_in_child=_idle.clear)  # threads stay with the parent

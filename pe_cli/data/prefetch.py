@@ -6,10 +6,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from pe_cli.core.threads import Thread
+from pe_cli.core.threads import Work
 
 Item = TypeVar("Item")
 
@@ -76,7 +77,7 @@ class _Buffer(Generic[Item]):
 
 
 class Prefetch(Iterator[Item]):
-    """Make items ahead in a thread; the thread ends with the source, with `close`, or when the iterator is dropped.
+    """Make items ahead in a thread; it is done at the end of the source, with `close`, or when the iterator is dropped.
 
     Args:
         source: makes the items; it runs in the thread only.
@@ -87,9 +88,7 @@ class Prefetch(Iterator[Item]):
     def __init__(self, source: Iterator[Item], depth: int, name: str = "prefetch") -> None:
         assert depth >= 1
         self._buffer: _Buffer[Item] = _Buffer(depth)
-        # a daemon, so that a reader that hangs in a read cannot keep the process from ending
-        self._thread = Thread(target=self._buffer.produce, args=(source,), name=name, daemon=True)
-        self._thread.start()
+        self._work = Work(partial(self._buffer.produce, source), name)
 
     def __next__(self) -> Item:
         try:
@@ -99,10 +98,10 @@ class Prefetch(Iterator[Item]):
             raise
 
     def close(self) -> None:
-        """Stop the thread and wait for its end; further calls do nothing."""
+        """Stop making items and wait until the thread is done; further calls do nothing."""
         self._buffer.stop()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        if not self._work.is_mine:
+            self._work.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +112,6 @@ class Prefetch(Iterator[Item]):
         self.close()
 
     def __del__(self) -> None:
-        # the constructor may have failed before the thread was there; at the interpreter's end no thread can be joined
-        if hasattr(self, "_thread") and not sys.is_finalizing():
+        # the constructor may have failed before the thread was there; at the interpreter's end none can be waited for
+        if hasattr(self, "_work") and not sys.is_finalizing():
             self.close()

@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,6 +216,18 @@ def write_plain(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
+#: By suffix, names of drafts that are free again. `pathlib` interns all parts of paths, and the table of those texts grows with new ones.
+_free_names: dict[str, list[str]] = {}
+os.register_at_fork(after_in_child=_free_names.clear)  # they carry the parent's process id
+
+
+def _draft_name(suffix: str) -> str:
+    """Return a name that nobody uses until it is put back into `_free_names`."""
+    with contextlib.suppress(KeyError, IndexError):
+        return _free_names[suffix].pop()
+    return sys.intern(temporary_name(suffix))
+
+
 @contextlib.contextmanager
 def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> Iterator[Path]:
     """Give an empty file to write into; it takes the name `path` when the block ends well, else it is removed.
@@ -233,7 +246,8 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
         PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
     """
     target = Path(os.path.realpath(path))
-    draft = target.with_name(temporary_name(target.suffix if len(target.suffix) <= 16 else ""))
+    suffix = target.suffix if len(target.suffix) <= 16 else ""
+    draft = target.with_name(_draft_name(suffix))
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -242,6 +256,7 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
         if sync:
             sync_file(draft)
         draft.rename(target)
+        _free_names.setdefault(suffix, []).append(draft.name)
         if sync:
             sync_folder(target.parent)
     except BaseException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 #: Folder of all checkpoints of a run.
@@ -16,7 +17,7 @@ def is_run(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The places of a run's files; every file has its property here.
+    """The places of a run's files; every file has its property here, which is made once: a run asks for some of them with every step.
 
     Args:
         path: the folder.
@@ -24,72 +25,72 @@ class RunFiles:
 
     path: Path
 
-    @property
+    @cached_property
     def config_path(self) -> Path:
         """The run file as the user wrote it."""
         return self.path / "config.yaml"
 
-    @property
+    @cached_property
     def resolved_path(self) -> Path:
         """The run file with everything filled in."""
         return self.path / "resolved.yaml"
 
-    @property
+    @cached_property
     def model_path(self) -> Path:
         """The model file as it was read."""
         return self.path / "model.yaml"
 
-    @property
+    @cached_property
     def env_path(self) -> Path:
         """Versions and hardware."""
         return self.path / "env.json"
 
-    @property
+    @cached_property
     def metrics_path(self) -> Path:
         """Scalars, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
-    @property
+    @cached_property
     def csv_path(self) -> Path:
         """Scalars as a table, where the run file asks for it."""
         return self.path / "metrics.csv"
 
-    @property
+    @cached_property
     def speed_path(self) -> Path:
         """Steps, samples and seconds so far, one JSON object per line."""
         return self.path / "speed.jsonl"
 
-    @property
+    @cached_property
     def tensorboard(self) -> Path:
         """Folder of TensorBoard's event files."""
         return self.path / "tensorboard"
 
-    @property
+    @cached_property
     def fetches(self) -> Path:
         """Folder of fetched values."""
         return self.path / "fetches"
 
-    @property
+    @cached_property
     def graphs(self) -> Path:
         """Folder of graph dumps."""
         return self.path / "graphs"
 
-    @property
+    @cached_property
     def checkpoints(self) -> Path:
         """Folder of checkpoints."""
         return self.path / CHECKPOINTS
 
-    @property
+    @cached_property
     def trace_path(self) -> Path:
         """The timeline of a profiled run."""
         return self.path / "trace.json"
 
-    @property
+    @cached_property
     def log_path(self) -> Path:
         """What was said, each line with its time."""
         return self.path / "log.txt"
 
-    @property
+    @cached_property
     def status_path(self) -> Path:
         """How far the run is."""
         return self.path / "status.json"

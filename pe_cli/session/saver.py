@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
-from pe_cli.core.threads import Thread
+from pe_cli.core.threads import Work
 from pe_cli.io import atomic, checkpoint
 from pe_cli.io.pieces import Pieces
 
@@ -49,7 +49,7 @@ class Saver:
 
     def __init__(self, root: Path, keep: int, parameters: Mapping[str, Span | None]) -> None:
         self._root, self._keep, self._parameters = root, keep, parameters
-        self._thread: threading.Thread | None = None
+        self._work: Work | None = None
         self._failure: BaseException | None = None
 
     def save(self, snapshot: Snapshot) -> None:
@@ -59,8 +59,7 @@ class Saver:
             PeError: the write before failed.
         """
         self.wait()
-        self._thread = Thread(target=self._run, args=(snapshot,), name=f"checkpoint of step {snapshot.step}")
-        self._thread.start()
+        self._work = Work(partial(self._run, snapshot), f"checkpoint of step {snapshot.step}")
 
     def check(self) -> None:
         """Raise what went wrong in a write that is over.
@@ -68,7 +67,7 @@ class Saver:
         Raises:
             PeError: USAGE or DEVICE, it could not be written; DIVERGED, a parameter is not finite.
         """
-        if self._thread is not None and not self._thread.is_alive():
+        if self._work is not None and self._work.over:
             self.wait()
 
     def wait(self) -> None:
@@ -77,9 +76,9 @@ class Saver:
         Raises:
             PeError: as for `check`.
         """
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

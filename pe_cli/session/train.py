@@ -19,6 +19,7 @@ from pe_cli.data import Loader
 from pe_cli.devices.protocol import device
 from pe_cli.execute.result import StepResult
 from pe_cli.io.run_folder import RunFolder, State
+from pe_cli.kernels import collection
 from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.text import print_program
 from pe_cli.session.averages import Averages
@@ -137,7 +138,7 @@ class Trainer:
                         draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
                 if given:
                     self.keeper.save()
-                with self.stop:
+                with self.stop, collection.steady():
                     self._announce(loader)
                     if self.resume is None and self.job.team.leads and self.witness is None:
                         self._look()

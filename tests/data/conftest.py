@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pe_cli.core.errors import Span
+from pe_cli.core.threads import IDLE
 from pe_cli.data import open_reader
 
 AT = Span("run.yaml", 3, 5)
@@ -22,6 +23,6 @@ def read(tmp_path):
 def _no_leaked_threads():
     before = set(threading.enumerate())
     yield
-    # those that decode pictures wait for the next batch until the process ends
-    left = [t.name for t in threading.enumerate() if t not in before and not t.name.startswith("pictures")]
+    # those that decode pictures, and a few that are kept, wait for more until the process ends
+    left = [t.name for t in threading.enumerate() if t not in before and not t.name.startswith(("pictures", IDLE))]
     assert left == []

@@ -1,0 +1,67 @@
+"""A training holds on to nothing of its steps, checkpoints and epochs: counted in objects and blocks of memory, which are exact."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from pe_cli.session.stop import StopRequest
+from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.session.conftest import Bench
+from tests.session.memory_watch import Watch
+from tests.session.test_soak import WAYS, line
+
+__all__ = ["line"]
+
+BEGIN, END = 400, 1200
+
+
+def check(found: dict[str, float]) -> None:
+    """Nothing waits for the collector, nothing grows by a block a step, and no thread is started anew."""
+    assert found, "the run was too short"
+    assert found["garbage"] <= 50, found
+    assert found["blocks"] <= 1.5, found
+    assert found["threads"] <= 3, found
+
+
+@pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in WAYS.items()])
+def test_steps_leave_nothing_behind(line: Bench, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(BEGIN, END)
+    monkeypatch.setattr(StopRequest, "now", property(watch.look))
+    monkeypatch.setattr(threading.Thread, "start", lambda self: watch.start(self))
+    line.train("runs", "-o", "train.epochs=60", *options)
+    check(watch.found)
+
+
+@needs_mpi
+def test_steps_of_two_processes_leave_nothing_behind(line: Bench) -> None:
+    options = ["-o", "distributed.mode=collective", "-o", "train.epochs=60", "-o", f"output.dir={line.base / 'runs'}", *WAYS["checkpoints"]]
+    train = ["train", line.base / "run.yaml", "--quiet", *options]
+    code, _, err = finished(mpiexec(2, "-m", "tests.session.memory_watch", line.base / "found", BEGIN, END, *train))
+    assert code == 0, err
+    for rank in range(2):
+        check(json.loads((line.base / f"found.{rank}").read_text()))
+
+
+def test_arrays_are_written_down_without_a_cycle() -> None:
+    """`json.dumps(indent=...)` leaves 30 objects that only the collector frees."""
+    import gc
+
+    from pe_cli.io import strict_json
+
+    value = {"a": [1, 2.5, {"b": [], "c": {}, 'd"\n': None}], "e": np.float32(1), "ü": [[True]], "f": float("nan")}
+    for indent in (0, 1, 2):
+        assert strict_json.dumps(value, indent=indent) == json.dumps(
+            strict_json.plain(value), indent=indent, ensure_ascii=False, allow_nan=False
+        )
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(100):
+            strict_json.dumps(value, indent=1)
+        assert gc.collect() < 100
+    finally:
+        gc.enable()
