@@ -35,7 +35,7 @@ from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
 from pe_cli.session import carried
 from pe_cli.session.compare import compare
-from tests.fuzz.bounds import kept
+from tests.fuzz.bounds import MOST_BYTES, kept
 from tests.io import runs
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +59,10 @@ def target(function: Target) -> Target:
 
 
 @contextlib.contextmanager
-def refused(folder: Path) -> Iterator[None]:
+def refused(folder: Path, most: int = MOST_BYTES) -> Iterator[None]:
     """Let a PeError pass, when a terminal can show it: text that it can encode, and nothing that steers it."""
     found: PeError | None = None
-    with kept(folder):
+    with kept(folder, most):
         try:
             yield
         except PeError as error:

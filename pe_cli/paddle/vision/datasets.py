@@ -17,6 +17,7 @@ from pe_cli.paddle.io import Dataset
 from pe_cli.paddle.local_files import local, of_modes
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.vision.archives import VOC2012, Flowers
+from pe_cli.paddle.vision.pictures import read_picture
 
 #: Endings of pictures, as the original knows them.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -145,14 +146,6 @@ class Cifar100(Cifar10):
     FILE, PARTS, LABELS = "cifar-100-python.tar.gz", ("train", "test"), "fine_labels"
 
 
-def read_picture(path: Any) -> Any:
-    """Return a file's picture, by Pillow, in RGB."""
-    from PIL import Image
-
-    with Image.open(path) as picture:
-        return picture.convert("RGB")
-
-
 class ImageFolder(Dataset):
     """All pictures in a folder and those inside, without labels.
 
@@ -164,7 +157,7 @@ class ImageFolder(Dataset):
         is_valid_file: path -> whether it counts, instead of extensions.
 
     Raises:
-        FluidValueError: there is none; a ValueError.
+        FluidValueError: there is none; as it is taken, also: it is no picture, or cannot be read; a ValueError.
         FluidTypeError: extensions and is_valid_file are both given; a TypeError.
     """
 

@@ -1,0 +1,20 @@
+"""Kinds whose inputs are made by a grammar: a whole of its format, of which one thing is changed behind the first checks.
+
+Length and checksums are made anew where a reader looks at them first, so that the damage is seen by what lies behind. An input depends on
+the random numbers alone that it is drawn with. What reads them is in the modules `read_*`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.fuzz import grammar_pictures, read_pictures
+
+Grammar = Callable[[random.Random], bytes]
+
+GRAMMARS: dict[str, Grammar] = {
+    "picture": grammar_pictures.picture,
+    "picture_folder": grammar_pictures.other_picture,
+}
+assert read_pictures
