@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.fuzz import grammar_pictures, read_pictures
+from tests.fuzz import grammar_columns, grammar_pictures, read_columns, read_pictures
 
 Grammar = Callable[[random.Random], bytes]
 
 GRAMMARS: dict[str, Grammar] = {
+    "parquet": grammar_columns.parquet,
+    "arrow": grammar_columns.arrow,
     "picture": grammar_pictures.picture,
     "picture_folder": grammar_pictures.other_picture,
 }
+assert read_columns
 assert read_pictures

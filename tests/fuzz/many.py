@@ -12,6 +12,7 @@ import argparse
 import mmap
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -30,6 +31,8 @@ from tests.fuzz.wholes import KERNEL, binaries, texts
 BATCH = 1000
 #: Seconds after which an input ends the process that tries it.
 LONGEST = 120
+#: Bytes of addresses of a process: one that asks for more ends with an error instead of filling the machine's memory.
+ADDRESSES = 8 << 30
 #: How often what failed is tried again with less.
 TRIES = 400
 
@@ -156,9 +159,13 @@ def forked(seed: str, kind: str, numbers: range, folder: Path, found: Path, at: 
         child = os.fork()
         if child == 0:
             code = 1
+            resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
             try:
                 code = int(batch(seed, kind, numbers, folder, found, at) > 0)
                 sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+                raise
             finally:
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
