@@ -104,7 +104,9 @@ def failure(kind: str, data: bytes, folder: Path) -> str:
     try:
         if kind != "kernel" or data != KERNEL:
             TARGETS[kind](data, folder)
-    except Exception as error:  # noqa: BLE001 (it is what is looked for)
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error!s:.300}"
     return ""

@@ -253,7 +253,7 @@ class ColumnarPart:
         try:
             claims.check_values(column, self.path, self._origin)
             yield
-        except (pa.ArrowException, ValueError, TypeError, OverflowError, KeyError) as error:
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError, KeyError) as error:
             said = str(error).partition("\n")[0].rstrip(".")
             raise self.error(
                 row + _first_odd(column),
@@ -274,7 +274,7 @@ def _first_odd(column: Any) -> int:
     for row in range(len(column)):
         try:
             as_text(_plain(column.slice(row, 1))[0].as_py())
-        except (pa.ArrowException, ValueError, TypeError, OverflowError, KeyError):
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError, KeyError):
             return row
     return 0
 
