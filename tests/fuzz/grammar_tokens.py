@@ -201,7 +201,8 @@ def tokenizer(draw: random.Random) -> bytes:
     }  # fmt: skip
     made: Json = {
         "version": "1.0", "truncation": draw.choice((None, None, cut)), "padding": draw.choice((None, None, padding)),
-        "added_tokens": added, "normalizer": draw.choice((None, _normalizer(draw))), "pre_tokenizer": draw.choice((None, _pre_tokenizer(draw))),
+        "added_tokens": added, "normalizer": draw.choice((None, _normalizer(draw))),
+        "pre_tokenizer": draw.choice((None, _pre_tokenizer(draw))),
         "post_processor": draw.choice((None, _post_processor(draw))), "decoder": draw.choice((None, _decoder(draw))), "model": _model(draw),
     }  # fmt: skip
     if draw.random() < 0.6:

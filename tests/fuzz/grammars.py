@@ -9,7 +9,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.fuzz import grammar_columns, grammar_pictures, grammar_tokens, read_columns, read_pictures, read_tokens
+from tests.fuzz import (
+    grammar_archives,
+    grammar_columns,
+    grammar_pictures,
+    grammar_tokens,
+    read_archives,
+    read_columns,
+    read_pictures,
+    read_tokens,
+)
 
 Grammar = Callable[[random.Random], bytes]
 
@@ -17,9 +26,8 @@ GRAMMARS: dict[str, Grammar] = {
     "parquet": grammar_columns.parquet,
     "arrow": grammar_columns.arrow,
     "tokenizer": grammar_tokens.tokenizer,
+    "archive": grammar_archives.archive,
     "picture": grammar_pictures.picture,
     "picture_folder": grammar_pictures.other_picture,
 }
-assert read_columns
-assert read_pictures
-assert read_tokens
+assert all((read_archives, read_columns, read_pictures, read_tokens))

@@ -92,7 +92,7 @@ class ColumnarPart:
         width = CELL * max(1, len(names))
         self._rows = max(1, origin.look.most // width) if origin.look and origin.only_looks(rows * width, path) else rows
         self._batches, self._missing = batches, frozenset(missing)
-        if not names or not rows:
+        if not names or rows <= 0:
             raise origin.error(f"{path} is empty: it has no {'rows' if names else 'columns'}", "check what wrote it")
         twice = repeated(names)
         if twice is not None:
