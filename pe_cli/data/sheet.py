@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.pictures.decode import pillow
+from pe_cli.data.pictures.opened import pillow
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -20,7 +20,8 @@ LONGEST_LINE, LARGEST = 1 << 20, 1 << 26
 #: Most bytes that are read of an archive: ten times what the largest text here has.
 MOST = 1 << 30
 _UNPACKING = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
-_DAMAGED = (*_UNPACKING, OSError, KeyError, ValueError)
+#: RuntimeError is what `zipfile` says of encryption, and `tarfile` of links that lead to themselves.
+_DAMAGED = (*_UNPACKING, OSError, KeyError, IndexError, ValueError, TypeError, OverflowError, RuntimeError)
 
 
 def local(given: Any, folder: str, *names: str) -> Path:
@@ -76,16 +77,24 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def whole(file: IO[bytes]) -> bytes:
+def whole(file: IO[bytes], most: int | None = None) -> bytes:
     """Return all bytes of a file.
 
+    Args:
+        file: at its first byte.
+        most: bytes that it may have; None: `LARGEST`.
+
     Raises:
-        ValueError: it is larger than any document of a data set.
+        ValueError: it has more.
     """
-    found = file.read(LARGEST + 1)
-    if len(found) > LARGEST:
-        raise ValueError(f"a document of more than {LARGEST} bytes")
-    return found
+    most = LARGEST if most is None else most
+    pieces, read = [], 0
+    while piece := file.read(min(LONGEST_LINE, most + 1 - read)):  # to ask for all at once would make room for all that is claimed
+        pieces.append(piece)
+        read += len(piece)
+        if read > most:
+            raise ValueError(f"a document of more than {most} bytes")
+    return b"".join(pieces)
 
 
 def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, IO[bytes]]]:

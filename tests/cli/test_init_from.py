@@ -233,6 +233,20 @@ def test_pictures_of_several_sizes_and_one_that_is_broken_train(begin, tmp_path,
     assert found["image"] == {"type": "image", "size": [32, 32], "scale": "standard", "broken": "skip"}
 
 
+def test_a_picture_that_is_cut_off_is_left_out_and_named(pe, tmp_path, rng):
+    pil = pytest.importorskip("PIL.Image")
+    for kind in ("day", "night"):
+        folder = tmp_path / "photos" / kind
+        folder.mkdir(parents=True)
+        for i in range(8):
+            pil.fromarray(rng.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    cut = tmp_path / "photos/night/3.png"
+    cut.write_bytes(cut.read_bytes()[:500])
+    done = pe("init", tmp_path / "run.yaml", "--from", tmp_path / "photos")
+    assert "pictures that cannot be read are left out, 1 of 16" in done.out
+    assert f"{cut} is cut off or damaged" in done.out
+
+
 def test_gray_pictures_have_one_channel(begin, tmp_path, rng):
     pil = pytest.importorskip("PIL.Image")
     for kind in ("0", "1"):

@@ -75,8 +75,8 @@ def _peak() -> int:
 
 
 @contextlib.contextmanager
-def kept(folder: Path) -> Iterator[None]:
-    """Fail where what is done inside leaves `folder`, runs code, or takes too much memory or time."""
+def kept(folder: Path, most: int = MOST_BYTES) -> Iterator[None]:
+    """Fail where what is done inside leaves `folder`, runs code, or takes more than `most` bytes or too much time."""
     if not _WATCH.hooked:
         sys.addaudithook(_WATCH.hook)
         _WATCH.hooked = True
@@ -93,5 +93,5 @@ def kept(folder: Path) -> Iterator[None]:
         seconds, peak = time.thread_time() - begin, _peak() - before if ROUGHLY else tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert not _WATCH.broken, str(_WATCH.broken)
-    assert peak <= MOST_BYTES, f"{peak} bytes at the peak"
+    assert peak <= most, f"{peak} bytes at the peak"
     assert seconds <= MOST_SECONDS, f"{seconds} seconds"

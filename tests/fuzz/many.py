@@ -12,6 +12,8 @@ import argparse
 import mmap
 import os
 import random
+import resource
+import signal
 import sys
 import tempfile
 import time
@@ -22,16 +24,24 @@ from pathlib import Path
 
 from tests.fuzz import bounds, damage, messages, programs, requests
 from tests.fuzz.damage import words
+from tests.fuzz.grammars import GRAMMARS
 from tests.fuzz.targets import TARGETS, project
 from tests.fuzz.wholes import KERNEL, binaries, texts
 
 BATCH = 1000
+#: Seconds after which an input ends the process that tries it.
+LONGEST = 120
+#: Bytes of addresses of a process: one that asks for more ends with an error instead of filling the machine's memory.
+ADDRESSES = 8 << 30
 #: How often what failed is tried again with less.
 TRIES = 400
 
 
 def made(draw: random.Random, kind: str, wholes: Sequence[bytes], as_text: bool) -> bytes:
-    """Return one of some inputs after one to four edits, of its words where it is text, and of its bytes."""
+    """Return what a grammar makes, seldom damaged; or one of some inputs after one to four edits, of its words or bytes."""
+    if kind in GRAMMARS:
+        data = GRAMMARS[kind](draw)
+        return damaged(draw, data) if draw.random() < 0.1 else data
     data = draw.choice(wholes)
     if kind == "program" and draw.random() < 0.4:
         return programs.changed(data.decode(), draw).encode("utf-8", "surrogatepass")
@@ -98,7 +108,9 @@ def failure(kind: str, data: bytes, folder: Path) -> str:
     try:
         if kind != "kernel" or data != KERNEL:
             TARGETS[kind](data, folder)
-    except Exception as error:  # noqa: BLE001 (it is what is looked for)
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error!s:.300}"
     return ""
@@ -120,15 +132,22 @@ def smaller(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
     return data
 
 
-def batch(seed: str, kind: str, first: int, count: int, folder: Path, found: Path, at: mmap.mmap) -> int:
+def whole_of(kind: str) -> list[bytes | str]:
+    """Return whole inputs of a kind; none where a grammar makes them."""
+    return [] if kind in GRAMMARS else list({**binaries(), **texts()}[kind])
+
+
+def batch(seed: str, kind: str, numbers: range, folder: Path, found: Path, at: mmap.mmap) -> int:
     """Try some inputs of a kind in this process; return how many fail."""
-    inputs, wanted = {**binaries(), **texts()}[kind], 0
-    as_text = not isinstance(inputs[0], bytes)
+    inputs, wanted = whole_of(kind), 0
+    as_text = bool(inputs) and not isinstance(inputs[0], bytes)
     wholes = [whole.encode() if isinstance(whole, str) else whole for whole in inputs]
-    for i in range(first, first + count):
+    for i in numbers:
         at[:8] = i.to_bytes(8, "little")
         data = made(random.Random(f"{seed}:{kind}:{i}"), kind, wholes, as_text)
+        signal.alarm(LONGEST)
         why = failure(kind, data, folder)
+        signal.alarm(0)
         if why:
             wanted += 1
             signature = why.split(":")[0]
@@ -138,43 +157,60 @@ def batch(seed: str, kind: str, first: int, count: int, folder: Path, found: Pat
     return wanted
 
 
+def forked(seed: str, kind: str, numbers: range, folder: Path, found: Path, at: mmap.mmap) -> bool:
+    """Try some inputs in a process of their own, and in another one what is left where it dies; return whether one fails."""
+    failed = False
+    while numbers:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+            try:
+                code = int(batch(seed, kind, numbers, folder, found, at) > 0)
+                sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+                raise
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        failed = failed or code != 0
+        if code >= 0:
+            return failed
+        last = int.from_bytes(at[:8], "little")
+        sys.stdout.write(f"{kind} {seed}:{last}: the process died of signal {-code}{', it took too long' * (code == -signal.SIGALRM)}\n")
+        numbers = range(last + 1, numbers.stop)
+    return failed
+
+
 def main() -> int:
     """Try them; return 1 where one fails."""
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("seed")
     reader.add_argument("count", type=int)
-    reader.add_argument("kinds", nargs="*", default=[*binaries(), *texts()])
+    reader.add_argument("kinds", nargs="*", default=[*binaries(), *texts(), *GRAMMARS])
+    reader.add_argument("--first", type=int, default=0, help="number of the first input")
     reader.add_argument("--found", type=Path, default=Path(tempfile.gettempdir(), "pe-fuzz-found"))
     given = reader.parse_args()
     given.found.mkdir(exist_ok=True)
     warnings.simplefilter("ignore")
     bounds.ROUGHLY = True
-    at, failed = mmap.mmap(-1, 8), 0
+    at, failed = mmap.mmap(-1, 8), False
     with tempfile.TemporaryDirectory() as root:
         for kind in given.kinds:
             folder = Path(root, kind).resolve()
             folder.mkdir()
             project(folder)
-            whole = {**binaries(), **texts()}[kind][0]
+            whole = GRAMMARS[kind](random.Random(0)) if kind in GRAMMARS else whole_of(kind)[0]
             failure(kind, whole.encode() if isinstance(whole, str) else whole, folder)  # what is imported on first use is imported now
             begin = time.monotonic()
-            for first in range(0, given.count, BATCH):
-                sys.stdout.flush()
-                child = os.fork()
-                if child == 0:
-                    code = 1
-                    try:
-                        code = int(batch(given.seed, kind, first, min(BATCH, given.count - first), folder, given.found, at) > 0)
-                        sys.stdout.flush()
-                    finally:
-                        os._exit(code)
-                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                failed += code != 0
-                if code < 0:
-                    sys.stdout.write(f"{kind} {given.seed}:{int.from_bytes(at[:8], 'little')}: the process died of signal {-code}\n")
+            for first in range(given.first, given.first + given.count, BATCH):
+                numbers = range(first, min(first + BATCH, given.first + given.count))
+                failed |= forked(given.seed, kind, numbers, folder, given.found, at)
             sys.stdout.write(f"{kind}: {given.count} inputs, {given.count / (time.monotonic() - begin):.0f} a second\n")
             sys.stdout.flush()
-    return int(failed > 0)
+    return int(failed)
 
 
 if __name__ == "__main__":

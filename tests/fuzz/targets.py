@@ -40,7 +40,7 @@ from pe_cli.program.serialize import to_json
 from pe_cli.session import carried
 from pe_cli.session.compare import compare
 from tests.fuzz import requests
-from tests.fuzz.bounds import kept
+from tests.fuzz.bounds import MOST_BYTES, kept
 from tests.fuzz.messages import Wire
 from tests.io import runs
 
@@ -65,10 +65,10 @@ def target(function: Target) -> Target:
 
 
 @contextlib.contextmanager
-def refused(folder: Path) -> Iterator[None]:
+def refused(folder: Path, most: int = MOST_BYTES) -> Iterator[None]:
     """Let a PeError pass, when a terminal can show it: text that it can encode, and nothing that steers it."""
     found: PeError | None = None
-    with kept(folder):
+    with kept(folder, most):
         try:
             yield
         except PeError as error:

@@ -19,13 +19,16 @@ from hypothesis import strategies as st
 from tests.fuzz import bounds, messages, requests
 from tests.fuzz.bounds import kept
 from tests.fuzz.damage import bomb, damaged, deep, rewritten
-from tests.fuzz.many import failure
+from tests.fuzz.grammars import GRAMMARS
+from tests.fuzz.many import failure, made
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.wholes import KERNEL, binaries, texts
 
 MORE = int(os.environ.get("PE_FUZZ", "0"))
 CORPUS = Path(__file__).parent / "corpus"
 VARIABLE = 'program "a"\nblock 0\nvar x: float32[1]'
+#: Inputs of a grammar in an ordinary run.
+FEW_OF_A_GRAMMAR = 40
 #: Examples of a target in an ordinary run; those of the command line take longer.
 FEW = {"config": 20, "model": 20, "override": 20, "run_folder": 30}
 
@@ -86,6 +89,16 @@ def test_rewritten_text(target: str, folder: Path) -> None:
     wholes = texts()[target]
     as_bytes = rewritten(wholes).map(lambda text: text.encode("utf-8", "surrogatepass"))
     _try(target, folder, as_bytes | damaged([text.encode() for text in wholes]))
+
+
+@pytest.mark.parametrize("kind", GRAMMARS)
+def test_inputs_of_a_grammar(kind: str, folder: Path) -> None:
+    own = folder / kind
+    own.mkdir(exist_ok=True)
+    seed = str(random.SystemRandom().getrandbits(32)) if MORE else "1"
+    for i in range(MORE or FEW_OF_A_GRAMMAR):
+        why = failure(kind, made(random.Random(f"{seed}:{kind}:{i}"), kind, (), as_text=False), own)
+        assert not why, f"{kind} {seed}:{i}: {why}"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
 from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize, pillow
 from pe_cli.data.pictures.field import ImageField, byte_table
+from pe_cli.data.pictures.opened import MOST_SIDE
 from pe_cli.data.pictures.render import Shape
 from pe_cli.data.pictures.sources import Files, Stored, Survey, moments
 
@@ -233,6 +234,8 @@ def _channels_last(options: ImageOptions, context: Context, array: Array) -> boo
             f"pictures are uint8, from 0 to 255, and this array is {array.dtype.name}",
             "declare the column as number, or store the pictures as uint8",
         )
+    if max(shape, default=0) > MOST_SIDE:
+        raise context.error(0, f"pictures have {MOST_SIDE:,} pixels along one side at most, and these are {shape}", "cut them")
     kinds = {}
     if len(shape) == 2:
         return True

@@ -8,13 +8,13 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.dataset import Array
+from pe_cli.data.pictures.opened import BUDGET, COPY, Broken, Unreadable, check_scans, open_picture, pillow, said
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,14 +25,10 @@ CHANNELS: dict[str, int] = {"rgb": 3, "gray": 1, "rgba": 4}
 _MODES = {"rgb": "RGB", "gray": "L", "rgba": "RGBA"}
 #: Endings of files that are pictures.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
-#: Pixels of a picture, at most: Pillow's MAX_IMAGE_PIXELS, 256 MiB of 3 bytes.
-MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 #: Bytes that a pixel takes while it is decoded, turned, converted and resized; and each pixel of a JPEG in several scans besides.
 DECODING, SCANNING = 12, 6
 #: What a PNG ends with; decoders do not miss it where all pixels are there.
 PNG_END = b"IEND\xaeB`\x82"
-#: Scans of a JPEG from elsewhere: ordinary ones have ten.
-MOST_SCANS = 64
 #: Headers that are remembered.
 REMEMBERED = 1 << 17
 #: What pictures are that are converted, for the log.
@@ -41,17 +37,6 @@ CMYK = "are CMYK, converted without a colour profile"
 ALPHA = "have an alpha channel, which is left out (mode: rgba keeps it)"
 COLORS = "have colours, of which the brightness is kept (mode: gray)"
 FRAMES = "are animated, of which the first frame is taken"
-_OTHER = (
-    (b"GIF8", "a GIF"),
-    (b"II*\0", "a TIFF"),
-    (b"MM\0*", "a TIFF"),
-    (b"\0\0\0\x0cJXL ", "a JPEG XL"),
-    (b"\0\0\0\x0cjP  ", "a JPEG 2000"),
-    (b"8BPS", "a Photoshop document"),
-    (b"%PDF", "a PDF"),
-    (b"<svg", "an SVG drawing"),
-    (b"PK\x03\x04", "a zip archive"),
-)
 
 
 @dataclass(frozen=True)
@@ -83,52 +68,6 @@ class Header:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A file that is no picture that can be read.
-
-    Args:
-        why: ends a sentence that begins with the file.
-        hint: what to do.
-    """
-
-    why: str
-    hint: str
-
-
-class Unreadable(Exception):
-    """A file that is no picture that can be read; `args[0]` is a `Broken`."""
-
-    @property
-    def broken(self) -> Broken:
-        """What is wrong with the picture."""
-        found = self.args[0]
-        assert isinstance(found, Broken)
-        return found
-
-
-_COPY = "copy or download it again, or set broken: skip"
-_SKIP = "remove the file, or set broken: skip"
-
-
-@functools.cache
-def pillow() -> Any:
-    """Return Pillow's package with what is needed of it.
-
-    Raises:
-        PeError: it is not installed.
-    """
-    try:
-        import PIL
-        from PIL import BmpImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
-    except ImportError:
-        raise PeError(
-            "pictures are read by Pillow, which is not installed", hint="pip install 'pe-cli[images]'", code=ExitCode.USAGE
-        ) from None
-    assert all((BmpImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin))
-    return PIL
-
-
 def stamp(path: str) -> tuple[int, int]:
     """Return size and time of change (ns) of a file; together with its path they stand for its content.
 
@@ -140,8 +79,7 @@ def stamp(path: str) -> tuple[int, int]:
     except FileNotFoundError:
         raise Unreadable(Broken("is not there", "correct the path: it starts at the folder of the table")) from None
     except (OSError, ValueError) as error:
-        said = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-        raise Unreadable(Broken(f"cannot be read: {said}", "check the path and its permissions")) from None
+        raise Unreadable(Broken(f"cannot be read: {said(error)}", "check the path and its permissions")) from None
     if not stat.S_ISREG(found.st_mode):
         what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
         raise Unreadable(Broken(f"is {what}", "name a picture"))
@@ -159,12 +97,12 @@ def header(path: str, mode: Mode, stamp: tuple[int, int]) -> Header | Broken:
     """
     try:
         with Path(path).open("rb") as file:
-            image = _open(file)
+            image = open_picture(file)
             return _header(image, mode)
     except Unreadable as error:
         return error.broken
     except OSError as error:
-        return Broken(f"cannot be read: {_said(error)}", "check its permissions")
+        return Broken(f"cannot be read: {said(error)}", "check its permissions")
 
 
 def read(path: str, recipe: Recipe) -> Array:
@@ -178,10 +116,12 @@ def read(path: str, recipe: Recipe) -> Array:
     """
     try:
         with Path(path).open("rb") as file:
-            image = _open(file)
+            image = open_picture(file)
+            if image.format == "JPEG":
+                check_scans(file)
             return decode(image, recipe)
     except OSError as error:
-        raise Unreadable(Broken(f"cannot be read: {_said(error)}", "check its permissions")) from None
+        raise Unreadable(Broken(f"cannot be read: {said(error)}", "check its permissions")) from None
 
 
 class TooLarge(Exception):
@@ -203,67 +143,20 @@ def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[
         Unreadable: it is no picture, or is cut off or damaged.
         TooLarge: its header says that it takes more memory; no pixel was decoded.
     """
-    image = _open(io.BytesIO(content))
+    file = io.BytesIO(content)
+    image = open_picture(file)
     if image.format == "PNG" and PNG_END not in content:
-        raise Unreadable(Broken("is cut off: its end is missing", _COPY))
+        raise Unreadable(Broken("is cut off: its end is missing", COPY))
+    if image.format == "JPEG":
+        check_scans(file)
     notes = _header(image, recipe.mode).notes
     width, height = image.size
     progressive = "progressive" in image.info or "progression" in image.info
-    if progressive and content.count(b"\xff\xda") > MOST_SCANS:
-        raise TooLarge(f"the picture has more than {MOST_SCANS} scans, each of which goes over all its pixels")
     _draft(image, recipe)
     needs = DECODING * image.size[0] * image.size[1] + (SCANNING * width * height if progressive else 0)
     if needs > memory:
         raise TooLarge(f"the picture has {width:,} x {height:,} pixels, and to decode it takes {needs >> 20:,} MiB of {memory >> 20:,}")
     return decode(image, recipe), notes
-
-
-def _open(file: IO[bytes]) -> Image:
-    """Return a picture whose header has been read and found good.
-
-    The plugins are called by the file's first bytes and not by `Image.open`, which warns of large pictures where an error is due.
-    """
-    pil = pillow()
-    head = file.read(16)
-    file.seek(0)
-    if head.startswith(b"\xff\xd8\xff"):
-        plugin = pil.JpegImagePlugin.JpegImageFile
-    elif head.startswith(b"\x89PNG\r\n\x1a\n"):
-        plugin = pil.PngImagePlugin.PngImageFile
-    elif head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        plugin = pil.WebPImagePlugin.WebPImageFile
-    elif head.startswith(b"BM"):
-        plugin = pil.BmpImagePlugin.BmpImageFile
-    else:
-        raise Unreadable(_no_picture(head))
-    try:
-        image: Image = plugin(file)
-    except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
-        raise Unreadable(Broken(f"has a broken header: {_said(error)}", _COPY)) from None
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        raise Unreadable(
-            Broken(
-                f"claims {width} x {height} pixels, more than {MOST_PIXELS:,}: it could be made to exhaust the memory",
-                "make it smaller with another program if you trust it, or set broken: skip",
-            )
-        )
-    if min(width, height) < 1:
-        raise Unreadable(Broken(f"has no pixels: {width} x {height}", _SKIP))
-    return image
-
-
-def _no_picture(head: bytes) -> Broken:
-    if not head:
-        return Broken("is empty", _COPY)
-    known = next((what for magic, what in _OTHER if head.startswith(magic)), None)
-    if head[4:8] == b"ftyp":
-        known = "an AVIF or HEIC"
-    if known:
-        return Broken(f"is {known}, which is not read", "convert it to PNG, JPEG, WebP or BMP")
-    if all(byte in b"\t\n\r" or byte >= 32 for byte in head):
-        return Broken(f"is no picture but text: it starts with '{head.decode('utf-8', 'replace')}'", _SKIP)
-    return Broken(f"is no picture: it starts with {head[:8].hex(' ')}", _SKIP)
 
 
 def _orientation(image: Image) -> int:
@@ -309,15 +202,20 @@ def decode(image: Image, recipe: Recipe) -> Array:
     Raises:
         Unreadable: it is cut off or damaged.
     """
-    pil = pillow()
     turned = _orientation(image)
     _draft(image, recipe)
+    with BUDGET.take(image.width * image.height):
+        return _decoded(image, recipe, turned)
+
+
+def _decoded(image: Image, recipe: Recipe, turned: int) -> Array:
+    pil = pillow()
     try:
         image.load()
         if turned != 1:
             image = pil.ImageOps.exif_transpose(image)
-    except Exception as error:  # noqa: BLE001 - see _open
-        raise Unreadable(Broken(f"is cut off or damaged: {_said(error)}", _COPY)) from None
+    except Exception as error:  # noqa: BLE001 - see open_picture
+        raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
     image = _converted(image, recipe.mode)
     if recipe.size is not None:
         image = resized(image, recipe.size, recipe.resize)
@@ -381,8 +279,3 @@ def of_array(pixels: Array, recipe: Recipe) -> Array:
         image = resized(image, recipe.size, recipe.resize)
     made: NDArray[np.uint8] = np.asarray(image)
     return made.reshape(*made.shape[:2], -1)
-
-
-def _said(error: BaseException) -> str:
-    text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return text.partition("\n")[0].strip().rstrip(".").lower()[:120] or type(error).__name__

@@ -18,6 +18,8 @@ from pe_cli.data.registry import ReaderOptions, reader
 from pe_cli.data.room import unpacked
 
 _GZIP = b"\x1f\x8b"
+#: Axes of an array, those of NumPy before 2.0.
+MOST_AXES = 32
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -68,6 +70,8 @@ def _header(
             "and the number of axes",
             "fetch the ubyte or gz files of the data set",
         )
+    if magic[3] > MOST_AXES:
+        raise origin.error(f"{path} claims {magic[3]} axes, and arrays have {MOST_AXES} at most", "download it again")
     raw = file.read(4 * magic[3])
     if len(raw) < 4 * magic[3]:
         raise origin.error(

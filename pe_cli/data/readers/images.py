@@ -15,7 +15,8 @@ from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Cells, ListTable, Table
 from pe_cli.data.folders import files_in
 from pe_cli.data.origin import Origin
-from pe_cli.data.pictures.decode import SUFFIXES, Broken, Mode, Unreadable, header, pillow, stamp
+from pe_cli.data.pictures.decode import SUFFIXES, Mode, header, stamp
+from pe_cli.data.pictures.opened import Broken, Unreadable, pillow
 from pe_cli.data.pictures.workers import in_parts
 from pe_cli.data.registry import ReaderOptions, check_options, find_reader, reader
 from pe_cli.data.tables.paths import find_files

@@ -16,6 +16,7 @@ from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
+from pe_cli.data.tables import claims
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.values import Texts, as_number, as_text
@@ -24,8 +25,8 @@ from pe_cli.data.tables.values import Texts, as_number, as_text
 Batches = Callable[[Sequence[str], int], Iterator[tuple[int, Any]]]
 #: Bytes of a cell, about.
 CELL = 8
-#: Rows of a file are believed without a look at the memory up to so many for each of its bytes.
-ROWS_PER_BYTE = 1000
+#: Rows that are converted at a time.
+BATCH = 1 << 16
 
 
 def import_pyarrow(path: Path, origin: Origin) -> Any:
@@ -51,7 +52,7 @@ def reading(path: Path, kind: str, origin: Origin) -> Iterator[None]:
     pa = import_pyarrow(path, origin)
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, KeyError) as error:
         said = str(error).partition("\n")[0].rstrip(".")
         raise origin.error(f"{path} is no readable {kind} file: {said}", "copy or write it again") from None
 
@@ -91,16 +92,13 @@ class ColumnarPart:
         width = CELL * max(1, len(names))
         self._rows = max(1, origin.look.most // width) if origin.look and origin.only_looks(rows * width, path) else rows
         self._batches, self._missing = batches, frozenset(missing)
-        if not names or not rows:
+        if not names or rows <= 0:
             raise origin.error(f"{path} is empty: it has no {'rows' if names else 'columns'}", "check what wrote it")
         twice = repeated(names)
         if twice is not None:
             count = self.names.count(names[twice])
             raise origin.error(f"{path} has {count} columns named '{names[twice]}'", "give every column its own name")
-        if rows > ROWS_PER_BYTE * path.stat().st_size:
-            origin.check_memory(
-                8 * rows, path, "write the table again if it is yours; a file of this size never has so many rows"
-            )
+        claims.check_rows(rows, len(names), path, origin)
 
     def __len__(self) -> int:
         return self._rows
@@ -110,12 +108,12 @@ class ColumnarPart:
         row = start
         with reading(self.path, self._kind, self._origin):
             for first, batch in self._batches(names, start):
-                begin, end = max(start, first), min(stop, first + batch.num_rows)
-                if begin < end:
+                for begin in range(max(start, first), min(stop, first + batch.num_rows), BATCH):
+                    end = min(begin + BATCH, stop, first + batch.num_rows)
                     cut = batch.slice(begin - first, end - begin)
                     yield begin - start, {name: cut.column(cut.schema.get_field_index(name)) for name in names}
                     row = end
-                if end >= stop:
+                if row >= stop:
                     return
         if row < stop:
             raise self._origin.error(
@@ -133,12 +131,14 @@ class ColumnarPart:
         found = Findings(numbers, codes)
         for row, columns in self._slices([*numbers, *codes], start, stop):
             for name, array in numbers.items():
-                values, wrong = self._numbers(columns[name])
+                with self._converting(name, start + row, columns[name]):
+                    values, wrong = self._numbers(columns[name])
                 array[row : row + len(values)] = values
                 found.count[name] += len(wrong)
                 found.bad[name] += (wrong[: SHOWN - len(found.bad[name])] + row).tolist()
             for name, coded in codes.items():
-                read = self._codes(columns[name], row, found.known[name], found.firsts[name])
+                with self._converting(name, start + row, columns[name]):
+                    read = self._codes(columns[name], row, found.known[name], found.firsts[name])
                 coded[row : row + len(read)] = read
         return found.told(stop - start)
 
@@ -181,10 +181,16 @@ class ColumnarPart:
 
     def strings(self, name: str, start: int, stop: int) -> Strings:
         """Return a column of rows as texts."""
-        texts = Texts(stop - start, name, self._missing)
-        for _, columns in self._slices([name], start, stop):
-            for value in _plain(columns[name]).to_pylist():
-                texts.add(as_text(value))
+        texts, most = Texts(stop - start, name, self._missing), claims.most_bytes(self.path)
+        for row, columns in self._slices([name], start, stop):
+            with self._converting(name, start + row, columns[name]):
+                for text in _as_texts(columns[name]):
+                    texts.add(text)
+            if texts.size > most:
+                raise self._origin.error(
+                    f"{self.path}: the texts of column '{name}' have more than {most:,} bytes, too many for a file of its size",
+                    "unpack it yourself if you trust it: write it as CSV",
+                )
         return texts.strings()
 
     def array(self, name: str, start: int, stop: int) -> Array | None:
@@ -227,11 +233,50 @@ class ColumnarPart:
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
         _, columns = next(self._slices([name], row, row + 1))
-        return as_text(_plain(columns[name])[0].as_py())
+        with self._converting(name, row, columns[name]):
+            return as_text(_plain(columns[name])[0].as_py())
+
+    @contextlib.contextmanager
+    def _converting(self, name: str, row: int, column: Any) -> Iterator[None]:
+        """Turn what pyarrow raises of a value that Python has no number and no text for into a data error at its row.
+
+        Args:
+            name: of the column.
+            row: of its first value.
+            column: what is converted.
+
+        Raises:
+            PeError: a date outside of the years 1 to 9999, bytes that are no text, a zone that is not known, and the like.
+        """
+        import pyarrow as pa
+
+        try:
+            claims.check_values(column, self.path, self._origin)
+            yield
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError, KeyError) as error:
+            said = str(error).partition("\n")[0].rstrip(".")
+            raise self.error(
+                row + _first_odd(column),
+                name,
+                f"a value of the type {column.type} is not understood: {said}",
+                "mend the cell, or write the column as numbers or texts",
+            ) from None
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell, with file and row."""
         return self._origin.error(f"{self.path}, row {row + 1}, column '{name}': {message}", hint)
+
+
+def _first_odd(column: Any) -> int:
+    """Return the place of the first value that has no text; 0 where each of them has one."""
+    import pyarrow as pa
+
+    for row in range(len(column)):
+        try:
+            as_text(_plain(column.slice(row, 1))[0].as_py())
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError, KeyError):
+            return row
+    return 0
 
 
 def _is_text(kind: Any) -> bool:
@@ -254,12 +299,23 @@ def _plain(column: Any) -> Any:
     if isinstance(kind, pa.BaseExtensionType):
         return _plain(column.storage)
     if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", "UTC" if kind.tz else None), safe=False)
+        return column.cast(pa.timestamp("us", "UTC" if kind.tz else None), safe=kind.unit != "ns")  # nanoseconds are cut off
     if pa.types.is_duration(kind):
-        return column.cast(pa.duration("us"), safe=False)
+        return column.cast(pa.duration("us"), safe=kind.unit != "ns")
     if pa.types.is_time64(kind):
         return column.cast(pa.time64("us"), safe=False)
     return column
+
+
+def _as_texts(column: Any) -> Iterator[str]:
+    """Yield the values of an array as texts; words that stand for many rows are made texts once."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return map(as_text, _plain(column).to_pylist())
+    indices, words = _distinct(column)
+    found = [*map(as_text, words), ""]
+    return map(found.__getitem__, indices.tolist())
 
 
 def _distinct(column: Any) -> tuple[NDArray[np.int64], list[object]]:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.data.origin import Origin
-from pe_cli.data.tables.columnar import ColumnarPart, import_pyarrow, reading
+from pe_cli.data.tables import claims
+from pe_cli.data.tables.columnar import BATCH, ColumnarPart, import_pyarrow, reading
 
 MAGIC = b"PAR1"
-#: Rows that are read at a time.
-BATCH = 1 << 16
 
 
 def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int | None = None) -> ColumnarPart:
@@ -30,15 +29,19 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
     import pyarrow.parquet as pq
 
     def batches(columns: Sequence[str], start: int) -> Iterator[tuple[int, Any]]:
-        with pq.ParquetFile(path) as file:
+        # texts stay what they are in the file: a few words and a code for each row
+        with pq.ParquetFile(path, read_dictionary=said.texts) as file:
+            claims.check_pages(path, claims.footer(path), columns, origin)
             row, group = 0, 0
-            while group < file.num_row_groups and row + file.metadata.row_group(group).num_rows <= start:
-                row += file.metadata.row_group(group).num_rows
+            while group < len(said.rows) and row + said.rows[group] <= start:
+                row += said.rows[group]
                 group += 1
-            for batch in file.iter_batches(BATCH, range(group, file.num_row_groups), list(columns)):
+            for batch in file.iter_batches(BATCH, range(group, len(said.rows)), list(columns)):
+                batch.validate(full=True)  # codes of a damaged file would lead out of its words
                 yield row, batch
                 row += batch.num_rows
 
     with reading(path, "Parquet", origin), pq.ParquetFile(path) as file:
+        said = claims.footer(path)
         schema, rows = file.schema_arrow, file.metadata.num_rows
     return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing)

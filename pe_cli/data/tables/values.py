@@ -96,6 +96,11 @@ class Texts:
         if len(self._data) > PIECE and (self._file or self._size + len(self._data) > SHARE * memory_of_one()):
             self._spill()
 
+    @property
+    def size(self) -> int:
+        """Bytes of all texts."""
+        return self._size + len(self._data)
+
     def _spill(self) -> None:
         try:
             self._file = self._file or tempfile.TemporaryFile(prefix="pe-column-")  # noqa: SIM115 - lives as long as the column

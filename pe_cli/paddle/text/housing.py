@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import local, of_modes
+from pe_cli.paddle.local_files import local, of_modes, whole
 
 #: Share of the rows that train.
 TRAINED = 0.8
@@ -33,8 +33,11 @@ class UCIHousing(Dataset):
         train = of_modes(mode, "train", "test") == "train"
         path = local(data_file, "uci_housing", "housing.data")
         try:
-            rows = np.array(path.read_text(encoding="utf-8").split(), np.float64).reshape(-1, 14)
-        except ValueError:
+            with path.open("rb") as file:
+                rows = np.array(whole(file).decode("utf-8").split(), np.float64).reshape(-1, 14)
+            if not np.isfinite(rows).all() or not len(rows):
+                raise ValueError
+        except (ValueError, OSError):
             raise FluidValueError(f"{path} is no table of numbers in 14 columns") from None
         features = rows[:, :13]
         span = features.max(axis=0) - features.min(axis=0)

@@ -14,18 +14,7 @@ from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
 from pe_cli.paddle.local_files import as_data, lines, local, members, of_modes, whole
 from pe_cli.paddle.vision.matlab import numbers
-
-
-def _picture(data: bytes, path: Any) -> Any:
-    from PIL import Image
-
-    with as_data(path):
-        try:
-            picture = Image.open(io.BytesIO(data))
-            picture.load()
-        except (SyntaxError, Image.DecompressionBombError) as error:
-            raise ValueError(error) from None
-        return picture
+from pe_cli.paddle.vision.pictures import loaded
 
 
 class VOC2012(Dataset):
@@ -66,7 +55,7 @@ class VOC2012(Dataset):
         with as_data(self._path):
             file = self._archive.extractfile(self._members[name])
             assert file is not None
-            return _picture(whole(file), self._path)
+            return loaded(io.BytesIO(whole(file)), f"{self._path}: {name}")
 
     def __getitem__(self, idx: int) -> tuple[Any, Any]:
         picture = self._read(self.data[idx])
@@ -123,7 +112,8 @@ class Flowers(Dataset):
 
     def __getitem__(self, idx: int) -> tuple[Any, Any]:
         index = int(self.indexes[idx])
-        picture = _picture(self._pictures[f"jpg/image_{index:05}.jpg"], self._path)
+        name = f"jpg/image_{index:05}.jpg"
+        picture = loaded(io.BytesIO(self._pictures[name]), f"{self._path}: {name}")
         return (picture if self.transform is None else self.transform(picture)), np.array([self.labels[index - 1]], np.int64)
 
     def __len__(self) -> int:

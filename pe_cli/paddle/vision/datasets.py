@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +12,17 @@ from pe_cli.data.origin import Origin
 from pe_cli.data.readers.idx import _read
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import local, of_modes
+from pe_cli.paddle.local_files import as_data, local, members, of_modes, whole
 from pe_cli.paddle.names import missing
+from pe_cli.paddle.vision import pickled
 from pe_cli.paddle.vision.archives import VOC2012, Flowers
+from pe_cli.paddle.vision.pictures import read_picture
 
 #: Endings of pictures, as the original knows them.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+#: Bytes of a part of an archive, at most: the largest has 154 million.
+LARGEST_PART = 1 << 28
 
 
 class _Pictures(Dataset):
@@ -85,20 +88,6 @@ class FashionMNIST(MNIST):
     NAME = "fashion-mnist"
 
 
-class _Arrays(pickle.Unpickler):
-    """Reads dicts of arrays and refuses everything else that a pickle can call."""
-
-    _KNOWN = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy")
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return one of the few functions that arrays are made of."""
-        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for older versions
-            return super().find_class(module, name)
-        if module in self._KNOWN and name in ("_reconstruct", "ndarray", "dtype"):
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        raise pickle.UnpicklingError(f"it would call {module}.{name}")
-
-
 class Cifar10(_Pictures):
     """Pictures of 32 x 32 pixels with their labels, from the archive of the Python version.
 
@@ -119,38 +108,30 @@ class Cifar10(_Pictures):
     ) -> None:
         wanted = self.PARTS[("train", "test").index(of_modes(mode, "train", "test"))]
         path = local(data_file, "cifar", self.FILE)
-        try:
-            with tarfile.open(path) as archive:
-                parts = list(self._parts(archive, wanted))
-        except (tarfile.TarError, pickle.UnpicklingError, OSError, EOFError, KeyError, ValueError) as error:
-            raise FluidValueError(f"{path} is no archive of this data set: {error}") from None
-        if not parts:
-            raise FluidValueError(f"{path} has no part '{wanted}'")
-        rows = np.concatenate([images for images, _ in parts]).reshape(-1, 3, 32, 32)
-        self.images = np.ascontiguousarray(rows.transpose(0, 2, 3, 1))
+        with as_data(path):
+            found = sorted((name, whole(file, LARGEST_PART)) for name, file in members(path, lambda at: wanted in at))
+        parts = [self._part(data, path) for _, data in found]
+        self.images = np.concatenate([images for images, _ in parts])
         self.labels = np.concatenate([labels for _, labels in parts])[:, None]
         self.mode, self.transform = mode, transform
 
-    def _parts(self, archive: tarfile.TarFile, wanted: str) -> Iterator[tuple[Any, Any]]:
-        for member in sorted(archive.getmembers(), key=lambda m: m.name):
-            file: IO[bytes] | None = archive.extractfile(member) if wanted in member.name else None
-            if file is not None:
-                found = _Arrays(file, encoding="bytes").load()
-                yield np.asarray(found[b"data"], np.uint8), np.asarray(found[self.LABELS.encode()], np.int64)
+    def _part(self, data: bytes, path: Path) -> tuple[Any, Any]:
+        with as_data(path):
+            found = pickled.read(data)
+            if not isinstance(found, dict):
+                raise ValueError("a part is no dict")
+            images, labels = np.asarray(found[b"data"]), np.asarray(found[self.LABELS.encode()])
+            if images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != 3 * 32 * 32:
+                raise ValueError(f"a part has pictures of the shape {list(images.shape)} and the type {images.dtype}")
+            if labels.dtype.kind not in "iu" or labels.shape != images.shape[:1]:
+                raise ValueError(f"a part has labels of the shape {list(labels.shape)} and the type {labels.dtype}")
+            return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels.astype(np.int64)
 
 
 class Cifar100(Cifar10):
     """The same with 100 classes; arguments of `Cifar10`."""
 
     FILE, PARTS, LABELS = "cifar-100-python.tar.gz", ("train", "test"), "fine_labels"
-
-
-def read_picture(path: Any) -> Any:
-    """Return a file's picture, by Pillow, in RGB."""
-    from PIL import Image
-
-    with Image.open(path) as picture:
-        return picture.convert("RGB")
 
 
 class ImageFolder(Dataset):
@@ -164,7 +145,7 @@ class ImageFolder(Dataset):
         is_valid_file: path -> whether it counts, instead of extensions.
 
     Raises:
-        FluidValueError: there is none; a ValueError.
+        FluidValueError: there is none; as it is taken, also: it is no picture, or cannot be read; a ValueError.
         FluidTypeError: extensions and is_valid_file are both given; a TypeError.
     """
 

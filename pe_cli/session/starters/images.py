@@ -25,6 +25,8 @@ from pe_cli.session.starters.table_model import CLASSIFIER
 SIZES = (16, 24, 32, 48, 64, 96, 128)
 #: Pixels that are left of a side before the mean over all of them is taken, at least; and stages at most.
 LEFT, STAGES = 4, 5
+#: Pictures that are decoded to see whether they are whole.
+DECODED = 1000
 #: Steps that training may take, before epochs are bounded.
 STEPS = 3000
 #: Filters of the first stage, doubled at every second one.
@@ -39,12 +41,13 @@ def starter(wish: Wish) -> Starter:
         PeError: DATA; a picture cannot be read, or there are no folders of classes.
     """
     source: dict[str, Any] = {"reader": "images", "folder": wish.path}
+    left_out = ""
     try:
         table = wish.open(source)
     except PeError as error:
         if "broken: skip" not in (error.hint or ""):
             raise
-        source["broken"] = "skip"
+        source["broken"], left_out = "skip", f"files are left out that are no pictures: {error.message}"
         table = wish.open(source)
     if wish.target not in (None, LABEL):
         raise PeError(
@@ -57,10 +60,10 @@ def starter(wish: Wish) -> Starter:
             hint=f"put the pictures of each class into a folder of their own, as {wish.source}/cat/1.jpg and {wish.source}/dog/1.jpg",
             code=ExitCode.DATA,
         )
-    return _starter(table, source, wish)
+    return _starter(table, source, wish, left_out)
 
 
-def _starter(table: Table, source: dict[str, Any], wish: Wish) -> Starter:
+def _starter(table: Table, source: dict[str, Any], wish: Wish, left_out: str) -> Starter:
     classes = sorted(table.cells(LABEL).codes().words)
     if len(classes) < 2 or len(table) < FEWEST:
         said_of = f"{len(table)} pictures of {len(classes)} class{'es' * (len(classes) != 1)}"
@@ -74,8 +77,11 @@ def _starter(table: Table, source: dict[str, Any], wish: Wish) -> Starter:
         Recipe(None, "gray"),
     )
     survey = files.survey(None, "skip")
-    if not survey.usable.all() and source.get("broken") != "skip":
+    files.verify(survey, most=DECODED)
+    broken = np.flatnonzero(~survey.usable)
+    if len(broken):
         source["broken"] = "skip"
+        left_out = f"pictures that cannot be read are left out, {len(broken):,} of {len(table):,}: {_why(files, int(broken[0]))}"
     sizes = survey.sizes[survey.usable]
     if not len(sizes):
         raise table.error(0, IMAGE, "no picture can be read", "set broken: error on the reader to see why")
@@ -90,9 +96,16 @@ def _starter(table: Table, source: dict[str, Any], wish: Wish) -> Starter:
     shown = f"{len(table):,} pictures of {heights} pixels (height x width){', without colours' if gray else ''}, {len(classes):,} classes"
     config = _config(wish, source, split, shown, size, gray, made, rows)
     model = _model(wish, size, gray, classes, made)
-    return Starter(
-        config, model, (shown, f"classes: {said(', '.join(classes), 200)}", f"pictures are made {size} x {size}")
-    )
+    facts = (shown, f"classes: {said(', '.join(classes), 200)}", f"pictures are made {size} x {size}")
+    return Starter(config, model, (*facts, *([said(left_out, 300)] if left_out else [])))
+
+
+def _why(files: Files, row: int) -> str:
+    try:
+        files.load(row)
+    except PeError as error:
+        return error.message
+    return "it has been changed since"
 
 
 def _folder(table: Table) -> Any:

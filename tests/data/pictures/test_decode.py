@@ -15,17 +15,15 @@ from pe_cli.data.pictures.decode import (
     CMYK,
     COLORS,
     FRAMES,
-    MOST_PIXELS,
     SIXTEEN,
-    Broken,
     Header,
     Recipe,
-    Unreadable,
     header,
     of_array,
     read,
     stamp,
 )
+from pe_cli.data.pictures.opened import MOST_PIXELS, Broken, Unreadable
 
 RNG = np.random.default_rng(4)
 PIXELS = np.asarray(Image.fromarray(RNG.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((64, 48), Image.Resampling.BICUBIC))

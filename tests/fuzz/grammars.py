@@ -1,0 +1,33 @@
+"""Kinds whose inputs are made by a grammar: a whole of its format, of which one thing is changed behind the first checks.
+
+Length and checksums are made anew where a reader looks at them first, so that the damage is seen by what lies behind. An input depends on
+the random numbers alone that it is drawn with. What reads them is in the modules `read_*`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.fuzz import (
+    grammar_archives,
+    grammar_columns,
+    grammar_pictures,
+    grammar_tokens,
+    read_archives,
+    read_columns,
+    read_pictures,
+    read_tokens,
+)
+
+Grammar = Callable[[random.Random], bytes]
+
+GRAMMARS: dict[str, Grammar] = {
+    "parquet": grammar_columns.parquet,
+    "arrow": grammar_columns.arrow,
+    "tokenizer": grammar_tokens.tokenizer,
+    "archive": grammar_archives.archive,
+    "picture": grammar_pictures.picture,
+    "picture_folder": grammar_pictures.other_picture,
+}
+assert all((read_archives, read_columns, read_pictures, read_tokens))
