@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.pictures.decode import TooLarge, Unreadable, of_bytes
+from pe_cli.data.pictures.decode import of_bytes
+from pe_cli.data.pictures.opened import TooLarge, Unreadable
 from pe_cli.session.http.replies import Refusal
 from pe_cli.session.predictor import Predictor, Row
 
@@ -168,7 +169,7 @@ def with_pixels(rows: Sequence[Row], predictor: Predictor, memory: int) -> tuple
             try:
                 pixels[name], said = of_bytes(_content(row, name), predictor.recipe(name), memory)
             except TooLarge as error:
-                raise Refusal(413, f"row {number}, column '{name}': {error}; send a smaller one") from None
+                raise Refusal(413, f"row {number}, column '{name}': the picture {error.broken.why}; send a smaller one") from None
             except Unreadable as error:
                 why = f"row {number}, column '{name}': the picture {error.broken.why}"
                 raise Refusal(400, f"{why}; send the bytes of a file, all of them") from None

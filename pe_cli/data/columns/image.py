@@ -20,9 +20,9 @@ from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
-from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize, pillow
+from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize
 from pe_cli.data.pictures.field import ImageField, byte_table
-from pe_cli.data.pictures.opened import MOST_SIDE
+from pe_cli.data.pictures.opened import MOST_SIDE, pillow
 from pe_cli.data.pictures.render import Shape
 from pe_cli.data.pictures.sources import Files, Stored, Survey, moments
 

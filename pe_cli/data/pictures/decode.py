@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.pictures.opened import BUDGET, COPY, Broken, Unreadable, check_scans, open_picture, pillow, said
+from pe_cli.data.pictures.opened import (
+    BUDGET,
+    COPY,
+    SMALLER,
+    Broken,
+    TooLarge,
+    Unreadable,
+    check_scans,
+    open_picture,
+    pillow,
+    said,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -124,10 +135,6 @@ def read(path: str, recipe: Recipe) -> Array:
         raise Unreadable(Broken(f"cannot be read: {said(error)}", "check its permissions")) from None
 
 
-class TooLarge(Exception):
-    """A picture whose decoding would take more memory than there is for it; `args[0]` says so."""
-
-
 def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[str, ...]]:
     """Decode a picture that a stranger has sent.
 
@@ -141,7 +148,7 @@ def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[
 
     Raises:
         Unreadable: it is no picture, or is cut off or damaged.
-        TooLarge: its header says that it takes more memory; no pixel was decoded.
+        TooLarge: its header says that it takes more memory, or very long; no pixel was decoded.
     """
     file = io.BytesIO(content)
     image = open_picture(file)
@@ -155,7 +162,8 @@ def of_bytes(content: bytes, recipe: Recipe, memory: int) -> tuple[Array, tuple[
     _draft(image, recipe)
     needs = DECODING * image.size[0] * image.size[1] + (SCANNING * width * height if progressive else 0)
     if needs > memory:
-        raise TooLarge(f"the picture has {width:,} x {height:,} pixels, and to decode it takes {needs >> 20:,} MiB of {memory >> 20:,}")
+        why = f"has {width:,} x {height:,} pixels, and to decode it takes {needs >> 20:,} MiB of {memory >> 20:,}"
+        raise TooLarge(Broken(why, SMALLER))
     return decode(image, recipe), notes
 
 

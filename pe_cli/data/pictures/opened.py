@@ -81,9 +81,13 @@ class Unreadable(Exception):
         return found
 
 
+class TooLarge(Unreadable):
+    """A picture that could be made to exhaust memory or time."""
+
+
 COPY = "copy or download it again, or set broken: skip"
 _SKIP = "remove the file, or set broken: skip"
-_SMALLER = "make it smaller with another program if you trust it, or set broken: skip"
+SMALLER = "make it smaller with another program if you trust it, or set broken: skip"
 
 
 @functools.cache
@@ -152,16 +156,17 @@ def _check_size(width: int, height: int, size: int) -> None:
     """Refuse a size that no picture has, or no file of so many bytes.
 
     Raises:
-        Unreadable: it is one of these.
+        TooLarge: it is one of these.
+        Unreadable: it has no pixels.
     """
     claim, pixels = f"claims {width} x {height} pixels", width * height
     if pixels > MOST_PIXELS:
-        raise Unreadable(Broken(f"{claim}, more than {MOST_PIXELS:,}: it could be made to exhaust the memory", _SMALLER))
+        raise TooLarge(Broken(f"{claim}, more than {MOST_PIXELS:,}: it could be made to exhaust the memory", SMALLER))
     if max(width, height) > MOST_SIDE:
-        raise Unreadable(Broken(f"{claim}, more than {MOST_SIDE:,} along one side", _SMALLER))
+        raise TooLarge(Broken(f"{claim}, more than {MOST_SIDE:,} along one side", SMALLER))
     if pixels > max(SMALL, PIXELS_PER_BYTE * size):
         many = f"{claim} in {size:,} bytes, more than {PIXELS_PER_BYTE:,} for each: it could be made to exhaust the memory"
-        raise Unreadable(Broken(many, _SMALLER))
+        raise TooLarge(Broken(many, SMALLER))
     if min(width, height) < 1:
         raise Unreadable(Broken(f"has no pixels: {width} x {height}", _SKIP))
 
@@ -203,7 +208,7 @@ def check_scans(file: IO[bytes]) -> None:
         file: is left at its first byte.
 
     Raises:
-        Unreadable: it has too many scans.
+        TooLarge: it has too many scans.
     """
     file.seek(0)
     data, at, scans = file.read(), 2, 0
@@ -213,7 +218,7 @@ def check_scans(file: IO[bytes]) -> None:
         scans += kind == _SCAN
         at += int.from_bytes(data[at : at + 2], "big") if kind != _ALONE else 0
     if scans > MOST_SCANS:
-        raise Unreadable(Broken(f"has {scans:,} scans, more than {MOST_SCANS}: it could be made to take very long", _SMALLER))
+        raise TooLarge(Broken(f"has {scans:,} scans, more than {MOST_SCANS}: it could be made to take very long", SMALLER))
 
 
 class _Budget:
