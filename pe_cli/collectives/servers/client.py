@@ -86,15 +86,15 @@ def failure_of(message: Message) -> Failure:
     return Failure(message.text("message"), known, local=bool(message.facts.get("local")))
 
 
-def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
-    """Wait until all servers listen.
+def wait_for_servers(endpoints: Iterable[str], seconds: float, key: bytes | None = None) -> None:
+    """Wait until all servers listen, and where the key of a group is given, until they let this process in.
 
     Raises:
-        PeerError: one does not in time.
+        PeerError: one does not in time, or is of another group.
     """
     until = time.monotonic() + seconds
     for endpoint in endpoints:
-        reach(endpoint, until).close()
+        reach(endpoint, until, key=key).close()
 
 
 class Servers:
