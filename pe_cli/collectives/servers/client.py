@@ -19,9 +19,10 @@ from pe_cli.core.threads import Thread
 
 #: Seconds between two signs of life, at most, and between two attempts to connect.
 LIFE, AGAIN = 1.0, 0.05
-#: Seconds of an attempt to connect, how many attempts without an answer are as short, and seconds of later ones, and of the wait to be let
-#: in: a system that has no room drops what comes, and says nothing, while one that is far away needs longer.
-FIRST, TIMES, LONGEST = 0.1, 12, 2.0
+#: Seconds of an attempt to connect, how many attempts without an answer are as short, and seconds of later ones: a system that has no room
+#: drops what comes, and says nothing, while one that is far away needs longer. Who is connected waits a while to be let in, and twice as
+#: long the next time, up to the longest: the system may have let it wait for nothing.
+FIRST, TIMES, LONGEST, WHILE = 0.1, 12, 2.0, 0.5
 WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
@@ -43,7 +44,7 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         PeError: USAGE, its host is not known.
         PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun, where, unanswered = time.monotonic(), addresses(endpoint), 0
+    begun, where, unanswered, patience = time.monotonic(), addresses(endpoint), 0, WHILE
     for again in itertools.count():
         made, what = None, "does not listen"
         try:
@@ -54,12 +55,13 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             what = "listens, and lets nobody in"
             if key is not None:
-                introduce(made, key, endpoint, time.monotonic() + min(LONGEST, left))
+                introduce(made, key, endpoint, time.monotonic() + min(patience, left))
         except FrameError as error:
             _close(made)
             raise PeerError(f"server {endpoint}: {error.message}", hint=error.hint, code=ExitCode.USAGE) from None
         except (OSError, EOFError) as error:
             unanswered += made is None and isinstance(error, TimeoutError)
+            patience = min(2 * patience, LONGEST) if made is not None and isinstance(error, TimeoutError) else patience
             _close(made)
             if time.monotonic() + AGAIN > until:
                 text = f"server {endpoint} {what} after {time.monotonic() - begun:.0f} s: {error}"
@@ -86,15 +88,15 @@ def failure_of(message: Message) -> Failure:
     return Failure(message.text("message"), known, local=bool(message.facts.get("local")))
 
 
-def wait_for_servers(endpoints: Iterable[str], seconds: float) -> None:
-    """Wait until all servers listen.
+def wait_for_servers(endpoints: Iterable[str], seconds: float, key: bytes | None = None) -> None:
+    """Wait until all servers listen, and where the key of a group is given, until they let this process in.
 
     Raises:
-        PeerError: one does not in time.
+        PeerError: one does not in time, or is of another group.
     """
     until = time.monotonic() + seconds
     for endpoint in endpoints:
-        reach(endpoint, until).close()
+        reach(endpoint, until, key=key).close()
 
 
 class Servers:

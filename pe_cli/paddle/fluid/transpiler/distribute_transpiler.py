@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.collectives.servers.client import wait_for_servers
+from pe_cli.collectives.servers.secret import group_key
 from pe_cli.graph.servers.blocks import add
 from pe_cli.graph.servers.server import Kept, ServerProgram, backup
 from pe_cli.graph.servers.slicing import Piece, VarBlock, same_or_split_var, slice_variable
@@ -179,10 +180,10 @@ class DistributeTranspiler:
         """Wait until all servers listen.
 
         Raises:
-            EnforceNotMet: one does not in time; a RuntimeError.
+            EnforceNotMet: one does not in time, is of another group, or needs a secret that there is not; a RuntimeError.
         """
         with raised_as(EnforceNotMet):
-            wait_for_servers(self.pserver_endpoints, deadline())
+            wait_for_servers(self.pserver_endpoints, deadline(), group_key(self.pserver_endpoints))
 
     def get_pserver_program(self, endpoint: str) -> Program:
         """Return the program of a server.
