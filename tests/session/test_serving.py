@@ -33,7 +33,7 @@ class Stub:
 
     def encode(self, rows: Any, where: str = "", failed: Any = None) -> Any:
         self._check(rows, where)
-        if any(row["x"] == 13 for row in rows):
+        if any(row["x"] == -13 for row in rows):
             raise PeError("a step fails")
         seen = self.notes(rows, ["x"])
         return Encoded([row["x"] for row in rows], {"x": seen} if seen else {})
@@ -184,7 +184,7 @@ def test_requests_that_wait_are_answered_together_and_too_many_come_again(served
     assert stub.batches == [1, 3]
 
 
-@pytest.mark.parametrize(("wrong", "said"), [("no", "the request, row 1: x is no number (send one)"), (13, "a step fails")])
+@pytest.mark.parametrize(("wrong", "said"), [("no", "the request, row 1: x is no number (send one)"), (-13, "a step fails")])
 def test_a_wrong_request_does_not_spoil_those_beside_it(served: tuple[Stub, Service], wrong: Any, said: str) -> None:
     stub, service = served
     stub.hold.clear()
