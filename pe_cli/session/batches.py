@@ -155,12 +155,13 @@ class Batches:
             self._server.call(self._finished, small, large, seconds)
 
     def _answer(self, asks: Sequence[Ask]) -> None:
-        """Answer requests together; where one of them is wrong, those before and behind the middle by themselves."""
+        """Answer requests together, but for those that are wrong."""
         asks = [ask for ask in asks if not ask.given_up]
         if not asks:
             return
+        failed: list[str] = []
         try:
-            encoded = self._predictor.encode([row for ask in asks for row in ask.rows], "the request")
+            encoded = self._predictor.encode([row for ask in asks for row in ask.rows], "the request", failed)
             answers = list(map(_text, self._predictor.answers(encoded, 0, len(encoded))))
             if encoded.notes:
                 for ask in asks:  # each hears of its own
@@ -168,15 +169,28 @@ class Batches:
         except BaseException as error:  # noqa: BLE001 - it is told to who asked
             if len(asks) == 1:
                 asks[0].error = error
-                return
-            middle = len(asks) // 2
-            self._answer(asks[:middle])
-            self._answer(asks[middle:])
+            else:
+                self._answer_others(asks, failed)
             return
         start = 0
         for ask in asks:
             ask.told = answers[start : start + len(ask.rows)] if len(asks) > 1 else answers
             start += len(ask.rows)
+
+    def _answer_others(self, asks: Sequence[Ask], failed: Sequence[str]) -> None:
+        """Answer requests of which some are wrong: those whose cells the columns take which have failed, else the halves by themselves."""
+        for ask in asks:
+            try:
+                self._predictor.notes(ask.rows, failed)
+            except PeError as error:
+                ask.error = error
+        right = [ask for ask in asks if ask.error is None]
+        if len(right) < len(asks):
+            self._answer(right)
+            return
+        middle = len(asks) // 2
+        self._answer(asks[:middle])
+        self._answer(asks[middle:])
 
     def _answer_part(self, ask: Ask) -> None:
         """Answer the next rows of a request with many; the others come behind those of other requests."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from pe_cli.data.cells import Cells, ListCells, ListTable
+from pe_cli.core.errors import PeError
+from pe_cli.data.cells import Cells, ListCells, ListTable, Table
 from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
-from pe_cli.data.fields import FieldDataset
+from pe_cli.data.fields import Field, FieldDataset
 from pe_cli.data.prepare import Prepared
 
 
@@ -35,12 +35,26 @@ class Encoded:
 
 
 class Hearing(Prepared):
-    """Data of a request, whose notes are kept by column."""
+    """Data of a request.
 
-    @cached_property
-    def heard(self) -> dict[str, list[str]]:
-        """Notes by column."""
-        return {}
+    Attributes:
+        heard: column -> notes.
+        failed: columns that have cells which they cannot take.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        """Take what `Prepared` takes."""
+        super().__init__(*given)
+        self.heard: dict[str, list[str]] = {}
+        self.failed: list[str] = []
+
+    def field(self, table: Table, name: str, use: str) -> Field:
+        """Return a column of a table, encoded; see `Prepared.field`."""
+        try:
+            return super().field(table, name, use)
+        except PeError:
+            self.failed.append(name)
+            raise
 
     def _tell(self, context: Context, use: str) -> None:
         del use

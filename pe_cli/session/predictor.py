@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.config.nodes import to_data
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, as_one
 from pe_cli.core.types import TensorType
 from pe_cli.data import Loader
 from pe_cli.data.cells import ListTable, Table
@@ -131,19 +131,20 @@ class Predictor:
         encoded = self.encode(rows, where)
         return self.answers(encoded, 0, len(encoded))
 
-    def encode(self, rows: Sequence[Row], where: str = "") -> Encoded:
+    def encode(self, rows: Sequence[Row], where: str = "", failed: list[str] | None = None) -> Encoded:
         """Return rows as the model takes them.
 
         Args:
             rows: column -> cell: text, a number, true, false, None where it is missing, or the pixels of a picture, uint8
                 [height, width, channels], as `recipe` says; other columns are not read.
             where: names the rows in messages.
+            failed: is given the names of the columns that have cells which they cannot take.
 
         Raises:
             PeError: DATA; a row lacks a column, or has a cell that the column cannot take.
         """
         table, which = self._samples(self._table(rows, where))
-        prepared = self._prepared()
+        prepared = self._prepared(failed)
         fields = prepared.encoded(table, self._wanted, "request")
         known = (
             {} if which is None
@@ -152,15 +153,26 @@ class Predictor:
         return Encoded(FieldDataset(fields, which, prepared.classes(fields)), known, prepared.heard)
 
     def notes(self, rows: Sequence[Row], columns: Iterable[str]) -> list[str]:
-        """Return what who sent some rows should know of some columns, of which the rows of a batch have told something."""
-        prepared, table = self._prepared(), self._table(rows, "the request")
+        """Return what who sent some rows should know of some columns, of which the rows of a batch have told something.
+
+        Raises:
+            PeError: DATA; a row lacks a column, or has a cell that one of these cannot take: all mistakes in one.
+        """
+        prepared, table, errors = self._prepared(), self._table(rows, "the request"), list[PeError]()
         for name in columns:
-            prepared.field(table, name, "request")
+            try:
+                prepared.field(table, name, "request")
+            except PeError as error:
+                errors += error.each
+        if errors:
+            raise as_one(errors)
         return [text for texts in prepared.heard.values() for text in texts]
 
-    def _prepared(self) -> Hearing:
+    def _prepared(self, failed: list[str] | None = None) -> Hearing:
         job = self._job
-        return Hearing({}, job.run.preparation, job.run.path.parent, job.data.prepared.uses, self._fitted)
+        made = Hearing({}, job.run.preparation, job.run.path.parent, job.data.prepared.uses, self._fitted)
+        made.failed = failed if failed is not None else []
+        return made
 
     def answers(self, encoded: Encoded, begin: int, end: int) -> list[dict[str, Any]]:
         """Return the answers of some encoded rows: as many; of series one for each, with its key and the time of its last row.

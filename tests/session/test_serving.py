@@ -31,15 +31,21 @@ class Stub:
         self.hold = threading.Event()
         self.hold.set()
 
-    def encode(self, rows: Any, where: str = "") -> Any:
-        for i, row in enumerate(rows):
-            if not isinstance(row.get("x"), int):
-                raise PeError(f"{where}, row {i + 1}: x is no number", hint="send one")
+    def encode(self, rows: Any, where: str = "", failed: Any = None) -> Any:
+        self._check(rows, where)
+        if any(row["x"] == -13 for row in rows):
+            raise PeError("a step fails")
         seen = self.notes(rows, ["x"])
         return Encoded([row["x"] for row in rows], {"x": seen} if seen else {})
 
+    def _check(self, rows: Any, where: str) -> None:
+        for i, row in enumerate(rows):
+            if not isinstance(row.get("x"), int):
+                raise PeError(f"{where}, row {i + 1}: x is no number", hint="send one")
+
     def notes(self, rows: Any, columns: Any) -> list[str]:
-        assert list(columns) == ["x"]
+        assert list(columns) in (["x"], [])
+        self._check(rows, "the request")
         return [f"{row['x']} in row {i + 1} was never seen" for i, row in enumerate(rows) if row["x"] > 99]
 
     def answers(self, encoded: Any, begin: int, end: int) -> list[dict[str, Any]]:
@@ -178,21 +184,22 @@ def test_requests_that_wait_are_answered_together_and_too_many_come_again(served
     assert stub.batches == [1, 3]
 
 
-def test_a_wrong_request_does_not_spoil_those_beside_it(served: tuple[Stub, Service]) -> None:
+@pytest.mark.parametrize(("wrong", "said"), [("no", "the request, row 1: x is no number (send one)"), (-13, "a step fails")])
+def test_a_wrong_request_does_not_spoil_those_beside_it(served: tuple[Stub, Service], wrong: Any, said: str) -> None:
     stub, service = served
     stub.hold.clear()
     with ThreadPoolExecutor(4) as pool:
         first = pool.submit(ask, service, "POST", "/predict", {"x": 0})
         while not service.batches._running:
             time.sleep(0.01)
-        rest = [pool.submit(ask, service, "POST", "/predict", {"x": x}) for x in (1, "no", 3)]
+        rest = [pool.submit(ask, service, "POST", "/predict", {"x": x}) for x in (1, wrong, 3)]
         while service.batches.waiting < 3:
             time.sleep(0.01)
         stub.hold.set()
         assert first.result()[0] == 200
         good, bad, other = (found.result() for found in rest)
     assert (good[1], other[1]) == ({"rows": [{"y": 2}]}, {"rows": [{"y": 6}]})
-    assert bad[:2] == (400, {"error": "the request, row 1: x is no number (send one)"})
+    assert bad[:2] == (400, {"error": said})
 
 
 def test_each_hears_of_its_own_values_that_training_never_saw(served: tuple[Stub, Service]) -> None:
