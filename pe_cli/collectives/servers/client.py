@@ -262,4 +262,8 @@ class Servers:
     def _drop(self) -> None:
         self._ended.set()
         for each in self._sockets.values():
-            each.close()
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # who writes or reads ends
+        with self._writing:  # its number may be another file's as soon as it is closed
+            for each in self._sockets.values():
+                each.close()

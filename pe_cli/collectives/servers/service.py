@@ -202,10 +202,12 @@ class Service:
         time.sleep(LIFE / 2)  # what is closed with unread bytes takes its last message with it
 
     def _close(self) -> None:
+        """End all connections; each is closed by its own thread, for its number may be another file's as soon as it is closed."""
         self._admission.close()
         with self._lock:
             for each in self._sockets:
-                each.close()
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
 
     # --- threads ------------------------------------------------------------------------------------------------------
 
