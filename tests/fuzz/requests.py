@@ -127,7 +127,7 @@ class Heard(Server):
     """A server of one connection on no network, which notes what it is asked."""
 
     def __init__(self) -> None:
-        self.app, self.limits, self.memory = self, Limits(body=BODY), Memory(1 << 20)
+        self.app, self.limits, self.memory, self.most = self, Limits(body=BODY), Memory(1 << 20), 1
         self.scratch = memoryview(bytearray(PIECE))
         self.open, self.leaving, self.stopping, self._ticking, self.loop = {}, {}, False, True, _Loop()  # type: ignore[assignment]
         self.asked: list[tuple[str, bytes]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterable
@@ -79,6 +80,7 @@ class Server:
 
     Attributes:
         address: host and port.
+        most: connections at a time: those of the limits, or as many as there may be open files for.
 
     Raises:
         OSError: the port is taken, or the host is not this machine's.
@@ -90,6 +92,9 @@ class Server:
         host, port = self.socket.getsockname()[:2]
         self.address = str(host), int(port)
         self.app, self.limits = app, limits
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        # those that leave, and those that are let in or ended just now, are open files, too
+        self.most = limits.connections if files < 0 else min(limits.connections, max(1, files // 4))
         self.memory = Memory(limits.memory)
         self.scratch = memoryview(bytearray(PIECE))
         self.open: dict[Connection, None] = {}
@@ -127,7 +132,7 @@ class Server:
         if self.stopping:
             return
         # so many are let in before those that are in are heard
-        listener = await self.loop.create_server(lambda: Connection(self), sock=self.socket, backlog=ACCEPTED)
+        listener = await self.loop.create_server(lambda: Connection(self), sock=self.socket, backlog=min(ACCEPTED, max(1, self.most // 4)))
         self.socket.listen(BACKLOG)
         await self._ended.wait()
         await asyncio.sleep(LAST)  # who has connected already is heard
@@ -157,7 +162,7 @@ class Server:
 
     def came(self, connection: Connection) -> bool:
         """Count a connection that has come; one that is slow makes room for it. Tell whether there is room."""
-        if len(self.open) >= self.limits.connections and not self.make_room():
+        if len(self.open) >= self.most and not self.make_room():
             return False
         self.open[connection] = None
         if not self._ticking:
@@ -174,8 +179,10 @@ class Server:
         """Wait no longer for requests of a connection that has its last answer, but for its client to take that."""
         self.open.pop(connection, None)
         self.leaving[connection] = None
-        if len(self.leaving) > MOST_LEAVING:
-            next(iter(self.leaving)).abort()
+        if len(self.leaving) > min(MOST_LEAVING, self.most):
+            oldest = next(iter(self.leaving))
+            del self.leaving[oldest]
+            oldest.abort()
 
     def make_room(self, spared: Connection | None = None, by_memory: bool = False) -> bool:
         """End the connection that has been silent for the longest time, else the one whose request has come for the longest time.

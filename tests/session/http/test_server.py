@@ -215,3 +215,13 @@ def test_what_is_being_sent_at_the_end_is_heard() -> None:
         assert json.loads(one.makefile("rb").read().rpartition(b"\r\n")[2])["body"] == "abcd"
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_where_few_files_may_be_open_there_are_fewer_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda what: (100, 100))
+    with running(Echo()) as server, several(server, 60, b"GET / HTTP/1.1\r\nX-"):
+        begin = time.monotonic()
+        assert asked(server)[0] == 200
+        assert time.monotonic() - begin < 1.0
+        assert len(server.open) <= 25
+        assert len(server.leaving) <= 25
