@@ -27,7 +27,6 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curve
     from pe_cli.cli.run_facts import facts_of
     from pe_cli.io import atomic
     from pe_cli.io.history import read_run
-    from pe_cli.io.run_folder import RunFolder
     from pe_cli.io.view.page import build_page
     from pe_cli.session.folds import REPORT, read_folds
 
@@ -41,8 +40,6 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curve
         raise PeError("a run is named twice", hint="name each run once")
     found = [read_run(path) for path in runs]
     page = build_page(found, [facts_of(path, profile=profile or 0, curves=curves) for path in runs], folds=folds.rows() if folds else ())
-    if out is None and len(runs) == 1:
-        RunFolder(runs[0]).check_links()
     target = out or (runs[0] / "report.html" if len(runs) == 1 else Path("report.html"))
     atomic.write_text(target, page)
     what = f"{len(runs)} runs" if len(runs) > 1 else found[0].name

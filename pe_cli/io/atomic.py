@@ -221,11 +221,17 @@ _free_names: dict[str, list[str]] = {}
 os.register_at_fork(after_in_child=_free_names.clear)  # they carry the parent's process id
 
 
-def _draft_name(suffix: str) -> str:
-    """Return a name that nobody uses until it is put back into `_free_names`."""
+def draft_name(suffix: str = "") -> str:
+    """Return a name as `temporary_name` does, which may have been used before: nobody else does until `give_name`."""
     with contextlib.suppress(KeyError, IndexError):
         return _free_names[suffix].pop()
     return sys.intern(temporary_name(suffix))
+
+
+def give_name(name: str, suffix: str = "") -> None:
+    """Give back a name of `draft_name` under which nothing is left."""
+    if name:
+        _free_names.setdefault(suffix, []).append(name)
 
 
 @contextlib.contextmanager
@@ -247,7 +253,7 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
     """
     target = Path(os.path.realpath(path))
     suffix = target.suffix if len(target.suffix) <= 16 else ""
-    draft = target.with_name(_draft_name(suffix))
+    draft = target.with_name(draft_name(suffix))
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -256,7 +262,7 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
         if sync:
             sync_file(draft)
         draft.rename(target)
-        _free_names.setdefault(suffix, []).append(draft.name)
+        give_name(draft.name, suffix)
         if sync:
             sync_folder(target.parent)
     except BaseException as error:

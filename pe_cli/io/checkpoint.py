@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safe
 __all__ = [
     "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "opened", "prune", "read_files", "resolve", "save",
     "set_aside",
-    "steps", "tidy", "unmark",
+    "steps", "tidy", "unmark", "write",
 ]  # fmt: skip
 
 
@@ -66,7 +67,21 @@ def save(
     files: Mapping[str, bytes] | None = None,
     pieces: Pieces | None = None,
 ) -> Path:
-    """Write a checkpoint, then remove the oldest ones.
+    """Do what `write` does, and return the folder of the checkpoint."""
+    write(root, step, arrays, meta, keep, files, pieces)
+    return root / f"step-{step}"
+
+
+def write(
+    root: Path,
+    step: int,
+    arrays: Mapping[str, np.ndarray],
+    meta: Mapping[str, object],
+    keep: int | None = None,
+    files: Mapping[str, bytes] | None = None,
+    pieces: Pieces | None = None,
+) -> None:
+    """Write a checkpoint, whole and flushed to the disk, then remove the oldest ones.
 
     Args:
         root: folder that holds the checkpoints; created where missing.
@@ -78,9 +93,6 @@ def save(
         files: name -> content, kept beside as they are.
         pieces: files of rows; their folder becomes that of the checkpoint.
 
-    Returns:
-        The folder of the checkpoint, whole and flushed to the disk.
-
     Raises:
         PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed; DATA, an element type is none
             of ours. The checkpoints that were there still are.
@@ -91,19 +103,20 @@ def save(
     wanted = sum(array.nbytes for array in arrays.values())
     try:
         with locked(root):
-            draft = root / (pieces.draft.name if pieces else atomic.temporary_name())
+            name = "" if pieces else atomic.draft_name()
+            draft = root / (pieces.draft.name if pieces else name)
             clean(root, but=draft.name)
             try:
                 draft.mkdir(exist_ok=pieces is not None)
                 _write(draft, step, arrays, meta, files or {}, pieces)
-                folder = _put(draft, root, step)
+                _put(draft, root, step)
+                atomic.give_name(name)
             finally:
-                shutil.rmtree(draft, ignore_errors=True)
+                shutil.rmtree(str(draft), ignore_errors=True)
             if keep is not None:
                 prune_locked(root, keep, step)
     except OSError as error:
         raise atomic.write_error(error, root / f"step-{step}", wanted=wanted, kept=_kept(root)) from None
-    return folder
 
 
 def _write(
@@ -131,15 +144,14 @@ def _write(
     atomic.sync_folder(folder)
 
 
-def _put(draft: Path, root: Path, step: int) -> Path:
-    """Give a finished folder its name; at no moment is the step missing."""
-    folder, old = root / f"step-{step}", root / f".old-step-{step}"
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
+def _put(draft: Path, root: Path, step: int) -> None:
+    """Give a finished folder its name; at no moment is the step missing. Names are texts: see `steps.name_of`."""
+    folder, old = f"{root}/step-{step}", f"{root}/.old-step-{step}"
+    if os.path.exists(folder):  # noqa: PTH110
+        os.rename(folder, old)  # noqa: PTH104
+    os.rename(draft, folder)  # noqa: PTH104
     atomic.sync_folder(root)
     shutil.rmtree(old, ignore_errors=True)
-    return folder
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], Meta]:

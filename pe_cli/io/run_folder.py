@@ -63,11 +63,23 @@ class RunFolder(RunFiles):
         for inner in (folder.fetches, folder.graphs, folder.checkpoints):
             atomic.make_folder(inner)
         folder.write_config(config_text, resolved_text, model_text)
-        atomic.write_text(folder.env_path, strict_json.dumps({**env, "number": number}, indent=1) + "\n")
-        for stream in (folder.metrics_path, folder.log_path):
-            atomic.write_text(stream, "", sync=False)
+        folder.write_missing({**env, "number": number})
         folder.status(state="running", step=0, epoch=0)
         return folder
+
+    def write_missing(self, env: Mapping[str, object]) -> None:
+        """Write what a run has from its start, where it is not there: its process may have been killed before.
+
+        Raises:
+            PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
+        """
+        for inner in (self.fetches, self.graphs, self.checkpoints):
+            atomic.make_folder(inner)
+        if not self.env_path.exists():
+            atomic.write_text(self.env_path, strict_json.dumps(dict(env), indent=1) + "\n")
+        for stream in (self.metrics_path, self.log_path):
+            if not stream.exists():
+                atomic.write_text(stream, "", sync=False)
 
     def write_config(self, config_text: str, resolved_text: str, model_text: str) -> None:
         """Write the three files that say what is run; arguments of `create`.
@@ -104,11 +116,12 @@ class RunFolder(RunFiles):
             atomic.clean_temporaries(place, held=True)
 
     def check_files(self) -> None:
-        """Refuse pipes, sockets and devices in the place of files: who reads them would wait for ever.
+        """Refuse pipes, sockets and devices in the place of files: who reads them would wait for ever; and links that lead out.
 
         Raises:
-            PeError: DATA; names one.
+            PeError: DATA; names one. USAGE; see `check_links`.
         """
+        self.check_links()
         folders = [self.path, self.fetches, self.checkpoints]
         folders += self.checkpoints.iterdir() if self.checkpoints.is_dir() else ()
         for path in (entry for folder in folders if folder.is_dir() for entry in folder.iterdir()):
@@ -185,7 +198,7 @@ class RunFolder(RunFiles):
             atomic.write_text(self.status_path, strict_json.dumps(status | known, indent=1) + "\n")
 
     def check_links(self) -> None:
-        """Refuse symbolic links that lead out of the folder: a run from elsewhere may not have us write there.
+        """Refuse symbolic links that lead out of the folder: a run from elsewhere may not have us read or write there.
 
         Raises:
             PeError: USAGE; it has one.

@@ -43,14 +43,20 @@ def steps(root: Path) -> list[int]:
 
 def _steps(root: Path) -> list[int]:
     """Do what `steps` says, for one who writes here: a folder that is gone is then a failed write, no damaged data."""
-    names = [entry.name for entry in root.iterdir() if entry.is_dir()]
+    with os.scandir(root) as entries:
+        names = [entry.name for entry in entries if entry.is_dir()]
     return sorted({int(match[1]) for name in names if (match := _STEP.fullmatch(name) or _OLD.fullmatch(name))})
 
 
 def folder_of(root: Path, step: int) -> Path:
     """Return the folder of a step, whether or not it exists."""
-    folder, old = root / f"step-{step}", root / f".old-step-{step}"
-    return old if old.is_dir() and not folder.exists() else folder
+    return root / name_of(root, step)
+
+
+def name_of(root: Path, step: int) -> str:
+    """Return the name of a step's folder; no path, of which Python would intern each part, and keep the room for it in its table."""
+    name, old = f"step-{step}", f".old-step-{step}"
+    return old if os.path.isdir(f"{root}/{old}") and not os.path.exists(f"{root}/{name}") else name  # noqa: PTH110, PTH112
 
 
 def marked(root: Path, mark: Mark) -> int | None:
@@ -120,7 +126,8 @@ def prune_locked(root: Path, keep: int, saved: int) -> None:
             wanted.add(marked(root, name))
     for step in set(found) - wanted:
         # Renamed first: a folder under its final name is never half removed.
-        doomed = folder_of(root, step).rename(root / atomic.temporary_name())
+        doomed = f"{root}/{atomic.temporary_name()}"
+        os.rename(f"{root}/{name_of(root, step)}", doomed)  # noqa: PTH104
         shutil.rmtree(doomed, ignore_errors=True)
 
 
@@ -180,15 +187,15 @@ def clean(root: Path, but: str = "") -> None:
         root: folder that holds the checkpoints.
         but: name of what is being filled by others, and left alone.
     """
-    for entry in [e for e in root.iterdir() if e.name != but]:
+    left = [name for name in os.listdir(root) if name != but and (_OLD.fullmatch(name) or atomic.is_temporary(name))]  # noqa: PTH208
+    for entry in [root / name for name in left]:
         match = _OLD.fullmatch(entry.name)
         if match and not (root / f"step-{match[1]}").exists():
             entry.rename(root / f"step-{match[1]}")
-        elif match or atomic.is_temporary(entry.name):
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+        elif entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -136,6 +136,7 @@ class Keeper:
         self.folder.clean()
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
             self.tell(text)
+        self.folder.write_missing(recorded(self._job))
         damaged = self.folder.known_status().get("damaged")
         if damaged:
             self.tell(f"{damaged}; the checkpoints say how far the run is")

@@ -104,7 +104,7 @@ class Saver:
                 continue  # nothing was written to it yet
             except OSError as error:
                 raise atomic.write_error(error, file) from None
-        checkpoint.save(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside, snapshot.pieces)
+        checkpoint.write(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside, snapshot.pieces)
         checkpoint.mark(self._root, "last", snapshot.step)
         if snapshot.best:
             checkpoint.mark(self._root, "best", snapshot.step)

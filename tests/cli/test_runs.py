@@ -66,7 +66,19 @@ def test_a_report_is_not_written_through_a_link_of_the_run(pe: Pe, tmp_path: Pat
     assert said.code == 2
     assert "report.html: this link leads out of the run's folder" in said.err
     assert mine.read_text() == "mine"
-    assert pe("report", folder, "-o", tmp_path / "page.html").code == 0
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "speed.jsonl", "status.json", "env.json", "resolved.yaml", "checkpoints"])
+def test_no_command_reads_through_a_link_that_leads_out_of_a_run(pe: Pe, trained: Path, tmp_path: Path, name: str) -> None:
+    target = tmp_path / f"elsewhere{Path(name).suffix}"
+    (trained / name).rename(target)
+    (trained / name).symlink_to(target)
+    config, out = trained.parent.parent / "line.yaml", tmp_path / "out"
+    commands = [["report"], ["plot", "-o", f"{out}.svg"], ["diff", config], ["compare", config], ["replay", "--step", 1], ["verify"]]
+    for command, *more in [*commands, ["eval"], ["predict"], ["export", "--onnx", f"{out}.onnx"], ["serve"]]:
+        said = pe(command, trained, *more)
+        assert said.code == 2, (command, said)
+        assert f"{name}: this link leads out of the run's folder" in said.err, command
 
 
 def test_the_list_of_runs(pe: Pe, tmp_path: Path) -> None:

@@ -287,6 +287,17 @@ def test_another_processor_or_version_is_told(bench: Bench) -> None:
     assert "numba was 0.1, it is " in bench.err
 
 
+def test_what_a_kill_at_the_start_left_out_is_written_by_the_run_that_goes_on(bench: Bench) -> None:
+    folder = bench.train("runs", "--max-steps", 1, "-o", "output.checkpoint.every=5 steps", code=STOPPED)
+    names = {path.name for path in folder.iterdir()}
+    for path in (folder / "env.json", folder / "status.json", folder / "metrics.jsonl", folder / "log.txt", folder / "inputs.json"):
+        path.unlink()
+    (folder / "graphs").rmdir()
+    assert bench.run("train", "--resume", folder) == 0, bench.err
+    assert {path.name for path in folder.iterdir()} >= names
+    assert json.loads((folder / "env.json").read_text())["devices"] == ["cpu"]
+
+
 @pytest.mark.parametrize("name", ["metrics.jsonl", "fetches/hidden.jsonl", "log.txt", "status.json", "checkpoints"])
 def test_a_run_from_elsewhere_writes_nothing_through_its_links(bench: Bench, name: str) -> None:
     folder = bench.train("runs", "--max-steps", 5, code=STOPPED)

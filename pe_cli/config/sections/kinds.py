@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
 Int = Annotated[int, Field(strict=True)]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
+#: Numbers beyond these are no counts of anything, and sums of a few of them still have 64 bits.
+Count = Annotated[int, Field(strict=True, ge=1, le=1 << 53)]
+Natural = Annotated[int, Field(strict=True, ge=0, le=1 << 61)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
 
