@@ -9,6 +9,7 @@ made as small as it fails, and written to a folder, named by its kind: put it in
 from __future__ import annotations
 
 import argparse
+import gc
 import mmap
 import os
 import random
@@ -144,6 +145,8 @@ def batch(seed: str, kind: str, numbers: range, folder: Path, found: Path, at: m
     wholes = [whole.encode() if isinstance(whole, str) else whole for whole in inputs]
     for i in numbers:
         at[:8] = i.to_bytes(8, "little")
+        if i % 50 == 0:
+            gc.collect()  # errors hold what was read in cycles
         data = made(random.Random(f"{seed}:{kind}:{i}"), kind, wholes, as_text)
         signal.alarm(LONGEST)
         why = failure(kind, data, folder)

@@ -379,6 +379,9 @@ def _recoded(stream: Iterator[bytes], skip: int, encoding: str, path: Path, orig
                 f"{path} is no {encoding} text: byte {odd:#04x} in line {at} ({error.reason})",
                 "give the encoding that it was saved in, such as encoding: latin-1 or cp1252",
             ) from None
+        except UnicodeError as error:  # no byte-order mark
+            hint = "give its order of bytes: utf-16-le or utf-16-be"
+            raise origin.error(f"{path} is no {encoding} text: {str(error).lower()}", hint) from None
         line += text.count("\n")
         yield text.encode("utf-8", "replace")
 

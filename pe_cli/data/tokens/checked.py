@@ -5,6 +5,7 @@ Regular expressions are read as Oniguruma's syntax; one whose time may be expone
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +33,8 @@ def check(value: dict[str, Any]) -> None:
         pattern = part.get("pattern")
         if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
             check_pattern(pattern["Regex"])
+        if part.get("type") == "Precompiled":
+            _check_map(part.get("precompiled_charsmap"))
     for key in ("normalizer", "decoder"):
         if _growth(value.get(key)) > GROWTH:
             raise ValueError(f"its {key} may make a text more than {GROWTH} times as long")
@@ -55,6 +58,19 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
             waiting += each.values()
         elif isinstance(each, list):
             waiting += each
+
+
+def _check_map(value: Any) -> None:
+    """Refuse a map of characters that native code cannot take apart, which it does not expect: a size, a trie of so many bytes, texts."""
+    try:
+        data = base64.b64decode(value, validate=True)
+        size = int.from_bytes(data[:4], "little")
+        whole = len(data) >= 4 and size % 4 == 0 and 4 + size <= len(data)
+        data[4 + size :].decode("utf-8")
+    except (ValueError, TypeError):
+        whole = False
+    if not whole:
+        raise ValueError("its map of characters is damaged")
 
 
 def _growth(part: Any) -> float:

@@ -64,6 +64,8 @@ class DataFeedDesc:
             text = Path(proto_file).read_text(encoding="utf-8")
         except OSError as error:
             raise FluidValueError(f"{proto_file}: {error.strerror}") from None
+        except ValueError:
+            raise FluidValueError(f"{proto_file} is no text in UTF-8") from None
         self._message = _message(_Tokens(str(proto_file), text), _FEED, "")
         self._message.setdefault("pipe_command", "cat")
         names = [slot.name for slot in self.slots]
@@ -197,12 +199,15 @@ def _value(tokens: _Tokens, wanted: Any, name: str) -> Any:
         if text != "{":
             raise tokens.error(f"{name} needs {{ ... }}, got {text}", line)
         return _message(tokens, wanted, "}")
-    if wanted is str and kind == "text":
-        return json.loads(text)
+    try:
+        if wanted is str and kind == "text":
+            return json.loads(text)
+        if wanted is int and kind == "number":
+            return int(text)
+    except ValueError as error:  # an escape that is none, or a number of thousands of digits
+        raise tokens.error(f"{name} is not understood: {error}", line) from None
     if wanted is bool and text in ("true", "false"):
         return text == "true"
-    if wanted is int and kind == "number":
-        return int(text)
     raise tokens.error(f"{name} must be {wanted.__name__}, got {text}", line)
 
 
