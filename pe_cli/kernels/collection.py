@@ -12,15 +12,13 @@ YOUNG = 5_000
 
 @contextlib.contextmanager
 def steady() -> Iterator[None]:
-    """Collect garbage early meanwhile, and only of what is made meanwhile: all that was made before stays."""
+    """Look for garbage early meanwhile: what is made is looked at twice while it is young, and what lives on hardly ever."""
     before = gc.get_threshold()
-    gc.freeze()
     gc.set_threshold(YOUNG, 10, 10)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @contextlib.contextmanager
