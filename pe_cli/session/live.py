@@ -19,8 +19,9 @@ from pe_cli.io.view.page import build_page, parts
 from pe_cli.io.view.sections import memory
 from pe_cli.session.http.connection import Connection
 from pe_cli.session.http.framing import Head
+from pe_cli.session.http.limits import Limits
 from pe_cli.session.http.replies import Refusal, Reply
-from pe_cli.session.http.server import Limits, Server
+from pe_cli.session.http.server import Server
 from pe_cli.session.observer import Observer, Start
 
 if TYPE_CHECKING:

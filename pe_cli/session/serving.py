@@ -14,8 +14,9 @@ from pe_cli.session.encoded import Encoded
 from pe_cli.session.given_rows import SMALL, needs, read_rows, unread, with_pixels
 from pe_cli.session.http.connection import Connection
 from pe_cli.session.http.framing import Head
+from pe_cli.session.http.limits import Limits
 from pe_cli.session.http.replies import Refusal, Reply, json_reply
-from pe_cli.session.http.server import Limits, Server
+from pe_cli.session.http.server import Server
 from pe_cli.session.large import LargeWork, Work
 from pe_cli.session.predictor import Predictor, Row
 

@@ -14,9 +14,10 @@ import h11
 
 from pe_cli.session.http.connection import Connection, Phase
 from pe_cli.session.http.framing import MOST_HEAD, Head
+from pe_cli.session.http.limits import Limits
 from pe_cli.session.http.memory import Memory
 from pe_cli.session.http.replies import Reply
-from pe_cli.session.http.server import PIECE, Limits, Server
+from pe_cli.session.http.server import PIECE, Server
 
 BODY = 4000
 _METHODS = ("GET", "GET", "POST", "POST", "POST", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "CONNECT", "get", "G@T", "")

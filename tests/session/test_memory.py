@@ -57,11 +57,14 @@ def test_arrays_are_written_down_without_a_cycle() -> None:
         assert strict_json.dumps(value, indent=indent) == json.dumps(
             strict_json.plain(value), indent=indent, ensure_ascii=False, allow_nan=False
         )
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(100):
-            strict_json.dumps(value, indent=1)
-        assert gc.collect() < 100
-    finally:
-        gc.enable()
+    found = []
+    for _ in range(5):  # threads of other tests may leave something, too
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(100):
+                strict_json.dumps(value, indent=1)
+            found.append(gc.collect())
+        finally:
+            gc.enable()
+    assert min(found) < 100

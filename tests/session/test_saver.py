@@ -29,19 +29,19 @@ def saver(tmp_path: Path) -> Saver:
 def test_steps_go_on_while_a_checkpoint_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first write waits for two more steps; where training waited for it, neither would ever come."""
     steps, came = threading.Semaphore(0), []
-    save: Callable[..., Path] = checkpoint.save
+    write: Callable[..., None] = checkpoint.write
     step = Trainer._step
 
-    def slow(root: Path, number: int, *rest: object) -> Path:
+    def slow(root: Path, number: int, *rest: object) -> None:
         if not came:
             came.append(all(steps.acquire(timeout=20) for _ in range(number + 2)))
-        return save(root, number, *rest)
+        write(root, number, *rest)
 
     def counted(self: Trainer, feed: object, samples: int) -> None:
         step(self, feed, samples)  # type: ignore[arg-type]
         steps.release()
 
-    monkeypatch.setattr("pe_cli.session.saver.checkpoint.save", slow)
+    monkeypatch.setattr("pe_cli.session.saver.checkpoint.write", slow)
     monkeypatch.setattr(Trainer, "_step", counted)
     folder = bench.train("runs", "-o", "output.checkpoint={every: 4 steps, keep: 9}", "-o", "train.eval_every=9 epochs")
     assert came == [True]
@@ -83,7 +83,7 @@ def test_a_failure_is_raised_by_the_next_call(saver: Saver, monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise PeError("no room", code=ExitCode.DEVICE)
 
-    monkeypatch.setattr("pe_cli.session.saver.checkpoint.save", fail)
+    monkeypatch.setattr("pe_cli.session.saver.checkpoint.write", fail)
     saver.save(snapshot(1))
     with pytest.raises(PeError, match="no room"):
         saver.save(snapshot(2))

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pe_cli.session.http.framing import Framing, FramingError, Head
+from pe_cli.session.http.limits import Limits
+from pe_cli.session.http.memory import Memory
 from pe_cli.session.http.replies import CONTINUE, Refusal, Reply
-
-if TYPE_CHECKING:
-    from pe_cli.session.http.server import Server
 
 #: Seconds that a client may take to read its last answer, while what it still sends is thrown away.
 PARTING = 2.0
@@ -29,6 +28,59 @@ class Phase(Enum):
     LEAVING = auto()
 
 
+class App(Protocol):
+    """What answers requests; called by the server's thread."""
+
+    def admit(self, head: Head) -> None:
+        """Look at a request before its body is read.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+
+    def answer(self, head: Head, body: bytearray, connection: Connection) -> None:
+        """Have `connection.reply` called by the server's thread, now or later.
+
+        Raises:
+            Refusal: it is not answered.
+        """
+
+    def refused(self) -> None:
+        """Count a request that is refused."""
+
+
+class Host(Protocol):
+    """What a connection knows of its server; all is used by the server's thread.
+
+    Attributes:
+        app: what answers.
+        limits: what strangers may take.
+        memory: that requests hold.
+        scratch: bytes that any connection reads into, until it has taken them.
+        stopping: whether no further request is answered.
+        loop: that calls the connection.
+    """
+
+    app: App
+    limits: Limits
+    memory: Memory
+    scratch: memoryview
+    stopping: bool
+    loop: asyncio.AbstractEventLoop
+
+    def came(self, connection: Connection) -> bool:
+        """Count a connection that has come; tell whether there is room."""
+
+    def gone(self, connection: Connection) -> None:
+        """Forget a connection."""
+
+    def leaves(self, connection: Connection) -> None:
+        """Wait for nothing but that the client takes its last answer."""
+
+    def make_room(self, spared: Connection | None = None, by_memory: bool = False) -> bool:
+        """End another connection; tell whether there was one."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """Reads requests into bounded memory, and answers each before it reads the next.
 
@@ -41,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         ended: called when a stream ends because its client is gone.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Host) -> None:
         self._server = server
         self.phase, self.since = Phase.IDLE, 0.0
         self.ended: Callable[[], None] | None = None

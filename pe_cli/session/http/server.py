@@ -8,11 +8,9 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol
 
-from pe_cli.session.http.connection import Connection, Phase
-from pe_cli.session.http.framing import Head
+from pe_cli.session.http.connection import App, Connection, Phase
+from pe_cli.session.http.limits import Limits
 from pe_cli.session.http.memory import Memory
 from pe_cli.session.http.replies import Reply
 
@@ -26,48 +24,6 @@ MOST_LEAVING = 64
 YOUNG = 1.0
 #: Bytes that are read at a time.
 PIECE = 32 << 10
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What strangers may take.
-
-    Args:
-        connections: at a time.
-        body: bytes of a request's body.
-        memory: bytes of all requests that are being read, and of answers that are being sent.
-        request: seconds for a request to be whole from its first byte on, and for its answer to be taken.
-        idle: seconds that a connection may be silent.
-        grace: seconds in which requests that are on their way are answered at the end; those that are not whole have a part of it.
-    """
-
-    connections: int = 256
-    body: int = 0
-    memory: int = 16 << 20
-    request: float = 15.0
-    idle: float = 75.0
-    grace: float = 30.0
-
-
-class App(Protocol):
-    """What answers requests; called by the server's thread."""
-
-    def admit(self, head: Head) -> None:
-        """Look at a request before its body is read.
-
-        Raises:
-            Refusal: it is not answered.
-        """
-
-    def answer(self, head: Head, body: bytearray, connection: Connection) -> None:
-        """Have `connection.reply` called by the server's thread, now or later.
-
-        Raises:
-            Refusal: it is not answered.
-        """
-
-    def refused(self) -> None:
-        """Count a request that is refused."""
 
 
 class Server:
@@ -100,7 +56,7 @@ class Server:
         self.open: dict[Connection, None] = {}
         self.leaving: dict[Connection, None] = {}
         self.stopping = self._at_once = False
-        self.loop = asyncio.SelectorEventLoop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self.loop.set_exception_handler(lambda *_: None)  # a browser that went away is no error of ours
         self._ticking = False
         self._ended: asyncio.Event | None = None

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from pe_cli.session.http.connection import Connection
 from pe_cli.session.http.framing import Head
+from pe_cli.session.http.limits import Limits
 from pe_cli.session.http.replies import Refusal, json_reply
-from pe_cli.session.http.server import Limits, Server
+from pe_cli.session.http.server import Server
 
 
 class Echo:

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pe_cli.session.http.server import Limits, Server
+from pe_cli.session.http.limits import Limits
+from pe_cli.session.http.server import Server
 from tests.session.http.echo import Echo, connected, running, statuses
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
