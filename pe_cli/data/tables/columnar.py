@@ -186,7 +186,11 @@ class ColumnarPart:
         return table[indices]
 
     def strings(self, name: str, start: int, stop: int) -> Strings:
-        """Return a column of rows as texts."""
+        """Return a column of rows as texts.
+
+        Raises:
+            PeError: DATA; they have more bytes than a file of its size has.
+        """
         texts, most = Texts(stop - start, name, self._missing), claims.most_bytes(self.path)
         for row, columns in self._slices([name], start, stop):
             with self._converting(name, start + row, columns[name]):
