@@ -121,7 +121,7 @@ def main() -> None:
         interruptible()
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if resource.RLIM_INFINITY != allowed < LEAST_ADDRESSES and len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
-        sys.exit(_too_little(f"{allowed >> 10} KiB of addresses are allowed, and {LEAST_ADDRESSES >> 10} are needed"))
+        sys.exit(_too_little(f"{allowed >> 10} KiB of addresses are allowed, and {LEAST_ADDRESSES >> 10} are needed to begin"))
     gc.set_threshold(GARBAGE, 10, 10)
     # there are no plugins for our forms, and pydantic would look for some in every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -204,20 +204,22 @@ def _about(what: click.Parameter) -> str:
     }.get(str(what.name), "")
 
 
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, says that the system had no memory to give, as the loader of libraries does."""
-    texts = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+def _out_of_memory(error: BaseException | None) -> str | None:
+    """Return what the system had no memory for, as an error or one that led to it says; None where none says so."""
     while error is not None:
+        if "can't start new thread" in str(error):
+            return "no more threads can be started"
+        texts = ("cannot allocate memory", "failed to map segment")
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or any(t in str(error).lower() for t in texts):
-            return True
+            return "a library could not be mapped"
         if is_silent(error):
-            return True
+            return "a library could not be mapped"
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _too_little(why: str) -> int:
-    echo(PeError(f"there is too little memory to begin: {why}", hint="raise ulimit -v, or free memory").render(), err=True)
+    echo(PeError(f"there is too little memory: {why}", hint="raise ulimit -v, or free memory").render(), err=True)
     return ExitCode.DEVICE
 
 
@@ -228,8 +230,9 @@ def _bug(error: Exception) -> int:
         said = PeError(f"the package '{error.name}' is not installed", hint="pip install pe-cli, or in a checkout: pip install .")
         echo(said.render(), err=True)
         return ExitCode.USAGE
-    if _out_of_memory(error):
-        return _too_little("a library could not be mapped")
+    why = _out_of_memory(error)
+    if why is not None:
+        return _too_little(why)
     if os.environ.get("PE_DEBUG"):
         traceback.print_exception(error)
     else:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.cells import Codes
+from pe_cli.data.cells import Codes, Table
 from pe_cli.data.column import Context, selected
 from pe_cli.data.columns.bool import NO, YES
 from pe_cli.data.columns.date import parse
@@ -73,6 +73,13 @@ def infer(context: Context, rows: Rows | None, level: int = 0) -> Inferred:
     if len(codes.words) <= MOST_CLASSES:
         return Inferred("category", {"encode": "one_hot"})
     raise _unclear(context, codes)
+
+
+def read_ahead(table: Table, names: Sequence[str]) -> None:
+    """Let the table read columns of which nothing is known in one pass, and those that are no numbers, as texts, in a second one."""
+    table.prepare(names, [])
+    found = {name: table.cells(name).numbers() for name in names}
+    table.prepare([], [name for name, numbers in found.items() if numbers.bad_count or not np.isfinite(numbers.values).any()])
 
 
 def is_bool(codes: Codes) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
+import sys
 import tempfile
 from typing import IO, Any, Protocol
 
@@ -46,6 +48,8 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a colu
     size = math.prod(shape) * kind.itemsize
     if size <= memory_of_one() * SHARE:
         return np.zeros(shape, kind)
+    if size > sys.maxsize:
+        raise _no_room(what, size, OSError(errno.EFBIG, "no file is so large"))
     try:
         with tempfile.TemporaryFile(prefix="pe-column-") as file:
             file.truncate(size)

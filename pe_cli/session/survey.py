@@ -19,6 +19,7 @@ from pe_cli.data.arrays import DatasetTable, is_table
 from pe_cli.data.cells import Table
 from pe_cli.data.column import discover
 from pe_cli.data.fields import FieldDataset
+from pe_cli.data.infer import read_ahead
 from pe_cli.data.samples import TableDataset, select
 from pe_cli.data.survey import Part, column_facts, cut, field_facts
 from pe_cli.ops.define.lod import offsets_name
@@ -134,7 +135,9 @@ class _Looked:
                 yield replace(facts, note=f"{column.state['steps']} rows of a series" if column is not None else "")
             elif not sources:
                 yield replace(facts, note="the data has no such column")
-        for name in [name for name in table.names if name not in read][:MOST_COLUMNS]:
+        unread = [name for name in table.names if name not in read][:MOST_COLUMNS]
+        read_ahead(table, [name for name in unread if table.cells(name).array() is None])
+        for name in unread:
             yield column_facts(ColumnFacts(name, "", "unused"), name, parts, None)
 
     def _rows(self, use: str) -> Any:

@@ -296,4 +296,4 @@ def test_too_few_addresses_are_told_before_a_library_fails(kib: int) -> None:
     code = f"{limit}; from pe_cli.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "check", "x.yaml"], capture_output=True, text=True)
     assert done.returncode == ExitCode.DEVICE, done.stderr
-    assert f"too little memory to begin: {kib} KiB of addresses are allowed, and 393216 are needed" in done.stderr
+    assert f"too little memory: {kib} KiB of addresses are allowed, and 393216 are needed to begin" in done.stderr

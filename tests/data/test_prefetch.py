@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
+import importlib
 import itertools
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+import pe_cli
 from pe_cli.data.prefetch import Prefetch
 
 
@@ -131,3 +135,34 @@ def test_the_source_is_closed_with_the_iterator():
     with Prefetch(source(), 1) as items:
         next(items)
     assert closed.is_set()
+
+
+def finalized() -> list[type]:
+    """Return every class of pe_cli with a finalizer of its own."""
+    root = Path(pe_cli.__file__).parent
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "def __del__" in text else ():
+            if isinstance(node, ast.ClassDef) and any(getattr(inner, "name", "") == "__del__" for inner in node.body):
+                module = importlib.import_module(".".join(path.relative_to(root.parent).with_suffix("").parts))
+                found.append(getattr(module, node.name))
+    return found
+
+
+@pytest.mark.parametrize("kind", finalized())
+def test_an_object_whose_constructor_has_failed_ends_without_a_word(kind: type) -> None:
+    kind.__new__(kind).__del__()
+
+
+def test_a_thread_that_cannot_be_started_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing_start(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    unraised: list[object] = []
+    monkeypatch.setattr("pe_cli.data.prefetch.Work", failing_start)
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        Prefetch(iter(range(3)), 1)
+    gc.collect()
+    assert not unraised

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.session.given_rows import MOST_ROWS, SPARE, count
+from pe_cli.core.json_counts import count
+from pe_cli.session.given_rows import MOST_ROWS, SPARE
 from pe_cli.session.serving import Service
 
 
@@ -280,7 +281,7 @@ def test_counting_is_right_over_the_ends_of_blocks(monkeypatch: pytest.MonkeyPat
     whole = count(body)
     assert (whole.objects, whole.members, whole.depth) == (51, 151, 5)
     for size in (1, 2, 7):
-        monkeypatch.setattr("pe_cli.session.given_rows._BLOCK", size)
+        monkeypatch.setattr("pe_cli.core.json_counts._BLOCK", size)
         assert count(body) == whole
 
 

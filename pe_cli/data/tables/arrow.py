@@ -38,7 +38,7 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     @contextlib.contextmanager
     def opened(columns: Sequence[str] | None = None) -> Iterator[Any]:
         # not mapped: a file that is cut while it is read would end the process
-        options = pa.ipc.IpcReadOptions(included_fields=None if columns is None else sorted(map(names.index, columns)))
+        options = pa.ipc.IpcReadOptions(included_fields=None if columns is None else sorted(map(places.__getitem__, columns)))
         with pa.OSFile(str(path)) as file, (pa.ipc.open_file if whole else pa.ipc.open_stream)(file, options=options) as reader:
             yield reader
 
@@ -61,6 +61,7 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     with reading(path, "Arrow", origin), opened() as reader:
         schema = reader.schema
         names = list(schema.names)
+        places = {name: i for i, name in enumerate(names)}
     # what others look at here, they read: whoever reads a column looks at it again
     looked = names[origin.together.index :: origin.together.count] if origin.together else names
     with reading(path, "Arrow", origin), opened(looked or names) as reader:

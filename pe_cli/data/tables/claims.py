@@ -6,7 +6,8 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import contextlib
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.origin import Origin
-from pe_cli.data.tables import flatbuffers, thrift
+from pe_cli.data.tables import flatbuffers, thrift, width
 from pe_cli.data.tables.source import RATIO, UNPACKED
 
 #: Values of a file, in all columns together: so many for each of its bytes, or so many where that is more.
@@ -80,14 +81,7 @@ def footer(path: Path) -> Footer:
     Raises:
         ValueError: it is damaged.
     """
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 8))
-        length = int.from_bytes(file.read(4), "little")
-        if not 0 < length <= size - 8:
-            raise ValueError("its footer is cut off")
-        file.seek(size - 8 - length)
-        data = file.read(length)
+    data = _footer(path)
     try:
         found, _ = thrift.fields(data)
         groups = found.get(_GROUPS, [])
@@ -95,6 +89,30 @@ def footer(path: Path) -> Footer:
         return Footer(tuple(int(group[_ROWS]) for group in groups), chunks, tuple(_texts(found.get(_SCHEMA, []))))
     except (IndexError, KeyError, TypeError, AttributeError):
         raise ValueError("its footer is damaged") from None
+
+
+def _footer(path: Path, most: int | None = None) -> bytes:
+    """Return the first bytes of a Parquet file's footer, all of them when `most` is None."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 8))
+        length = int.from_bytes(file.read(4), "little")
+        if not 0 < length <= size - 8:
+            raise ValueError("its footer is cut off")
+        file.seek(size - 8 - length)
+        return file.read(length if most is None else min(length, most))
+
+
+def check_columns(path: Path, origin: Origin) -> None:
+    """Refuse a Parquet file that claims more columns than a table has, those in structures counted, before its footer is read.
+
+    Raises:
+        PeError: DATA; says how many.
+    """
+    with contextlib.suppress(ValueError, IndexError):  # whoever reads all of the footer says what is wrong with it
+        columns = thrift.length(_footer(path, _HEADER), _SCHEMA) - 1
+        if columns > width.MOST_COLUMNS:
+            raise origin.error(*width.too_wide(path, columns))
 
 
 def _chunk(found: thrift.Fields) -> tuple[str, int, int]:
@@ -119,7 +137,7 @@ def _texts(schema: list[thrift.Fields]) -> Iterator[str]:
             yield ".".join(path)
 
 
-def check_pages(path: Path, found: Footer, columns: Collection[str], origin: Origin) -> None:
+def check_pages(path: Path, found: Footer, columns: Set[str], origin: Origin) -> None:
     """Refuse a Parquet file whose pages claim more values, or more bytes, than a file of its size has.
 
     Args:
@@ -146,8 +164,9 @@ def check_pages(path: Path, found: Footer, columns: Collection[str], origin: Ori
                     raise origin.error(f"{path} has {size:,} bytes, and {said}", _REMEDY)
 
 
-def _is_of(path: str, columns: Collection[str]) -> bool:
-    return path in columns or any(path.startswith(f"{name}.") for name in columns)
+def _is_of(path: str, columns: Set[str]) -> bool:
+    dots = (i for i, letter in enumerate(path) if letter == ".")
+    return path in columns or any(path[:dot] in columns for dot in dots)
 
 
 def _header(file: IO[bytes], at: int) -> tuple[thrift.Fields, int]:
@@ -173,7 +192,7 @@ def _claims(header: thrift.Fields) -> tuple[int, int, int]:
 
 
 def check_messages(path: Path, whole: bool, origin: Origin) -> None:
-    """Refuse an Arrow file whose packed buffers claim to unpack to more than a file of its size does.
+    """Refuse an Arrow file of too many columns, or whose packed buffers claim to unpack to more than a file of its size does.
 
     Raises:
         PeError: DATA; says what is claimed.
@@ -181,6 +200,9 @@ def check_messages(path: Path, whole: bool, origin: Origin) -> None:
     """
     most, total = most_bytes(path), 0
     with path.open("rb") as file:
+        columns = flatbuffers.columns(file, whole)
+        if columns > width.MOST_COLUMNS:
+            raise origin.error(*width.too_wide(path, columns))
         for metadata, begin in flatbuffers.messages(file, whole):
             total += flatbuffers.unpacked(metadata, file, begin)
             if total > most:

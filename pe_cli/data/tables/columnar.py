@@ -16,7 +16,7 @@ from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.dataset import Array
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
-from pe_cli.data.tables import claims
+from pe_cli.data.tables import claims, width
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.values import Texts, as_number, as_text
@@ -70,7 +70,7 @@ class ColumnarPart:
         missing: texts that count as missing.
 
     Raises:
-        PeError: DATA; it has no rows or no columns, or two columns have one name.
+        PeError: DATA; it has no rows, no columns or too many of them, or two columns have one name.
     """
 
     by_columns = True
@@ -86,12 +86,17 @@ class ColumnarPart:
         missing: Collection[str],
     ) -> None:
         names = list(schema.names)
+        if len(names) > width.MOST_COLUMNS:
+            raise origin.error(*width.too_wide(path, len(names)))
         self.path, self.names = path, tuple(names)
         self._types = dict(zip(names, schema.types, strict=True))
         self._kind, self._origin = kind, origin
-        width = CELL * max(1, len(names))
-        self._rows = max(1, origin.look.most // width) if origin.look and origin.only_looks(rows * width, path) else rows
+        row = CELL * max(1, len(names))
+        self._rows = max(1, origin.look.most // row) if origin.look and origin.only_looks(rows * row, path) else rows
         self._batches, self._missing = batches, frozenset(missing)
+        # columns that were read, and their texts in the row that was asked for last: other cells of a row are asked for next
+        self._asked: set[str] = set()
+        self._row, self._texts = -1, dict[str, str]()
         if not names or rows <= 0:
             raise origin.error(f"{path} is empty: it has no {'rows' if names else 'columns'}", "check what wrote it")
         twice = repeated(names)
@@ -129,6 +134,7 @@ class ColumnarPart:
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
         found = Findings(numbers, codes)
+        self._asked |= {*numbers, *codes}
         for row, columns in self._slices([*numbers, *codes], start, stop):
             for name, array in numbers.items():
                 with self._converting(name, start + row, columns[name]):
@@ -236,9 +242,14 @@ class ColumnarPart:
 
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
-        _, columns = next(self._slices([name], row, row + 1))
-        with self._converting(name, row, columns[name]):
-            return as_text(_plain(columns[name])[0].as_py())
+        if self._row != row or name not in self._texts:
+            self._row, self._texts = row, {}
+            _, columns = next(self._slices(sorted(self._asked | {name}), row, row + 1))
+            for one, column in columns.items():
+                # of a cell that nobody has asked for nothing is said
+                with contextlib.nullcontext() if one == name else contextlib.suppress(PeError), self._converting(one, row, column):
+                    self._texts[one] = as_text(_plain(column)[0].as_py())
+        return self._texts[name]
 
     @contextlib.contextmanager
     def _converting(self, name: str, row: int, column: Any) -> Iterator[None]:

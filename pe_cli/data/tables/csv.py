@@ -15,6 +15,7 @@ from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.room import room
+from pe_cli.data.tables import width
 from pe_cli.data.tables.dialect import (
     Row,
     called,
@@ -75,7 +76,7 @@ class CsvPart:
         threads: that read it; one per core when None.
 
     Raises:
-        PeError: DATA; the text is no table.
+        PeError: DATA; the text is no table, or has too many columns.
     """
 
     by_columns = False
@@ -99,11 +100,16 @@ class CsvPart:
         if not rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
         self.width = len(rows[0].cells)
+        if self.width > width.MOST_COLUMNS:
+            raise source.error_at(source.start + rows[0].start, *width.too_wide(self.path))
         texts = [[str(cell) for cell in row.cells] for row in rows]
         self.header = has_header(texts, frozenset(missing)) if header is None else header
         self.names = self._names(rows[0]) if self.header else tuple(str(i) for i in range(self.width))
+        self._places = {name: i for i, name in enumerate(self.names)}
         found = find_rows(source, self.delimiter, None if most is None else most + self.header, self._threads)
         self._blocks, self._rows = found.blocks, found.count
+        #: The row that was asked for last, whose cells are often asked for one after the other.
+        self._last: tuple[int, int, Row] | None = None
         if self._rows <= self.header:
             raise source.origin.error(
                 f"{self.path} has a header and no rows", "check what wrote it, or set header: false"
@@ -171,12 +177,12 @@ class CsvPart:
         for kind, wanted in ((kernels.NUMBER, numbers), (kernels.CODE, codes)):
             for name, array in wanted.items():
                 assert array.flags.c_contiguous
-                plan[self.names.index(name), [kernels.KIND, kernels.OUT]] = kind, array.ctypes.data
+                plan[self._places[name], [kernels.KIND, kernels.OUT]] = kind, array.ctypes.data
         workers = self._pass(plan, start, stop)
-        wrong = {name: self._bad(workers, self.names.index(name)) for name in numbers}
+        wrong = {name: self._bad(workers, self._places[name]) for name in numbers}
         meant = {}
         for name in codes:
-            i = self.names.index(name)
+            i = self._places[name]
             meant[name] = [worker.words[i].dictionary(worker.ranges) for worker in workers]
             for worker in workers:
                 del worker.words[i]
@@ -196,7 +202,7 @@ class CsvPart:
 
     def strings(self, name: str, start: int, stop: int) -> Strings:
         """Return a column of rows as texts, in two passes: their lengths, then their bytes."""
-        column = self.names.index(name)
+        column = self._places[name]
         offsets = room((stop - start + 1,), "int64", f"column '{name}'")
         plan = np.zeros((self.width, kernels.COLUMN), np.int64)
         plan[column, [kernels.KIND, kernels.OUT]] = kernels.LENGTH, offsets.ctypes.data
@@ -307,11 +313,15 @@ class CsvPart:
 
     def _row(self, row: int) -> tuple[int, Row]:
         """Return a row, the header not counted, with the offset that its cells are counted from."""
+        if self._last and self._last[0] == row:
+            return self._last[1:]
         at = row + self.header
         block = int(np.searchsorted(self._blocks[:, 0], at, "right")) - 1
         first, begin = self._blocks[block].tolist()
         data = self.source.read(begin, int(self._blocks[block + 1, 1]) - begin)
-        return begin, next(itertools.islice(split_rows(data, self.delimiter), at - first, None))
+        found = next(itertools.islice(split_rows(data, self.delimiter), at - first, None))
+        self._last = row, begin, found
+        return begin, found
 
     def array(self, name: str, start: int, stop: int) -> None:
         """Return None: text holds no arrays."""
@@ -319,11 +329,11 @@ class CsvPart:
 
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
-        return str(self._row(row)[1].cells[self.names.index(name)])
+        return str(self._row(row)[1].cells[self._places[name]])
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
         """Return a data error at a cell, with file, line and column."""
         begin, found = self._row(row)
-        cell = found.cells[self.names.index(name)]
+        cell = found.cells[self._places[name]]
         length = len(cell.text.partition(b"\n")[0].decode("utf-8", "replace"))
         return self.source.error_at(begin + cell.start, f"column '{name}': {message}", hint, length)

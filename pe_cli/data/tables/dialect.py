@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from pe_cli.data.tables import width
 from pe_cli.data.tables.source import LONGEST, Source
 
 #: Delimiters that are tried, in this order.
@@ -48,7 +49,7 @@ class Row:
     Args:
         start: of its first byte.
         cells: at least one.
-        whole: whether the end of its line was found.
+        whole: whether the end of its line was found, or it has too many cells.
     """
 
     start: int
@@ -57,7 +58,10 @@ class Row:
 
 
 def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
-    """Yield rows as `pe_cli.kernels.csv` finds them, lines of blanks alone left out; what stands behind a closing quote is ignored."""
+    """Yield rows as `pe_cli.kernels.csv` finds them, lines of blanks alone left out; what stands behind a closing quote is ignored.
+
+    A row of more cells than a table has columns ends there, and is the last one.
+    """
     find = re.compile(b'["\\r\\n' + re.escape(delimiter.encode()) + b"]").search
     quote = re.compile(b'"(")?').search
     cells: list[Cell] = []
@@ -85,6 +89,9 @@ def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
         else:
             cells.append(_cell(data, begin, end, quoted=False))
         begin = at
+        if len(cells) > width.MOST_COLUMNS:
+            yield Row(row, cells, whole=True)
+            return
         if found and found[0] == delimiter.encode():
             continue
         yield Row(row, cells, found is not None)

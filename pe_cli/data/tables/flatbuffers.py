@@ -12,6 +12,7 @@ from typing import IO
 
 #: Slots of the tables, by their place in the schema.
 _MESSAGE_KIND, _MESSAGE_HEADER = 1, 2
+_SCHEMA_FIELDS, _FOOTER_SCHEMA = 1, 1
 _BATCH_BUFFERS, _BATCH_PACKED, _DICTIONARY_BATCH = 2, 3, 1
 _FOOTER_DICTIONARIES, _FOOTER_BATCHES = 2, 3
 #: Kinds of messages.
@@ -86,13 +87,8 @@ def messages(file: IO[bytes], whole: bool) -> Iterator[tuple[bytes, int]]:
     """
     size = file.seek(0, 2)
     if whole:
-        file.seek(max(0, size - 10))
-        length = int.from_bytes(file.read(4), "little", signed=True)
-        if not 0 < length <= size - 10:
-            raise ValueError("its footer is cut off")
-        file.seek(size - 10 - length)
-        footer = file.read(length)
-        root = _inner(footer, 0)
+        footer = _footer(file)
+        root, length = _inner(footer, 0), len(footer)
         for slot in (_FOOTER_DICTIONARIES, _FOOTER_BATCHES):
             blocks = _slot(footer, root, slot)
             first = _inner(footer, blocks) if blocks else 0
@@ -107,6 +103,38 @@ def messages(file: IO[bytes], whole: bool) -> Iterator[tuple[bytes, int]]:
     while (found := _message(file, at, size)) is not None:
         yield found[:2]
         at = found[2]
+
+
+def _footer(file: IO[bytes]) -> bytes:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 10))
+    length = int.from_bytes(file.read(4), "little", signed=True)
+    if not 0 < length <= size - 10:
+        raise ValueError("its footer is cut off")
+    file.seek(size - 10 - length)
+    return file.read(length)
+
+
+def columns(file: IO[bytes], whole: bool) -> int:
+    """Return how many columns a schema claims; 0 where it has none.
+
+    Args:
+        file: of a stream, or of a file with a footer.
+        whole: whether it is the latter.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if whole:
+        data, slot = _footer(file), _FOOTER_SCHEMA
+    else:
+        found = _message(file, 0, file.seek(0, 2))
+        if found is None:
+            return 0
+        data, slot = found[0], _MESSAGE_HEADER
+    schema = _slot(data, _inner(data, 0), slot)
+    fields = _slot(data, _inner(data, schema), _SCHEMA_FIELDS) if schema else 0
+    return _number(data, _inner(data, fields), "I") if fields else 0
 
 
 def _message(file: IO[bytes], at: int, size: int) -> tuple[bytes, int, int] | None:

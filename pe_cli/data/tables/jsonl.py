@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError, Span
+from pe_cli.core.json_counts import count
 from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.tables import width
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.source import CHUNK, LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
-#: Columns of a file at most: keys of untrusted objects are no columns.
-WIDEST = 100_000
+#: Bytes that a key takes at least, with its value.
+KEY = 5
 #: Lines between two of which the offset is kept.
 STRIDE = 256
 
@@ -57,13 +59,15 @@ class JsonlPart:
         for _, marks, rows in every:
             self._marks += [(row + self._rows, at) for row, at in marks]
             self._rows += rows
-        if len(names) > WIDEST:
+        if len(names) > width.MOST_COLUMNS:
             raise self._too_wide(source.start)
         if not self._rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
         if not names:
             raise source.origin.error(f"{self.path} has no columns: all its objects are empty", "check what wrote it")
         self.names = tuple(names)
+        #: The row that was asked for last, whose cells are often asked for one after the other.
+        self._last: tuple[int, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return self._rows
@@ -94,15 +98,17 @@ class JsonlPart:
                 break
             if rows % STRIDE == 0:
                 marks.append((rows, at))
+            if len(data) > KEY * width.MOST_COLUMNS and count(data).outer > width.MOST_COLUMNS:
+                raise self._too_wide(at)
             names.update(dict.fromkeys(self._parse(data, at)))
-            if len(names) > WIDEST:
+            if len(names) > width.MOST_COLUMNS:
                 raise self._too_wide(at)
             rows += 1
         return list(names), marks, rows
 
     def _too_wide(self, at: int) -> PeError:
-        said = f"more than {WIDEST:,} different keys"
-        return self.source.error_at(at, said, "keys are the names of columns, equal in every line")
+        said, hint = width.too_wide(self.path)
+        return self.source.error_at(at, said, f"keys are the names of columns, equal in every line; {hint}")
 
     def _lines(self, at: int) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from an offset on that are not blank: offset and bytes."""
@@ -219,7 +225,9 @@ class JsonlPart:
 
     def text(self, row: int, name: str) -> str:
         """Return a cell as it is written."""
-        _, found = next(self._objects(row, row + 1))
+        if self._last is None or self._last[0] != row:
+            self._last = row, next(self._objects(row, row + 1))[1]
+        found = self._last[1]
         return as_text(found.get(name))
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

@@ -9,6 +9,7 @@ from typing import Any
 from pe_cli.data.origin import Origin
 from pe_cli.data.tables import claims
 from pe_cli.data.tables.columnar import BATCH, ColumnarPart, import_pyarrow, reading
+from pe_cli.data.tables.source import changed, stamp_of
 
 MAGIC = b"PAR1"
 
@@ -30,8 +31,10 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
 
     def batches(columns: Sequence[str], start: int) -> Iterator[tuple[int, Any]]:
         # texts stay what they are in the file: a few words and a code for each row
-        with pq.ParquetFile(path, read_dictionary=said.texts) as file:
-            claims.check_pages(path, claims.footer(path), columns, origin)
+        if stamp_of(path) != stamp:
+            raise changed(path, origin)
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=said.texts) as file:
+            claims.check_pages(path, said, set(columns), origin)
             row, group = 0, 0
             while group < len(said.rows) and row + said.rows[group] <= start:
                 row += said.rows[group]
@@ -41,7 +44,9 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
                 yield row, batch
                 row += batch.num_rows
 
+    claims.check_columns(path, origin)
+    stamp = stamp_of(path)
     with reading(path, "Parquet", origin), pq.ParquetFile(path) as file:
-        said = claims.footer(path)
-        schema, rows = file.schema_arrow, file.metadata.num_rows
+        said, metadata = claims.footer(path), file.metadata
+        schema, rows = file.schema_arrow, metadata.num_rows
     return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing)

@@ -149,8 +149,9 @@ class PartsTable:
 
     @staticmethod
     def _check_columns(part: Part, first: Part, origin: Origin) -> None:
-        absent = [name for name in first.names if name not in part.names]
-        new = [name for name in part.names if name not in first.names]
+        there, before = set(part.names), set(first.names)
+        absent = [name for name in first.names if name not in there]
+        new = [name for name in part.names if name not in before]
         if not absent and not new:
             return
         said = [f"no column '{name}'" for name in absent[:3]] + [f"a column '{name}'" for name in new[:3]]

@@ -87,6 +87,11 @@ class Spool:
         buffer[done:] = memoryview(self._memory)[start + done - written :][: len(buffer) - done]
 
 
+def changed(path: Path, origin: Origin) -> PeError:
+    """Return the error that a file has changed."""
+    return origin.error(f"{path} was changed while it is read", "write a new file beside it and rename that, and start again")
+
+
 def no_room(what: str, error: OSError) -> PeError:
     """Return the error that `$TMPDIR` has no room for something."""
     return PeError(
@@ -133,7 +138,7 @@ class Source:
                 f"cannot read {self.path} again: {(error.strerror or str(error)).lower()}"
             ) from None
         try:
-            if _stamp(fd) != self.stamp:
+            if stamp_of(fd) != self.stamp:
                 raise self.changed()
             yield fd
         finally:
@@ -156,9 +161,7 @@ class Source:
 
     def changed(self) -> PeError:
         """Return the error that the file has changed."""
-        return self.origin.error(
-            f"{self.path} was changed while it is read", "write a new file beside it and rename that, and start again"
-        )
+        return changed(self.path, self.origin)
 
     def read_into(self, fd: int, buffer: memoryview, start: int, size: int) -> None:
         """Read bytes of a pass; may be called from several threads.
@@ -228,8 +231,9 @@ def _read_at(fd: int, buffer: memoryview, start: int) -> int:
     return len(data)
 
 
-def _stamp(fd: int) -> tuple[int, int, int, int]:
-    found = os.fstat(fd)
+def stamp_of(file: int | Path) -> tuple[int, int, int, int]:
+    """Return what tells whether a file, open or at a path, is still the same."""
+    found = os.fstat(file) if isinstance(file, int) else file.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_dev
 
 
@@ -268,7 +272,7 @@ def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Sour
         PeError: DATA; it is no text in that encoding (UTF-8 is checked later, as it is read), cut off, or unpacks to too much.
     """
     with path.open("rb") as file:
-        stamp = _stamp(file.fileno())
+        stamp = stamp_of(file.fileno())
         head = file.read(64)
         check_kind(head, path, origin)
         file.seek(0)

@@ -44,6 +44,23 @@ def fields(data: bytes, at: int = 0, level: int = 0) -> tuple[Fields, int]:
     return found, at + 1
 
 
+def length(data: bytes, number: int) -> int:
+    """Return how many elements a list among the fields of a struct has, 0 where it is not there; the list itself is not read.
+
+    Raises:
+        ValueError: what stands before it is no field.
+        IndexError: it stands behind the data.
+    """
+    at = last = 0
+    while data[at]:
+        head, at = data[at], at + 1
+        last, at = (last + (head >> 4), at) if head >> 4 else _signed(data, at)
+        if last == number and head & 15 in (_LIST, _SET):
+            return _length(data, at)[0]
+        _, at = _value(data, at, head & 15, 0)
+    return 0
+
+
 def _value(data: bytes, at: int, kind: int, level: int) -> tuple[Any, int]:
     if kind in (_I16, _I32, _I64):
         return _signed(data, at)
@@ -67,9 +84,8 @@ def _value(data: bytes, at: int, kind: int, level: int) -> tuple[Any, int]:
 def _list(data: bytes, at: int, level: int) -> tuple[list[Any], int]:
     if level > _DEEPEST:
         raise ValueError("its metadata have too many levels")
-    count, kind, at = data[at] >> 4, data[at] & 15, at + 1
-    if count == 15:
-        count, at = _number(data, at)
+    kind = data[at] & 15
+    count, at = _length(data, at)
     if count > len(data) - at:
         raise IndexError  # an element has a byte at least
     found = []
@@ -77,6 +93,12 @@ def _list(data: bytes, at: int, level: int) -> tuple[list[Any], int]:
         value, at = (data[at] == _TRUE, at + 1) if kind in (_TRUE, _FALSE) else _value(data, at, kind, level)
         found.append(value)
     return found, at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number of elements of a list, and where the first one begins."""
+    count = data[at] >> 4
+    return _number(data, at + 1) if count == 15 else (count, at + 1)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -65,10 +65,10 @@ class Guess:
         return {"type": self.type, **self.options}
 
 
-def markers(table: Table) -> tuple[str, ...]:
-    """Return texts that stand for missing numbers: a column is numbers but for them, and they have no digit."""
+def markers(table: Table, names: Iterable[str]) -> tuple[str, ...]:
+    """Return texts that stand for missing numbers in some columns: a column is numbers but for them, and they have no digit."""
     found: dict[str, None] = {}
-    for name in table.names:
+    for name in names:
         cells = table.cells(name)
         numbers = cells.numbers()
         if not numbers.bad_count or numbers.bad_count * 2 > np.isfinite(numbers.values).sum() + numbers.bad_count:

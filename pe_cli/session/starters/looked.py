@@ -36,7 +36,7 @@ class Looked:
         table: the rows.
         source: reader and options, as the config says them.
         target: how the target is taken.
-        guesses: how other columns are taken.
+        guesses: how other columns are taken, the first `MOST_COLUMNS` of them.
         split: how the rows are divided.
         parts: the rows of every part.
         states: column -> what it learned from the training rows.
@@ -49,6 +49,13 @@ class Looked:
     split: dict[str, Any]
     parts: Mapping[str, Rows]
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> list[tuple[str, str]]:
+        """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
+        found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
+        more = len(self.table.names) - 1 - len(self.guesses)
+        return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
 
     @property
     def rows(self) -> int:
@@ -83,7 +90,6 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looke
         )
     others = [name for name in table.names if name != target]
     guesses = [guess(table, name) for name in others[:MOST_COLUMNS]]
-    guesses += [Guess(name, None, why=f"more than {MOST_COLUMNS} columns") for name in others[MOST_COLUMNS:]]
     aim = guess_target(table, target, wish.task)
     split: dict[str, Any] = {
         **shares(len(table)),

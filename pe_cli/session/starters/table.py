@@ -13,6 +13,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.columns.date import parse
+from pe_cli.data.infer import read_ahead
 from pe_cli.session.starters import series
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
 from pe_cli.session.starters.guess import guess, markers, no_target
@@ -31,12 +32,15 @@ def starter(wish: Wish) -> Starter:
     table = wish.open(source)
     if wish.target is None or wish.target not in table.names:
         raise no_target(table.names, wish.target)
-    found = markers(table)
+    names = [name for name in table.names if name != wish.target][:MOST_COLUMNS]
+    read_ahead(table, [*names, wish.target])
+    found = markers(table, [*names, wish.target])
     if found:
         source["missing"] = [*MISSING, *found]
         table = wish.open(source)
+        read_ahead(table, [*names, wish.target])
     if wish.task in ("auto", "series"):
-        guesses = [guess(table, name) for name in table.names if name != wish.target][:MOST_COLUMNS]
+        guesses = [guess(table, name) for name in names]
         there = series.find(table, wish.target, guesses)
         if isinstance(there, series.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
@@ -100,7 +104,7 @@ def _config(looked: Looked, wish: Wish) -> str:
     columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type] + [
         column_row(target.name, target.written, f"the target: {target.why}")
     ]
-    out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in looked.guesses if not g.type]
+    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
     metric, mode = ("acc", "max") if classes else ("error", "min")
     lines = [
@@ -150,5 +154,5 @@ def _notes(looked: Looked) -> tuple[str, ...]:
         found = looked.used(*types)
         if found:
             notes.append(f"{what}: {', '.join(said(g.name, 30) for g in found)}")
-    notes += [f"left out: '{said(g.name, 30)}': {g.why}" for g in looked.guesses if not g.type]
+    notes += [f"left out: {what}: {why}" for what, why in looked.left_out]
     return tuple(notes)

@@ -120,7 +120,7 @@ def test_rare_classes_share_an_index_in_larger_tables():
     ],
 )
 def test_marks_for_missing_numbers(values, expected):
-    assert markers(ListTable({"c": values}, Origin(Path()))) == expected
+    assert markers(ListTable({"c": values}, Origin(Path())), ["c"]) == expected
 
 
 @pytest.mark.parametrize(
