@@ -12,6 +12,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.session.stop import StopRequest
 from tests.cli.conftest import MODEL
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 from tests.session.memory_watch import anonymous
 
@@ -67,7 +68,13 @@ def each_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None
     return install
 
 
-@pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in WAYS.items()])
+def wanted() -> list[str]:
+    """Return plain training and, with `PE_SOAK`, all other ways, else another one each day: `test_memory.py` counts in all of them."""
+    plain, *others = WAYS
+    return [plain, *(others if "PE_SOAK" in os.environ else of_today(others, len(others)))]
+
+
+@pytest.mark.parametrize("options", [pytest.param(WAYS[name], id=name) for name in wanted()])
 def test_memory_and_the_time_of_a_step_stay(line: Bench, each_step: Callable[..., None], options: list[str]) -> None:
     """From a third of the steps on, or from step 5,000, memory stays within 1 MiB; a step that looks at all earlier ones shows, too."""
     memory: list[int] = []
