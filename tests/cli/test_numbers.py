@@ -30,8 +30,8 @@ def numeric(model: Any) -> Iterator[tuple[str, str]]:
             yield key, "[{0}, {0}]"
 
 
-READERS = [(name, *option) for name, kind in discover_readers().items() for option in numeric(kind.options)]
-COLUMNS = [(name, *option) for name, kind in discover_columns().items() for option in numeric(kind.options)]
+READERS = [(name, *option) for name, kind in sorted(discover_readers().items()) for option in numeric(kind.options)]
+COLUMNS = [(name, *option) for name, kind in sorted(discover_columns().items()) for option in numeric(kind.options)]
 
 
 def check(pe: Pe, config: str, key: str, options: str) -> None:
