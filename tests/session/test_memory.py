@@ -20,7 +20,7 @@ BEGIN, END = 400, 1200
 
 
 def check(found: dict[str, float]) -> None:
-    """Nothing waits for the collector, nothing grows by a block a step, and no thread is started anew."""
+    """Nothing waits for the collector, no step adds a block of memory, and no thread is started anew."""
     assert found, "the run was too short"
     assert found["garbage"] <= 50, found
     assert found["blocks"] <= 1.5, found

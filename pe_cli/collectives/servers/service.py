@@ -240,7 +240,7 @@ class Service:
         except (OSError, EOFError, PeError):
             pass  # who does not introduce itself is sent away
         except Exception as error:  # noqa: BLE001 - who trains is lost, whatever the error is
-            why = f"{type(error).__name__}: {error}"
+            why = f"a message of it met a bug of pe, please report it: {type(error).__name__}: {error}"
         finally:
             if number is not None:
                 self._events.put(_Gone(number, why))

@@ -212,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self.reply(refusal.reply())
         except Exception as error:  # noqa: BLE001 - one request may not end the server
             self._server.app.refused()
-            self.reply(Refusal(500, f"this is a bug of pe: {type(error).__name__}").reply())
+            self.reply(Refusal(500, f"this is a bug of pe: {type(error).__name__}; please report it with what was sent").reply())
 
     def _count(self, held: int) -> bool:
         """Count the bytes that this connection holds; tell whether there was memory for them."""
@@ -303,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._enter(Phase.LEAVING)
         self._server.leaves(self)
-        with contextlib.suppress(OSError, NotImplementedError):
+        with contextlib.suppress(OSError):
             self._transport.write_eof()
         if self._transport is not None:
             self._transport.resume_reading()

@@ -162,7 +162,7 @@ def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
 
 def test_a_mistake_of_ours_ends_one_request() -> None:
     with running(Echo()) as server:
-        assert asked(server, "/fails") == (500, b'{"error": "this is a bug of pe: ValueError"}')
+        assert asked(server, "/fails") == (500, b'{"error": "this is a bug of pe: ValueError; please report it with what was sent"}')
         assert asked(server)[0] == 200
 
 
