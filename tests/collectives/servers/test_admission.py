@@ -219,14 +219,14 @@ def test_a_bug_of_a_thread_is_told(monkeypatch):
         raise ZeroDivisionError("a bug")
 
     serving = Serving()
-    one = reach(serving.endpoint, time.monotonic() + 5, key=KEY)
-    frames.write(one, Message("hello", {"trainer": 0}))
-    assert frames.read(one, 0).kind == "done"
-    monkeypatch.setattr("pe_cli.collectives.servers.service.frames.read", fails)
-    frames.write(one, Message("alive"))
-    serving.thread.join(20)
-    assert "trainer 0 is lost: ZeroDivisionError: a bug" in str(serving.error)
-    one.close()
+    with reach(serving.endpoint, time.monotonic() + 5, key=KEY) as one:
+        frames.write(one, Message("hello", {"trainer": 0}))
+        assert frames.read(one, 0).kind == "done"
+        monkeypatch.setattr("pe_cli.collectives.servers.service.frames.read", fails)
+        frames.write(one, Message("alive"))
+        serving.thread.join(20)
+    assert "trainer 0 is lost: a message of it met a bug of pe" in str(serving.error)
+    assert "ZeroDivisionError: a bug" in str(serving.error)
 
 
 def test_a_crowd_keeps_no_trainer_waiting():
