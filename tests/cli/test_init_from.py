@@ -14,6 +14,7 @@ from pe_cli.cli.main import run as run_command_line
 from pe_cli.config.load import load_run
 from pe_cli.config.nodes import to_data
 from tests.cli.conftest import ROOT, Pe
+from tests.rotation import of_today
 
 DATA = ROOT / "configs/data"
 
@@ -54,7 +55,7 @@ def columns_of(config: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize(
     ("source", "options"),
-    [
+    of_today([
         pytest.param("people.csv", ["--target", "income"], id="a table into classes"),
         pytest.param("flats.csv", ["--target", "price_eur"], id="a table into a number"),
         pytest.param("visitors.csv", ["--target", "visitors"], id="series"),
@@ -64,8 +65,8 @@ def columns_of(config: Path) -> dict[str, dict[str, object]]:
         pytest.param("iris.csv", ["--target", "species"], id="numbers into classes"),
         pytest.param("shapes", [], id="a folder of pictures per class"),
         pytest.param("tales.txt", [], id="a text"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_data_that_ships_trains(begin, source, options):
     if source == "shapes":
         pytest.importorskip("PIL")

@@ -17,6 +17,7 @@ import pytest
 import pe_cli
 from pe_cli.core.errors import ExitCode
 from tests.needs import needs
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
@@ -89,13 +90,13 @@ def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench:
 
 @pytest.mark.parametrize(
     ("how", "code", "said"),
-    [
+    of_today([
         pytest.param("full", ExitCode.DEVICE, "no space left", id="a full disk"),
         pytest.param("readonly", ExitCode.USAGE, "read-only file system", id="a disk that became read-only"),
         pytest.param("failing", ExitCode.DEVICE, "input/output error", id="a disk that fails"),
         pytest.param("files", ExitCode.DEVICE, "too many open files", id="too many open files"),
-    ],
-)
+    ], 4),
+)  # fmt: skip
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
     for result in harmed(bench, how, MORE or 4):
         assert result["code"] in (code, 0), result
