@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device

@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator, Summing
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import usable_cores
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
