@@ -48,6 +48,7 @@ def test_steps_of_two_processes_leave_nothing_behind(line: Bench) -> None:
         check(json.loads((line.base / f"found.{rank}").read_text()))
 
 
+@on_its_day(2, of=3)
 def test_arrays_are_written_down_without_a_cycle() -> None:
     """`json.dumps(indent=...)` leaves 30 objects that only the collector frees."""
     import gc
