@@ -70,7 +70,8 @@ def now() -> dict[str, dict[str, Any]]:
     modules = {}
     for path in MODULES:
         module = importlib.import_module(f"pe_cli.paddle.{path}".rstrip("."))
-        offered = known() | set(getattr(module, "__all__", ())) | (set(all_layers()) if path == "fluid.layers" else set())
+        catalogue = {"fluid.layers": all_layers(), "fluid.optimizer": OPTIMIZERS}.get(path, {})
+        offered = known() | set(getattr(module, "__all__", ())) | set(catalogue)
         public = {n: described(v) for n, v in vars(module).items() if n in offered}
         modules |= {f"{path}.{n}".lstrip("."): facts for n, facts in public.items() if facts is not None}
     layers = {
