@@ -1,4 +1,4 @@
-"""A parameter server's end of connections: a thread per trainer reads and writes, and a single one answers, so that none sees half an update.
+"""A parameter server's end of connections: one thread per trainer reads and writes, and a single one answers, so none sees half an update.
 
 Who connects is a stranger until it has shown that it knows the group's secret (`admission.py`); before that no message of it is read.
 """
