@@ -1,4 +1,4 @@
-"""What a run's columns have learned from the training rows: `data.json`, and the long lists of it in files beside.
+"""Fitted columns: what they learned from the training rows, saved as `data.json` and, for long lists, in files beside it.
 
 The state of every column, as JSON that people can read. A list of more than `LONG` values lies in a file of its own
 (`vocabulary-<column>-<number>.json`), and `{"file": name}` stands in its place.

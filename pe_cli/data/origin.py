@@ -1,4 +1,4 @@
-"""Where a reader was asked for: it finds files and gives errors their place."""
+"""The context of a reader: the config entry that named it, for finding files and for the places of its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the data sections of a run to samples: sources are opened and split, columns are fitted on the training rows and encoded."""
+"""Prepares the samples of a run: opens and splits sources, fits columns on the training rows, and encodes all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room for columns and for what is unpacked: memory, or a file without a name where it is larger than its share of the memory."""
+"""Storage for columns and unpacked files: memory, or an unnamed file on disk where they are larger than their share of memory."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Executor:
         sequences: LoD of its variables, and how those arrays are made.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(  # noqa: PLR0913 - independent options, each with its own default
         self,
         program: Program,
         scope: Scope,

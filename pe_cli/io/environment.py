@@ -1,4 +1,4 @@
-"""Facts of the machine that explain a run's speed and digits; nothing that names the machine or its user."""
+"""Records facts of the machine that explain a run's speed and digits, and nothing that identifies the machine or its user."""
 
 from __future__ import annotations
 

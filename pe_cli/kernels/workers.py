@@ -1,4 +1,4 @@
-"""Compile kernels in child processes: numba's front end is Python, so threads would not help, and this process needs no numba then."""
+"""Compiles kernels in child processes: numba's front end holds the GIL, so threads would not help, and this process needs no numba."""
 
 from __future__ import annotations
 

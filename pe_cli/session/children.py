@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, several side by side: folds, and the trials of a sweep."""
+"""Runs trainings in child processes side by side: folds, and the trials of a sweep."""
 
 from __future__ import annotations
 

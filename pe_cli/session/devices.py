@@ -1,4 +1,4 @@
-"""Which devices and threads a run uses, and where these numbers come from."""
+"""Chooses the devices and threads of a run, and says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes with parameter servers: which of them this one is, and where the servers are."""
+"""Roles of processes with parameter servers: whether this one is a trainer or a server, and the addresses of the servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as the training loop sees them; one process alone is the plain case."""
+"""The process group of a training, as its loop sees it; a single process is the plain case."""
 
 from __future__ import annotations
 

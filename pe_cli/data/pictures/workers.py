@@ -1,4 +1,4 @@
-"""Threads that decode and change pictures: most of it runs without the GIL."""
+"""A pool of threads that decode and transform pictures, mostly without the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of several files: each is a part, whose columns are found by name."""
+"""A table in several files: each file is a part, and its columns are matched by name."""
 
 from __future__ import annotations
 

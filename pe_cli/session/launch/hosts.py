@@ -1,4 +1,4 @@
-"""Files of hosts, and which of them gets which processes."""
+"""Host files: which machines there are, and how many processes each gets."""
 
 from __future__ import annotations
 
