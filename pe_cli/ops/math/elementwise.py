@@ -20,7 +20,17 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, PassesGradient, Pointwise, Scalar, SumsRows
+from pe_cli.ops.define.traits import (
+    Absorbed,
+    Folds,
+    InPlace,
+    Layout,
+    PassesGradient,
+    Pointwise,
+    Scalar,
+    SumsRows,
+    Weight,
+)
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
@@ -88,7 +98,8 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    traits = [Layout(), SumsRows(("Y",), _of_columns), *([InPlace({"Out": "X"})] if in_place else [])]
+    same = Weight(("X", "Y"), "elementwise", "")
+    traits = [Layout(), SumsRows(("Y",), _of_columns), same, *([InPlace({"Out": "X"})] if in_place else [])]
     return op(name, inputs="X Y", attrs=AXIS, traits=traits, **facts)(infer)
 
 

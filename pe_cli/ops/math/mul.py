@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Narrow, SumsRows
+from pe_cli.ops.define.traits import Divisible, Narrow, SumsRows, Weight
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
 from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
@@ -20,7 +20,7 @@ from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
 @op(
     "mul",
-    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",))],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",)), Weight(("Y",), "matrix", "io")],
     inputs="X Y",
     floats="X Y",
     attrs={
@@ -105,7 +105,7 @@ def _of_matrices(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 
 @op(
     "matmul",
-    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices)],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices), Weight(("Y",), "matrix", "io", "transpose_Y")],
     inputs="X Y",
     floats="X Y",
     attrs={

@@ -19,6 +19,7 @@ from pe_cli.ops.define.traits.meaning import (
     Spells,
     TagsRows,
     ToProbabilities,
+    Weight,
 )
 from pe_cli.ops.define.traits.memory import FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
 from pe_cli.ops.define.traits.rows import (
@@ -93,4 +94,5 @@ __all__ = [
     "UpdatesMany",
     "UpdatesTable",
     "View",
+    "Weight",
 ]
