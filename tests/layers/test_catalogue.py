@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from pe_cli.layers.define.helper import ACTIVATIONS
+from pe_cli.layers.define.helper import activations
 from pe_cli.layers.define.registry import LAYERS, discover
 from pe_cli.program.ir import Variable
 from pe_cli.program.verify import verify
@@ -125,7 +125,7 @@ CALLS = {
     "create_parameter": (lambda f: L.create_parameter([2, 3], "float32"), "", ["float32[2, 3]"]),
     "data": (lambda f: L.data("more", [2]), "", ["float32[b, 2]"]),
 }  # fmt: skip
-for _name in ACTIVATIONS:
+for _name in activations():
     CALLS[_name] = (lambda f, n=_name: getattr(L, n)(f.probability), _name, ["float32[b, 4]"])
 for _kind in ("add", "sub", "mul", "div", "max", "min", "pow"):
     _op = f"elementwise_{_kind}"

@@ -16,6 +16,9 @@ from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.layers.define.instead import INSTEAD
 
+#: Where the folders of the families are.
+_FAMILIES = Path(__file__).parents[1]
+
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 #: Annotation of a parameter -> kind of value that a config gives for it.
@@ -94,9 +97,18 @@ class LayerDef:
 
     @property
     def example(self) -> str:
-        """A small model file with this layer, of `examples.yaml` beside the layer's module; empty for a layer without one."""
-        written = Path(inspect.getfile(self.fn)).with_name("examples.yaml")
-        return _examples(written).get(self.name, "") if written.is_file() else ""
+        """A small model file with this layer: of the `examples.yaml` of a family, or of one beside a module of others.
+
+        A layer whose only required argument is a variable needs none: it is given a feed.
+        """
+        folder = Path(inspect.getfile(self.fn)).parent if is_foreign(self.fn.__module__) else _FAMILIES
+        for file in sorted(folder.glob("examples.yaml" if is_foreign(self.fn.__module__) else "*/examples.yaml")):
+            if self.name in _examples(file):
+                return _examples(file)[self.name]
+        required = [a for a in self.args.values() if a.required]
+        if [a.kind for a in required] != ["variable"]:
+            return ""
+        return f"feeds:\n  x: {{shape: [4]}}\nlayers:\n  out: {{type: {self.name}, {required[0].name}: x}}\n"
 
     @property
     def implied(self) -> str | None:

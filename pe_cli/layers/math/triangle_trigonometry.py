@@ -1,11 +1,9 @@
-"""Triangles of matrices, and inverse trigonometric functions."""
+"""Triangles of matrices."""
 
 from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.math.generated import make_unary
-from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Variable
 
 
@@ -53,7 +51,3 @@ def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variabl
         fluid.layers.triu.
     """
     return LayerHelper("triu", name).one("tril_triu", {"X": input}, {"diagonal": diagonal, "lower": False})
-
-
-for _name in ("acos", "asin", "atan"):
-    layer(make_unary(_name, find(_name)))

@@ -9,6 +9,7 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
+from pe_cli.paddle.nn.functional.declared import functions
 
 #: fluid's layers whose arguments are 2.x's, too.
 SAME = (
@@ -23,9 +24,10 @@ def _collected() -> dict[str, Any]:
         for module in (activation, common, conv, loss, pooling, vision)
         for name in module.__all__
     }
+    declared = {name: raised_as(FluidValueError)(function) for name, function in functions().items()}
     core = discover()
     same = {name: catalogue.adapt(core[name]) for name in SAME}
-    return {**found, **same}
+    return {**declared, **found, **same}
 
 
 globals().update(_collected())
