@@ -35,7 +35,8 @@ def documented(definition: OpDef, face: Face, arguments: Sequence[Word], returns
         arguments: in order; their targets are slots or attributes, empty for a name and an activation.
         returns: slots that the layer returns.
     """
-    other = {w.target: w.name for w in arguments if w.target and w.target != w.name} | ({returns[0]: "Out"} if returns else {})
+    other = {w.target: w.name for w in arguments if w.target and w.target != w.name} | ({returns[0]: "Out"} if len(returns) == 1 else {})
+    # An attribute's name may be a word of a sentence, too: it is another one in formulas alone.
     slots = {target: name for target, name in other.items() if target not in definition.attrs}
     head, *rest = _SECTION.split(definition.doc)
     sections = dict(zip(rest[::2], rest[1::2], strict=True))
@@ -50,7 +51,7 @@ def documented(definition: OpDef, face: Face, arguments: Sequence[Word], returns
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with other names; an index may follow one, as in X_j. Attributes are other words in sentences: they are in formulas alone."""
+    """Return a text with other names; an index may follow one, as in X_j."""
     if not names:
         return text
     listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
