@@ -98,16 +98,20 @@ ACTIVATION = Face(act=True)
 
 
 class Functional(Value):
-    """A function of `paddle.nn.functional` that calls the op's layer, and the class of `paddle.nn` that is made of it.
+    """A function of 2.x that calls the op's layer, and the class of `paddle.nn` that is made of it.
 
     Args:
         name: of the function; default: the op's.
-        takes: its arguments; their targets are the layer's, which they go to by order unless they say another.
+        takes: its arguments, handed on by their places, or to the argument of the layer that they name; `name` is handed on only then.
         says: first line of its doc.
         module: name of the class; empty for none.
+        layer: what is called; default: that of the op's name.
+        at: where it is: `nn.functional` or `tensor`.
     """
 
     name: str = ""
     takes: str = "x name"
     says: str = ""
     module: str = ""
+    layer: str = ""
+    at: str = "nn.functional"

@@ -74,7 +74,10 @@ def elu_back(g, x, alpha):
 
 
 @pointwise(
-    "sigmoid", uses="Out", traits=[Bounded(0.0, 1.0), ToProbabilities(several=False)], faces=[ACTIVATION, Functional(module="Sigmoid")]
+    "sigmoid",
+    uses="Out",
+    traits=[Bounded(0.0, 1.0), ToProbabilities(several=False)],
+    faces=[ACTIVATION, Functional(module="Sigmoid"), Functional("", "x name", "Return 1 / (1 + exp(-x)).", at="tensor")],
 )
 def sigmoid_op(x):
     """Squash into (0, 1).

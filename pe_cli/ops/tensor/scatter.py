@@ -8,7 +8,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.faces import Face
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
@@ -124,7 +124,10 @@ def _check(name: str, x: TensorType, index: TensorType) -> int:
 
 @op(
     "gather_nd",
-    faces=[Face("", "input index name")],
+    faces=[
+        Face("", "input index name"),
+        Functional("", "x index name", "Take what places, the last axis of index, point to.", at="tensor"),
+    ],
     traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",
@@ -192,7 +195,10 @@ def gather_nd_onnx(o: Writer) -> None:
 
 @op(
     "scatter_nd_add",
-    faces=[Face("", "ref index updates name")],
+    faces=[
+        Face("", "ref index updates name"),
+        Functional("", "x index updates name", "Add updates at the places that the last axis of index points to.", at="tensor"),
+    ],
     traits=[ReportsData()],
     inputs="X Index Updates",
     differentiable="X Updates",

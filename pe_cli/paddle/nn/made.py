@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.forwarding import faces
 from pe_cli.paddle.nn import functional as functions
-from pe_cli.paddle.nn.functional.declared import modules
 from pe_cli.paddle.nn.layer import Layer
 
 
@@ -58,7 +58,7 @@ _LOSS = "input label"
 _NO_DTYPE: dict[str, Any] = {"dtype": None}
 _PADDED = {"padding": "pad"}
 TABLE = {
-    **{name: Made(function) for name, function in modules().items()},
+    **{face.module: Made(name) for name, (_, face) in faces("nn.functional").items() if face.module},
     "SELU": Made("selu"),
     "LogSoftmax": Made("log_softmax", fixed=_NO_DTYPE),
     "Maxout": Made("maxout"),
