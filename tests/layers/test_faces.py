@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from pe_cli.core.types import TensorType
-from pe_cli.layers.define.faces import make_layer
+from pe_cli.layers.define.faces import make_layer, write_doc
 from pe_cli.layers.define.helper import activations
 from pe_cli.layers.define.registry import discover
 from pe_cli.ops.define.faces import Face, Word, words
@@ -85,8 +85,8 @@ def test_what_is_left_out_stays_the_op_s(declared):
 
 
 def test_the_doc_is_the_op_s_in_the_layer_s_names(declared):
-    made = make_layer(declared, Face("weighed", "input along:axis! by:Weight rate name", docs={"by": "weights."}, returns="Out"))
-    assert inspect.getdoc(made) == """Weigh input by by.
+    face = Face("weighed", "input along:axis! by:Weight rate name", docs={"by": "weights."}, returns="Out")
+    assert write_doc(declared, face) == """Weigh input by by.
 
 Out = rate input by along along
 

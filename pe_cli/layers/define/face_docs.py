@@ -9,6 +9,7 @@ from pe_cli.ops.define.faces import Face, Word
 from pe_cli.ops.define.registry import OpDef
 
 _SECTION = re.compile(r"\n\n(Args|Returns|Raises|Source):\n")
+_WORD = re.compile(r"[A-Za-z]\w*")
 _ENTRY = re.compile(r"    (\S[^:\n]*): ")
 
 
@@ -52,10 +53,13 @@ def documented(definition: OpDef, face: Face, arguments: Sequence[Word], returns
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
     """Return a text with other names; an index may follow one, as in X_j."""
-    if not names:
-        return text
-    listed = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(rf"\b({listed})(?=\b|_)", lambda match: names[match[1]], text)
+
+    def other(match: re.Match[str]) -> str:
+        word = match[0]
+        name, line, index = word.partition("_")
+        return names[word] if word in names else f"{names[name]}{line}{index}" if name in names else word
+
+    return _WORD.sub(other, text)
 
 
 def _of_argument(definition: OpDef, said: Mapping[str, str], word: Word) -> str:

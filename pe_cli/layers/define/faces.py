@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pe_cli.layers.define.face_docs import documented
@@ -94,7 +95,6 @@ def make_layer(definition: OpDef, face: Face) -> Callable[..., Variable | tuple[
 
     made.__name__ = made.__qualname__ = name
     made.__module__ = definition.module
-    made.__doc__ = documented(definition, face, [w for w, _ in arguments], returned)
     made.__signature__ = signature  # type: ignore[attr-defined]
     return made
 
@@ -111,13 +111,24 @@ def _handed(values: dict[str, Any], arguments: Sequence[tuple[Word, Slot | Attr 
     return inputs, attrs
 
 
+def write_doc(definition: OpDef, face: Face) -> str:
+    """Return the doc of a layer that is one op."""
+    returned = face.returns.split() or [s.name for s in definition.outputs]
+    return documented(definition, face, [word for word, _ in resolved(definition, face)], returned)
+
+
 def register() -> None:
-    """Make the layers of all ops."""
+    """Make the layers of all ops. Their docs are written when somebody asks for them."""
     for definition in discover().values():
         for face in definition.faces:
             if isinstance(face, Face) and face.layer:
                 keep = layer(
-                    name=face.name or definition.name, label=face.label, judges=face.judges, answers=face.answers, made_of=face.made_of
+                    name=face.name or definition.name,
+                    label=face.label,
+                    judges=face.judges,
+                    answers=face.answers,
+                    made_of=face.made_of,
+                    writes=partial(write_doc, definition, face),
                 )
                 keep(make_layer(definition, face))
 

@@ -75,6 +75,7 @@ class LayerDef:
         judges: it measures and is no loss.
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
         made_of: the op that it appends, where there is another op of its own name.
+        writes: returns the function's docstring, where that is made of another one.
     """
 
     name: str
@@ -83,6 +84,7 @@ class LayerDef:
     judges: bool = False
     answers: bool = True
     made_of: str = ""
+    writes: Callable[[], str] | None = None
 
     @functools.cached_property
     def args(self) -> dict[str, LayerArg]:
@@ -93,6 +95,8 @@ class LayerDef:
     @property
     def doc(self) -> str:
         """The function's docstring."""
+        if self.writes is not None and self.fn.__doc__ is None:
+            self.fn.__doc__ = self.writes()
         return inspect.getdoc(self.fn) or ""
 
     @property
@@ -148,11 +152,13 @@ LAYERS: dict[str, LayerDef] = {}
 def layer(fn: Fn) -> Fn: ...
 @overload
 def layer(
-    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
+    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    writes: Callable[[], str] | None = None,
 ) -> Callable[[Fn], Fn]: ...
 def layer(
-    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
-) -> Any:
+    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    writes: Callable[[], str] | None = None,
+) -> Any:  # fmt: skip
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
     Args:
@@ -162,12 +168,13 @@ def layer(
         judges: see `LayerDef`.
         answers: see `LayerDef`.
         made_of: see `LayerDef`.
+        writes: see `LayerDef`.
 
     Raises:
         PeError: USAGE; a package of others takes a name that there is, or its layer has an argument of a kind that is none of `KINDS`.
     """
     if fn is None:
-        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of)
+        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of, writes=writes)
     key = name or fn.__name__
     if is_foreign(fn.__module__):
         known = discover().get(key)
@@ -176,7 +183,7 @@ def layer(
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    made = LayerDef(key, fn, labels, judges, answers, made_of)
+    made = LayerDef(key, fn, labels, judges, answers, made_of, writes)
     if is_foreign(fn.__module__):
         made.args  # noqa: B018 - told where it is loaded; ours are read when they are asked for
     LAYERS[key] = made
