@@ -103,16 +103,17 @@ class LayerDef:
     def example(self) -> str:
         """A small model file with this layer: of the `examples.yaml` of a family, or of one beside a module of others.
 
-        A layer whose only required argument is a variable needs none: it is given a feed.
+        A layer whose required arguments are all variables needs none: it is given a feed for each.
         """
         folder = Path(inspect.getfile(self.fn)).parent if is_foreign(self.fn.__module__) else _FAMILIES
         for file in sorted(folder.glob("examples.yaml" if is_foreign(self.fn.__module__) else "*/examples.yaml")):
             if self.name in _examples(file):
                 return _examples(file)[self.name]
         required = [a for a in self.args.values() if a.required]
-        if [a.kind for a in required] != ["variable"]:
+        if {a.kind for a in required} != {"variable"}:
             return ""
-        return f"feeds:\n  x: {{shape: [4]}}\nlayers:\n  out: {{type: {self.name}, {required[0].name}: x}}\n"
+        feeds = "".join(f"  {a.name}: {{shape: [4]}}\n" for a in required)
+        return f"feeds:\n{feeds}layers:\n  out: {{type: {self.name}, {', '.join(f'{a.name}: {a.name}' for a in required)}}}\n"
 
     @property
     def implied(self) -> str | None:
