@@ -21,6 +21,10 @@ ACTIVATIONS = (
     "rsqrt", "sigmoid", "sign", "sin", "soft_relu", "softplus", "softshrink", "softsign", "sqrt", "square",
     "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu", "softmax", "log_softmax",
 )  # fmt: skip
+#: Further ops and layers that `act` takes: one variable, of the shape that they give.
+FURTHER_ACTIVATIONS = ("acos", "asin", "atan", "cosh", "erf", "log1p", "selu", "sequence_softmax", "sinh", "tan")
+#: Those that are layers of several ops.
+_OF_LAYERS = ("selu",)
 
 
 class LayerHelper:
@@ -35,7 +39,7 @@ class LayerHelper:
         self.layer_type = layer_type
         self.program = default_main_program()
         self.startup = default_startup_program()
-        self.name = name or _unused(self.program, layer_type)
+        self.name = name or self.program.around or _unused(self.program, layer_type)
 
     @property
     def block(self) -> Block:
@@ -87,9 +91,14 @@ class LayerHelper:
         """
         if act is None:
             return x
-        if act not in ACTIVATIONS:
+        if act not in ACTIVATIONS + FURTHER_ACTIVATIONS:
             hint = did_you_mean(act, ACTIVATIONS) or f"one of {', '.join(ACTIVATIONS)}"
             raise self.error(f"{self.layer_type}: there is no activation '{act}'", hint=hint)
+        if act in _OF_LAYERS:
+            from pe_cli.layers.define.registry import find
+
+            made: Variable = find(act).fn(x)
+            return made
         return self.one(act, {"X": x})
 
     def add_bias(self, x: Variable, attr: ParamAttr | bool | None, *, axis: int, end: int | None = None) -> Variable:
