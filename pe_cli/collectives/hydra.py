@@ -1,4 +1,4 @@
-"""What MPICH's launcher, hydra, is told in its own protocol (PMI 1) by a process that it has started.
+"""Messages of a process to MPICH's launcher hydra in its protocol PMI 1.
 
 It ends all processes of a machine when one closes its end without having taken leave, or is killed; then its own exit code is that of
 whichever process it hears of last, 9 for one that it has killed itself.

@@ -1,4 +1,4 @@
-"""Several processes over MPI: non-blocking messages that are asked after, so that a lost process is an error and no wait for ever.
+"""Collectives of several processes over MPI, by non-blocking messages that are polled, so that a lost process is an error and no deadlock.
 
 Sums are made here and not by the library, whose order of addition is its own affair (`trees.py`), on a thread of their own (`lane.py`).
 """

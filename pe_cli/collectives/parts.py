@@ -1,4 +1,4 @@
-"""Sums of which every process keeps its own part, and parts that become the whole again: recursive halving, and doubling.
+"""Reduce-scatter and all-gather over processes, by recursive halving and doubling.
 
 The tree is that of `trees.py`, so that a sum has the bits of `all_reduce`, wherever the cuts between the parts are. A part is a list of
 arrays: rows of several parameters, of which each process has some. What goes to a process in one exchange goes as one message, or as

@@ -1,4 +1,4 @@
-"""What several processes that train one model ask of each other, whatever carries it."""
+"""The interface between processes that train one model, whatever transports its messages."""
 
 from __future__ import annotations
 

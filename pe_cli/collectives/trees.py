@@ -1,4 +1,4 @@
-"""What processes do in a tree: sums by recursive halving and doubling, small sums and messages to all by doubling alone.
+"""All-reduce and broadcast over processes in a binary tree's order: large sums by recursive halving and doubling, small ones by doubling.
 
 The tree is that of `kernels/tree.py`, over processes: neighbours are added first, then pairs of neighbours, and so on. Where the number of
 processes is no power of two, the first ones are folded: pairs of them act as one.

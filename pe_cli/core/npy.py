@@ -1,4 +1,4 @@
-"""What the header of a .npy array claims, read so that a damaged one costs no memory."""
+"""Reads the header of a .npy array within limits, so that a damaged one cannot exhaust memory."""
 
 from __future__ import annotations
 

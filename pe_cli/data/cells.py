@@ -1,4 +1,4 @@
-"""Cells: what a reader of tables found, before anybody has decided what it means.
+"""Raw cells: columns of a table as a reader found them, before a column type interprets them.
 
 A `Table` has named columns of cells. A cell is text, a number, or missing; a column can be had as numbers, as codes of distinct
 texts, or as text. A column type (`pe_cli/data/columns/`) chooses one of these views, learns from the training rows, and makes

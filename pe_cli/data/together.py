@@ -1,4 +1,4 @@
-"""Work on data that several processes do together: each does a part, and those of one machine have the result in memory in common."""
+"""Work on data that the processes of one machine share: each does a part, and all read the results in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA devices: memory, and plans as launches, which become one graph."""
+"""The CUDA device: its memory, and plans as launches that are captured into one CUDA graph."""
 
 from __future__ import annotations
 

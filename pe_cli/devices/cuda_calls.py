@@ -1,4 +1,4 @@
-"""What kernel calls become on CUDA: launches, with the blocks of each."""
+"""Turns kernel calls into CUDA launches, and says with which blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA's driver by its C interface: memory, kernels and their launches. Nothing of a compiler, and nothing that is imported."""
+"""CUDA's driver through its C interface, by ctypes: memory, modules and launches, without a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feeds of a CUDA device: two arrays that it copies from take turns, so that the host fills one while a step needs the other."""
+"""Double-buffered feeds of a CUDA device: the host fills one array while a step reads the other."""
 
 from __future__ import annotations
 

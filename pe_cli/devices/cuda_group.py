@@ -1,4 +1,4 @@
-"""Several CUDA devices as one driver: what they are asked for is done in the order of asking, and what is captured waits byte by byte.
+"""Several CUDA devices behind one driver interface: operations keep their order, and captured work waits by memory ranges.
 
 Each device has a stream of its own. Where the one that is asked is another than the one before, its stream first waits for the other's; so
 a step that is not captured yet runs as if there were one stream. Captured, launches of all devices become one graph, in which each waits

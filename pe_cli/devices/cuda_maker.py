@@ -1,4 +1,4 @@
-"""Launches of a step's calls: where the arguments of each lie, and what it writes."""
+"""Builds the launches of a step from its kernel calls: where the arguments of each lie, and what it writes."""
 
 from __future__ import annotations
 

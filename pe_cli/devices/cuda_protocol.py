@@ -1,4 +1,4 @@
-"""What steps and memory of CUDA ask of whatever drives a device: CUDA's own driver, several devices as one, paper, or the tests' device."""
+"""The interface of a CUDA driver, which the real driver, a group of devices, the dry run and the tests' simulator implement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole numbers that the launches of a step are given in memory: one allocation holds those of many, and one copy brings them there."""
+"""Integer arguments of launches, kept in one allocation and sent to the device in one copy."""
 
 from __future__ import annotations
 

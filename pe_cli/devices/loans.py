@@ -1,4 +1,4 @@
-"""Loans: a step reads a caller's array where it lies, instead of a copy of it, by having its address in the tape."""
+"""Zero-copy feeds: a step reads the caller's array in place, by patching its address into the tape."""
 
 from __future__ import annotations
 

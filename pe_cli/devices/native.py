@@ -1,4 +1,4 @@
-"""The native loops: one that runs a tape in order, one that takes ready chains from queues until a step is done.
+"""The native loops, compiled by numba: one runs a tape in order, the other takes ready chains from queues until a step is done.
 
 A tape is three int64 words per instruction: kernel address, record address, address of its error report (0: it cannot fail).
 A schedule (`Schedule` in `tape.py`) is an int64 block whose first words hold the addresses below, in this order. Words that several

@@ -1,4 +1,4 @@
-"""Native worker threads that park between steps. Python starts them once; they hold no GIL while they serve."""
+"""A pool of native threads that park between steps; they never hold the GIL."""
 
 from __future__ import annotations
 

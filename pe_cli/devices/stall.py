@@ -1,4 +1,4 @@
-"""What a stamped step that hangs is doing: which kernels run, and which works wait for what."""
+"""Inspects a step that hangs: which kernels run, and which tasks wait for what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog: one thread that looks at running steps now and then, and ends those that make no progress."""
+"""The watchdog: one thread that checks running steps periodically and ends those without progress."""
 
 from __future__ import annotations
 

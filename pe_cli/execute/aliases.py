@@ -1,4 +1,4 @@
-"""With `PE_CHECK_BOUNDS=1`: what an op writes lies on nothing that it reads, but where the op says that it works in place.
+"""With `PE_CHECK_BOUNDS=1`: checks that an op's outputs overlap none of its inputs, unless the op is declared to work in place.
 
 The memory plan decides where outputs lie. Here its decisions are looked at once they are addresses, whatever made them: two buffers of one
 task may share bytes where the one is the other (an update of a parameter), where it is a view, and where it takes over the memory of an

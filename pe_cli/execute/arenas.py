@@ -1,4 +1,4 @@
-"""Memory that plans share: one of them runs at a time, and nothing in an arena outlasts a step."""
+"""Arenas that plans share: only one plan runs at a time, and no temporary outlives its step."""
 
 from __future__ import annotations
 

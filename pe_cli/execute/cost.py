@@ -1,4 +1,4 @@
-"""What the ops of a step take, roughly, and whether threads are kept busy without cutting them: a count, the same on every machine."""
+"""A rough cost model of a step's ops, which decides whether ops are split over threads; it is the same on every machine."""
 
 from __future__ import annotations
 

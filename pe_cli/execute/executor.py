@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
@@ -68,7 +68,7 @@ class Executor:
         sequences: LoD of its variables, and how those arrays are made.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(  # noqa: PLR0913 - independent options, each with its own default
         self,
         program: Program,
         scope: Scope,

@@ -1,4 +1,4 @@
-"""What a plan for one batch has in common with one for another: the same tasks on the same variables, with other sizes."""
+"""Refits a plan to another batch size: checks that both plans have the same tasks on the same variables, and takes over the rest."""
 
 from __future__ import annotations
 

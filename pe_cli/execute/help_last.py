@@ -1,4 +1,4 @@
-"""help_last: threads with nothing left to do help with the last gradients of a step, as devices never take equally long."""
+"""help_last: work stealing for the last gradients of a step: idle threads help, as devices never take equally long."""
 
 from __future__ import annotations
 

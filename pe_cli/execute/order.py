@@ -1,4 +1,4 @@
-"""Which tasks wait for which: the edges of the graph, those that reuse of memory adds, and those that a strategy asks for."""
+"""Dependencies between tasks: edges of the graph, those added by reuse of memory, and those that a strategy asks for."""
 
 from __future__ import annotations
 

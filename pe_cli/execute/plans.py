@@ -1,4 +1,4 @@
-"""The plans of an executor: kept for the batch shapes that it met last, and refitted for others."""
+"""A cache of plans by batch shape; for another batch size a plan is refitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan of one process among several: where its part of the batch lies in the whole, and how gradients are summed over all."""
+"""A plan's place among several processes: its part of the batch, and how gradients are summed over all."""
 
 from __future__ import annotations
 

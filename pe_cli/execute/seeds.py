@@ -1,4 +1,4 @@
-"""The seed of a program that names none."""
+"""The seed for a program that declares none: unpredictable, from the operating system."""
 
 from __future__ import annotations
 

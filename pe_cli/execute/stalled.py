@@ -1,4 +1,4 @@
-"""A step that hangs, as an error: what runs, what waits, on which device, for what."""
+"""Reports a step that hangs as an error: what runs, what waits for what, and on which device."""
 
 from __future__ import annotations
 

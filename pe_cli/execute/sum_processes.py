@@ -1,4 +1,4 @@
-"""What processes exchange in a step, sums of gradients and rows of parameters: one call of Python begins it, another waits for it."""
+"""Lowers sums and gathers over processes: one host call starts each collective, a later one waits for it."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class _Replication:
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
 
     def _tell(self, name: str) -> str:
-        """Give a variable of every device to all processes; return the variable that has a row for each device."""
+        """Gather a variable from all devices of all processes; return the new variable, which has one row per device."""
         block = self.program.global_block()
         whole, kind = f"{name}@PROCESSES", block.vars[name].type
         if whole not in block.vars:

@@ -1,4 +1,4 @@
-"""Files that grow while training runs: whole additions at the end, and cuts back to an earlier length."""
+"""Append-only files: whole records are added at the end, and a file is cut back to an earlier length on resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as those see it who look at it later, or while it goes: its state, its metrics as series, config and environment.
+"""Reads a run's folder, finished or still running: its state, metrics as series, config and environment.
 
 Nothing in the folder is trusted: what is not as pe writes it is left out, and texts stay texts.
 """

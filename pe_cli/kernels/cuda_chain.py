@@ -1,4 +1,4 @@
-"""Kernels of CUDA that do several small launches one behind the other in one block: what each of them is given lies in a table.
+"""CUDA kernels that run several small launches one after the other in a single block, with the arguments of each in a table.
 
 The table is int64 words, the arguments of one launch behind those of the launch before: addresses, whole numbers, the bits of floating
 ones. Every launch sees what those before it have written, as threads of a block wait for one another.

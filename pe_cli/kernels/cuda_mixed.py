@@ -1,4 +1,4 @@
-"""Kernels of CUDA that do calls of several kernels in one launch: the first blocks are one kernel's, the next another's.
+"""CUDA kernels that run calls of several kernels in one launch: each kernel gets a range of the blocks.
 
 The threads of a block are numbered along x alone; those that a kernel has too many are done at once, which no barrier waits for.
 """

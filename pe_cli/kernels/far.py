@@ -1,4 +1,4 @@
-"""Memory beyond the caches: asking for what the processor cannot guess, and writing what will not be read soon.
+"""Non-temporal stores and prefetching: for data that will not be read soon, and for data that the processor cannot predict.
 
 A store brings its line into the cache first, and takes it from there to memory later. One that goes past the caches does neither: of arrays
 larger than the caches it takes half of the time, if whole lines are written one after the other.

@@ -34,7 +34,7 @@ class State:
     Args:
         slot: of the op.
         name: part of the variable's name: `<parameter>_<name>_0`.
-        value: first value of every element.
+        value: first value of every element; text names the argument of the optimizer that is it.
         single: [1] instead of the parameter's shape.
         out: output slot; default: `<slot>Out`.
         shape: another one than the parameter's.
@@ -42,7 +42,7 @@ class State:
 
     slot: str
     name: str
-    value: float = 0.0
+    value: float | str = 0.0
     single: bool = False
     out: str = ""
     shape: tuple[int, ...] | None = None
@@ -271,7 +271,7 @@ class Optimizer:
                 stop_gradient=True,
                 at=parameter.at,
             )
-            Constant(state.value)(made, startup.global_block())
+            Constant(float(state.value))(made, startup.global_block())
             self._states[key] = made
         return self._states[key]
 

@@ -1,4 +1,4 @@
-"""Facts of variables and attributes of operators as plain JSON values and back; what text.py and serialize.py share."""
+"""Converts facts of variables and attributes of operators to plain JSON values and back, for the text and the JSON form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's outputs mean: class names and probabilities, or numbers in the units of the file."""
+"""The meaning of a model's outputs: class names with probabilities, or numbers in the units of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of many requests, answered together."""
+"""Batches the rows of concurrent requests into one step."""
 
 from __future__ import annotations
 

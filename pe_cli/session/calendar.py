@@ -1,4 +1,4 @@
-"""When a training run evaluates, writes a checkpoint or a fetched array, trains what was frozen, and ends."""
+"""When a training run evaluates, checkpoints, records arrays, unfreezes parameters, and ends."""
 
 from __future__ import annotations
 

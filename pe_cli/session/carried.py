@@ -1,4 +1,4 @@
-"""A step of a training in a file, to be compared where that training is not: on another machine, by another version, in another process."""
+"""A training step in a file, to be compared with the same step on another machine, by another version, or in another process."""
 
 from __future__ import annotations
 

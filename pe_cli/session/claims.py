@@ -1,4 +1,4 @@
-"""How processes share a sweep: one at a time changes the record, and a trial is claimed by a lock that goes with its owner."""
+"""Locks of a sweep that processes share: one at a time changes the record, and a trial's lock is released when its owner dies."""
 
 from __future__ import annotations
 

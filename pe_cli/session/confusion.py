@@ -1,4 +1,4 @@
-"""Confusion of classes: which true class a classifier takes for which."""
+"""Confusion matrices: how often a classifier takes each class for which."""
 
 from __future__ import annotations
 

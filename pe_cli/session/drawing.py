@@ -1,4 +1,4 @@
-"""How training samples are drawn and changed: what `data.sampling` and `data.augment` ask for."""
+"""Sampling weights and augmentation of training samples: `data.sampling` and `data.augment`."""
 
 from __future__ import annotations
 

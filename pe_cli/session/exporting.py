@@ -1,4 +1,4 @@
-"""The data's side of a model, for those who run it elsewhere: from raw columns to feeds, and from outputs to names and units."""
+"""Exports the data's side of a model: from raw columns to feeds, and from outputs to names and units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a request's body: counted before they are read, so that reading them takes no more memory than is said."""
+"""Reads the rows in a request's body: they are counted first, so that parsing takes no more memory than is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large requests and pictures: read beside the small ones by a thread of their own, the cheapest first, in bounded memory."""
+"""Handles large requests and pictures in a thread of their own, the cheapest first, within a memory limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from measurements: which checkpoint is the best, whether training still gets better, and if not, what then."""
+"""Tracks a measured value: which checkpoint is the best, and when to stop early or lower the learning rate."""
 
 from __future__ import annotations
 

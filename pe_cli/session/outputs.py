@@ -1,4 +1,4 @@
-"""What training writes besides checkpoints: metrics and fetched values, which a resumed run takes back to its checkpoint."""
+"""Outputs of training beside checkpoints: metrics and fetched values, which resuming cuts back to the checkpoint."""
 
 from __future__ import annotations
 

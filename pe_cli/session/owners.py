@@ -1,4 +1,4 @@
-"""The optimizer's state where processes divide it: with `reduce_strategy: Reduce` each has the rows of its own."""
+"""Optimizer state that processes share out: with `reduce_strategy: Reduce` each has the state of its own rows."""
 
 from __future__ import annotations
 

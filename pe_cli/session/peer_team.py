@@ -1,4 +1,4 @@
-"""One of the processes that train one model together, as its training loop sees them."""
+"""A process in a group that trains one model by all-reduce, as its training loop sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large tables in a checkpoint: each server writes and reads its rows itself, where it sees the folder of the run."""
+"""Large tables in a checkpoint: each server writes and reads its own rows, where it can access the run's folder."""
 
 from __future__ import annotations
 

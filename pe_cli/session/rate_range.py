@@ -1,4 +1,4 @@
-"""The learning-rate range test: a few steps with a rate that grows, and where the loss falls fastest.
+"""The learning-rate range test: a few steps with a growing rate, and the rate at which the loss falls fastest.
 
 Smith 2017, "Cyclical learning rates for training neural networks", section 3.3.
 """

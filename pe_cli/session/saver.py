@@ -1,4 +1,4 @@
-"""Checkpoints written by a thread, so that no step waits for the disk."""
+"""Writes checkpoints in a thread, so that no step waits for the disk."""
 
 from __future__ import annotations
 

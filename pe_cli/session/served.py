@@ -1,4 +1,4 @@
-"""A training with parameter servers: its programs divided, the values that servers hold, and a server's work."""
+"""Training with parameter servers: divides the programs, reads and writes values that servers hold, and runs a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First values from another run or a file: which variables take them, and what is left over on either side."""
+"""Initial values from another run or a file: which variables take them, and what is left over on either side."""
 
 from __future__ import annotations
 

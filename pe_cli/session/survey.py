@@ -1,4 +1,4 @@
-"""A run's data, looked at before it is trained on: columns, parts, warnings, and rows as the model will see them."""
+"""Surveys a run's data before training: columns, parts, warnings, and rows as the model will see them."""
 
 from __future__ import annotations
 

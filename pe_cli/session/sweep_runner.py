@@ -1,4 +1,4 @@
-"""Trains what is left of a sweep, alone or beside other processes: who is free takes the next trial from the record that all share."""
+"""Trains the trials of a sweep, alone or beside other processes; whoever is free takes the next trial of the shared record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as the training loop sees them; one process alone is the plain case."""
+"""The process group of a training, as its loop sees it; a single process is the plain case."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.collectives.protocol import Communicator, Summing
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.session.devices import Resources, place_of_devices, resolve_places

@@ -1,4 +1,4 @@
-"""The team of processes of a run: the one that the run file asks for, or the one that a launcher has started.
+"""Opens the process group of a run: the one that the run file asks for, or that a launcher has started.
 
 What parameter servers and launchers need is imported only for runs that have them.
 """

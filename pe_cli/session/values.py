@@ -1,4 +1,4 @@
-"""The values of a run's variables: what a checkpoint keeps of them, and how they come back."""
+"""Saves the values of a run's variables in a checkpoint, and restores them."""
 
 from __future__ import annotations
 

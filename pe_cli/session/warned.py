@@ -1,4 +1,4 @@
-"""What is wrong with a run's data though it can be trained on: the figures for `pe_cli.data.warnings`, collected from its parts."""
+"""Diagnoses a run's data: collects the figures that `pe_cli.data.warnings` turns into warnings."""
 
 from __future__ import annotations
 

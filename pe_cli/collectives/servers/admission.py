@@ -1,4 +1,4 @@
-"""Takes connections, and hands on those that know the group's secret: no other one holds a place for long, or more than a few bytes."""
+"""Accepts connections and hands on those that know the group's secret; others can neither hold a place for long nor send much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trainer's end: questions to servers, each of which has an answer in time."""
+"""A trainer's end of connections to parameter servers: every request has an answer within a time limit."""
 
 from __future__ import annotations
 

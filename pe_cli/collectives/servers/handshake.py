@@ -1,4 +1,4 @@
-"""The first words of a connection: trainer and server show each other that they know the group's secret, and neither says it.
+"""The handshake of a connection: trainer and server prove to each other that they know the group's secret, without sending it.
 
     trainer  `PEH1`, a nonce (32 bytes)
     server   `PEH1`, its nonce, HMAC-SHA256(key, "server", endpoint, both nonces)

@@ -1,4 +1,4 @@
-"""The secret that trainers and servers of one group share: given by who starts them, or kept in a file of the user for one machine."""
+"""The secret of a group of trainers and servers: given by whoever starts them, or kept in a file of the user for one machine."""
 
 from __future__ import annotations
 

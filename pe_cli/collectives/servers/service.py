@@ -1,4 +1,4 @@
-"""A server's end: one thread for each trainer reads and writes, and one answers, so that nothing is updated while it is read.
+"""A parameter server's end of connections: one thread per trainer reads and writes, and a single one answers, so none sees half an update.
 
 Who connects is a stranger until it has shown that it knows the group's secret (`admission.py`); before that no message of it is read.
 """

@@ -1,4 +1,4 @@
-"""Pictures that are opened but not decoded: of a known format, and of a size that no file may exhaust the memory or the time with."""
+"""Opens pictures without decoding them, after checking format and size against limits on memory and time."""
 
 from __future__ import annotations
 

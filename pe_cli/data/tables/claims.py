@@ -1,4 +1,4 @@
-"""What files of columns claim to hold, looked at before pyarrow makes room for it: a small file can claim very much.
+"""Checks the sizes that columnar files claim before pyarrow allocates them: a small file can claim very much.
 
 Source:
     Apache Parquet, `parquet.thrift`; Apache Arrow, "Columnar format".

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.room import room
 from pe_cli.data.tables import width

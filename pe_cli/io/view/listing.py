@@ -1,4 +1,4 @@
-"""Runs as a list: what tells them apart in a few columns, which of them are meant, and in what order."""
+"""Lists runs in a table: which runs, in what order, and the columns in which they differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of one connection, read from its bytes: h11 reads them, and only bytes that have one reading get to it."""
+"""Frames the requests of a connection: bytes that can be read in two ways are refused before h11 parses the rest."""
 
 from __future__ import annotations
 

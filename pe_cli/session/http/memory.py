@@ -1,4 +1,4 @@
-"""Memory that requests may take together, counted before it is taken."""
+"""A budget of memory that all requests share; it is reserved before memory is taken."""
 
 from __future__ import annotations
 

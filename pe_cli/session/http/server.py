@@ -1,4 +1,4 @@
-"""The server: one thread, a bounded number of connections, and little time for each; who is slow makes room for who comes."""
+"""The server: one thread accepts a bounded number of connections, and closes slow ones to make room for new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of processes: what they say is passed on, and none outlives the others for long."""
+"""A group of child processes: their output is passed on, and when one ends the others are ended soon after."""
 
 from __future__ import annotations
 

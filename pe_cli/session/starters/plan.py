@@ -1,4 +1,4 @@
-"""How much is trained at a time, how long and how fast: chosen by the number of training rows."""
+"""Batch size, epochs and learning rate of a starter, by the number of training rows."""
 
 from __future__ import annotations
 
