@@ -112,6 +112,28 @@ def schedules(fluid):
     return layers.mean(layers.square(layers.fc(x, 1))), lambda rng: {"x": rng.randn(3, 4).astype("float32")}
 
 
+def rows_of_a_table(fluid):
+    """Rows of a table that are looked up, with a gradient for these alone."""
+    ids = fluid.data("ids", [None, 1], "int64")
+    loss = fluid.layers.mean(fluid.layers.square(fluid.embedding(ids, [6, 3], is_sparse=True)))
+    return loss, lambda rng: {"ids": rng.randint(0, 6, (2, 1)).astype("int64")}
+
+
+def grey_images(fluid):
+    """Images of one channel, of sizes that nobody declares."""
+    layers = fluid.layers
+    x = fluid.data("x", [None, 1, None, None])
+    made = layers.pool2d(layers.pool2d(x, 3, "avg", pool_padding=1), 7, "max", global_pooling=True)
+    return layers.mean(layers.fc(layers.reshape(made, [-1, 1]), 1)), lambda rng: {"x": rng.randn(2, 1, 4, 5).astype("float32")}
+
+
+def _decayed(name, **given):
+    def optimizer(fluid):
+        return getattr(fluid.optimizer, name)(0.1, regularization=fluid.regularizer.L2Decay(0.1), **given)
+
+    return optimizer
+
+
 def _sgd(fluid):
     return fluid.optimizer.SGD(0.1)
 
@@ -137,6 +159,9 @@ TRAININGS = {
     "attention in the rounds of a DynamicRNN": (attention_in_rounds, _sgd),
     "softmax of sequences as an activation": (softmax_of_sequences, _sgd),
     "nested states of a cell with a further argument": (nested_states, _sgd),
+    "a decay of a table, SGD": (rows_of_a_table, _decayed("SGD")),
+    "a decay of a table, Adam": (rows_of_a_table, _decayed("Adam", lazy_mode=True)),
+    "images of one channel and unknown sizes": (grey_images, _sgd),
     "a rate of 0": (schedules, _still),
     "a warm-up before steps": (schedules, _warm),
     "noam_decay": (schedules, _noam),
