@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.build.build import Built
 from pe_cli.config.sections.train import StartSection
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
 from pe_cli.core.patterns import matches, nearest, renamed
@@ -152,6 +153,17 @@ def _turned(
         hint = " or ".join(f"layout: {name}" for name in found) + ' in train.init; files of PyTorch are "torch"'
         raise PeError(text, code=ExitCode.DATA, at=section.at, hint=hint)
     return value
+
+
+def start_of(section: StartSection, base: Path, built: Built) -> Start:
+    """Return what a file gives a model: of all that it computes with and that its startup program makes; see `read_start`.
+
+    Raises:
+        PeError: see `read_start`.
+    """
+    made = {name for op in built.startup.global_block().ops for name in op.output_names()}
+    types = {v.name: v.type for v in built.eval.list_vars() if v.persistable and v.name in made}
+    return read_start(section, base, types, readings(built.eval, list(types)))
 
 
 def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:

@@ -307,3 +307,18 @@ def test_no_layout_turns_a_vector_and_a_tied_table_keeps_one_order() -> None:
     assert turned(table, LAYOUTS["keras"], tied, (2, 3)) is None
 
 
+
+
+def test_check_tells_what_is_taken_and_refuses_what_training_would(net: Bench, rng: np.random.Generator) -> None:
+    file = net.base / "w.npz"
+    check = ["check", net.base / "run.yaml", "-o", "fetches={}", "-o", f"train.init={{from: {file}, only: ['wide.*', 'square.w_0']}}"]
+    assert net.run(*check) == 0, net.err
+    assert f"note: train.init: no such file or folder yet: {file}" in net.out
+    np.savez(file, **{"wide.w_0": rng.standard_normal((4, 6)).astype(np.float32)})
+    assert net.run(*check) == ExitCode.DATA
+    assert "not in the file, as initialised: square.w_0, wide.b_0" in net.err
+    assert net.run(*check, "-o", "train.init.strict=false") == 0, net.err
+    assert f"note: start values: 1 of 3 from {file}: wide.w_0" in net.out
+    np.savez(file, **{"square.w_0": rng.standard_normal((4, 4)).astype(np.float32)})
+    assert net.run(*check, "-o", "train.init.strict=false") == ExitCode.DATA
+    assert "may lie in 2 ways" in net.err
