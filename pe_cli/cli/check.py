@@ -140,7 +140,7 @@ def _start(source: Source, mistakes: Mistakes) -> list[str]:
 
     lines: list[str] = []
     with mistakes.catch():
-        lines = start_of(section, source.run.path.parent, source.built).lines()
+        lines += start_of(section, source.run.path.parent, source.built).lines()
     return lines
 
 
