@@ -147,6 +147,7 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         links.swap(at.pair, mine if at.gives else None, None if at.gives else other)
     spans: list[tuple[Array, Array]] = []
     held = values
+    # halving: at every level each of two partners adds up one half, so the work of adding is shared, too
     for level, partner in enumerate(at.partners):
         half = len(held) // 2
         halves = held[:half], held[half:]
@@ -156,6 +157,7 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         _take(links, partner, spans[-1][1], held, room)
     if isinstance(links, Halved):
         links.round(held)  # as the others get it
+    # doubling: the way back, on which the finished parts are exchanged in the opposite order
     for partner, (kept, given) in zip(reversed(at.partners), reversed(spans), strict=True):
         links.swap(partner, kept, given)
     if at.pair is not None:
@@ -179,6 +181,7 @@ def small_sum(links: Links, values: Array) -> Array:
         total = total if at.gives else total + came
     for partner in at.partners:
         links.swap(partner, total, came)
+        # both partners add the same two numbers, and addition of two commutes to the bit: all get equal sums without a broadcast
         total = total + came
     if at.pair is not None:
         links.swap(at.pair, None if at.gives else total, total if at.gives else None)

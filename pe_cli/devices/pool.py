@@ -123,6 +123,7 @@ class Pool:
         usable = os.sched_getaffinity(0)
         for t, core in moves(cores, usable).items():
             with contextlib.suppress(OSError):
+                # binding moves the thread at once; releasing it right after leaves later moves to the system
                 os.sched_setaffinity(self._threads[t], {core})
                 os.sched_setaffinity(self._threads[t], usable)
 
