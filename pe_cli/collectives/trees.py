@@ -69,7 +69,7 @@ class Seat:
 
 
 def seat(rank: int, size: int) -> Seat:
-    """Return the place of a process among so many.
+    """Return the place of a process in the tree over all processes.
 
     >>> seat(2, 4).partners, seat(0, 3)
     ((3, 0), Seat(number=0, pair=1, gives=False, partners=(2,)))
@@ -215,7 +215,7 @@ def _unframed(block: bytes, size: int) -> list[bytes]:
 
 
 def pieces(elements: int, most: int) -> Sequence[slice]:
-    """Cut so many elements into as few pieces of about one length as have at most so many each."""
+    """Cut a number of elements into as few pieces of nearly equal length as keep each at or below `most`."""
     count = max(1, -(-elements // max(1, most)))
     cuts = [elements * i // count for i in range(count + 1)]
     return [slice(low, high) for low, high in itertools.pairwise(cuts)]

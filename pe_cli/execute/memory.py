@@ -182,7 +182,7 @@ class _Lives:
             self.span = {root: [-1, len(tasks)] for root in self.span}
 
     def last(self, ends: Collection[Buffer]) -> None:
-        """Let buffers live to the end."""
+        """Extend the lifetimes of buffers to the end of the step."""
         for b in ends:
             span = self.span[self._groups.find(b)]
             span[1] = max(span[1], self._end)

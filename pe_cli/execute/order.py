@@ -231,7 +231,7 @@ class _Bytes:
         return {t for t in found if t not in kin} if kin else found
 
     def _cut(self, where: int, at: int) -> None:
-        """Let a piece begin at a place."""
+        """Split the history at a byte, so that a piece begins there."""
         begins, held = self._spaces.setdefault(where, ([0], [_Piece()]))
         place = bisect_left(begins, at)
         if place == len(begins) or begins[place] != at:

@@ -87,7 +87,7 @@ class Answer:
         return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
 
     def _items(self, rows: Array) -> Any:
-        """Return what is said of the items of a sequence: [items], or [items, numbers]."""
+        """Return the predictions for the items of a sequence: [items], or [items, numbers]."""
         if self.spelled or self.classes:
             codes = rows.reshape(-1) if self.spelled else _best(rows, self.logits)
             return codes.tolist() if self.column is None else self.column.decode(codes[None])[0]

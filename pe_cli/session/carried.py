@@ -52,7 +52,7 @@ def carry(training: Training, step: int, path: Path) -> int:
 
 
 class Carried:
-    """A training of which one step is in a file.
+    """A training step that was saved to a file, for comparison.
 
     Args:
         path: of the file that `carry` wrote.

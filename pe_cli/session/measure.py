@@ -103,7 +103,7 @@ class Measures:
 
 
 def beats(value: float, before: float | None, section: PlateauSection) -> bool:
-    """Tell whether a measurement beats the best one by more than a share of that one; NaN never does."""
+    """Return whether a measurement is better than the best by more than a relative margin; NaN never is."""
     if before is None:
         return value < math.inf if section.mode == "min" else value > -math.inf
     if section.mode == "min":

@@ -86,7 +86,7 @@ class _Looked:
                 self.tables[use] = self.prepared.sources.table(use)
 
     def fitted(self) -> PeError | None:
-        """Let the columns learn; return what is wrong with them."""
+        """Fit the columns; return what is wrong with them."""
         try:
             if "train" in self.tables:
                 self.prepared.fit()

@@ -182,7 +182,7 @@ class Runner:
         self.say(f"trial {trial.number} of {sweep.count}{after}: {came}  ({values})")
 
     def _interrupt(self) -> None:
-        """Let the trials write checkpoints and end."""
+        """Make the trials write checkpoints and end."""
         stop([one.child for one in self._running])
         with record(self.folder) as sweep:
             for one in self._running:

@@ -259,7 +259,7 @@ class Trainer:
         self._take_explained(step.found, step.due, step.number, step.feed, step.batch)
 
     def _take_explained(self, found: StepResult, due: Sequence[str], step: int, feed: Mapping[str, Array], batch: int) -> None:
-        """Do `_take`; an error names the row of the data that it comes from."""
+        """Do `_take`; an error names the row of the data that caused it."""
         try:
             self._take(found, due, step)
         except PeError as error:
@@ -278,7 +278,7 @@ class Trainer:
         return self.calendar.ends_epoch(every, epoch) or self.calendar.is_last(epoch)
 
     def _explain(self, error: PeError, feed: Mapping[str, Array], batch: int) -> None:
-        """Let an error of a step name the row of the data that it comes from."""
+        """Add the row of the data to an error of a step."""
         place = Place(self._reading[0], self.at.epoch, batch, self._reading[1])
         if isinstance(error, OutOfRangeError):
             locate(error, feed, place)

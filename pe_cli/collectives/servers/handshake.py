@@ -112,7 +112,7 @@ def introduce(connection: socket.socket, key: bytes, endpoint: str, until: float
 
 
 def _word(connection: socket.socket, size: int, begins: bytes, until: float) -> bytes:
-    """Return so many bytes, all of them in time."""
+    """Read an exact number of bytes before the deadline."""
     got = b""
     while len(got) < size:
         connection.settimeout(max(until - time.monotonic(), 0.001))
