@@ -136,7 +136,7 @@ class Trainer:
 
                     for phase, stages in self.stepper.stages(self.readings.always).items():
                         draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
-                if given:
+                if given:  # values from elsewhere cannot be made again from the seed, so a resume needs them in a checkpoint
                     self.keeper.save()
                 with self.stop, collection.steady():
                     self._announce(loader)
@@ -227,6 +227,7 @@ class Trainer:
         readings = self.readings
         due = [n for n in readings.arrays if self._fetched_now(self.run.fetches[n].every)] if readings.arrays else []
         wanted = readings.variables(due) if due else readings.always
+        # a GPU computes one step while Python prepares the next, unless something of this step is needed before the next begins
         late = self._ahead and not due and self._may_be_late()
         if not late and self._running is not None:
             self._settle()
