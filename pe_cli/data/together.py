@@ -19,7 +19,7 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError
 
 Array = np.ndarray[Any, Any]
-#: Arrays begin at multiples of so many bytes.
+#: Alignment of arrays in bytes.
 ALIGNED = 64
 #: Shape and element type of an array.
 Sizes = tuple[tuple[int, ...], str]

@@ -30,7 +30,7 @@ from pe_cli.kernels.cuda_compiler import Capability, cubin
 
 #: Oldest capability that the compilers of CUDA 13 know.
 LEAST_CAPABILITY: Capability = (7, 5)
-#: How a capture looks at calls that are not captured, such as giving memory back: it lets them be.
+#: Capture mode: calls that are not captured, such as freeing memory, stay allowed.
 _RELAXED = 2
 #: What is captured next waits for what is named, and for nothing else.
 _INSTEAD = 1

@@ -29,7 +29,7 @@ _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "u
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
-#: All arrays of an archive may have so many times the bytes of its file, or so many bytes where that is more. Weights hardly shrink.
+#: Limits on the arrays of an archive: as a multiple of the file's bytes, and in bytes for every file. Weights hardly compress.
 RATIO, UNPACKED = 200, 1 << 28
 
 

@@ -57,7 +57,7 @@ from pe_cli.kernels.words import COUNT, MOST, code_of
 ) = range(16)
 #: Why a scan or a pass ended.
 DONE, RAGGED, NUL, BEHIND_QUOTE, FULL, CHANGED = range(6)
-#: A block of rows ends after so many rows, or so many bytes.
+#: A block of rows ends after this many rows or bytes, whichever comes first.
 BLOCK_ROWS, BLOCK_BYTES = 256, 1 << 20
 
 

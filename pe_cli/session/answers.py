@@ -20,7 +20,7 @@ from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
 
 Array = np.ndarray[Any, Any]
-#: Classes up to which the probability of each is told, and not only that of the most probable one.
+#: Number of classes up to which all probabilities are written, and not only the largest.
 EACH = 30
 #: Arguments of loss layers that take what the model says, in the order in which they are looked for.
 _SCORES = ("logits", "input", "x", "predict", "left")

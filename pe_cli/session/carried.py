@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pe_cli.session.compare import Training
 
 Array = np.ndarray[Any, Any]
-#: Ending of such a file.
+#: Suffix of a file with a saved step.
 ENDING = ".safetensors"
 #: Names of arrays: what a step begins with, what it computes, and the rest as JSON in UTF-8.
 BEGIN, VALUE, FACTS = "begin/", "value/", "facts"

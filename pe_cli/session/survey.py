@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pe_cli.data.fitted import FittedColumn
     from pe_cli.session.job import Job
 
-#: Columns that are told, numbers of a sample and characters of a cell that are shown.
+#: How many columns are described, and how many numbers of a sample and characters of a cell are shown.
 MOST_COLUMNS, NUMBERS, CELL = 500, 12, 80
 
 

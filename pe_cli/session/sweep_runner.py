@@ -24,7 +24,7 @@ from pe_cli.session.sweep import text, write_best
 from pe_cli.session.sweep_record import Sweep, Trial, text_of
 from pe_cli.session.trials import key_of
 
-#: Seconds between two looks at trials that are trained here, and between two at the record where others train.
+#: Seconds between two polls of the trials that are trained here, and of the record while others train.
 LOOK, LOOK_FOR_OTHERS = 0.02, 0.3
 
 Say = Callable[[str], None]
