@@ -33,7 +33,7 @@ _NARROW = {"F16": 2, "BF16": 2, "F8_E5M2": 1, "F8_E4M3": 1}
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
-#: All arrays of an archive may have so many times the bytes of its file, or so many bytes where that is more. Weights hardly shrink.
+#: Limits on the arrays of an archive: as a multiple of the file's bytes, and in bytes for every file. Weights hardly compress.
 RATIO, UNPACKED = 200, 1 << 28
 
 
