@@ -18,7 +18,7 @@ worker.postMessage(1);
 worker.postMessage(20);
 </script></body>"""
 #: As the site's: it keeps what it was told, and answers later.
-WORKER = 'let sum = 0; addEventListener("message", async ({data}) => { sum += await data; postMessage(`sum ${sum}`); });'
+WORKER = 'let sum = 0; addEventListener("message", async ({data}) => { const more = await data; sum += more; postMessage(`sum ${sum}`); });'
 
 
 def test_a_page_that_was_opened_as_a_file_has_a_worker(tmp_path: Path) -> None:
