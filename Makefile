@@ -81,7 +81,7 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 
 site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
+	@echo "Open build/site/index.html: its search needs no server"
 
 dist: $(VENV)/.created ## pack the sources of the last commit and a wheel into dist/ with their hashes; KEY=FILE signs these with an SSH key
 	rm -rf dist && mkdir dist

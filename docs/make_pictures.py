@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pe_cli.cli.main import run
+from pe_cli.io.view import drawing
 
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE / "pictures"
@@ -58,8 +59,12 @@ train: {loss: loss, epochs: 1, batch_size: 32, optimizer: {type: SGD, learning_r
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """Make a folder with the files that the pictures are drawn of, and go there."""
-    before = Path.cwd()
+    """Make a folder with the files that the pictures are drawn of, and go there.
+
+    Graphviz is left alone: its layout depends on its version.
+    """
+    before, boxes = Path.cwd(), drawing.GRAPHVIZ
+    drawing.GRAPHVIZ = 0
     with tempfile.TemporaryDirectory() as made:
         os.chdir(made)
         try:
@@ -73,6 +78,7 @@ def workplace() -> Iterator[Path]:
             yield Path(made)
         finally:
             os.chdir(before)
+            drawing.GRAPHVIZ = boxes
 
 
 def draw(name: str, target: Path) -> None:
