@@ -76,6 +76,7 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_house.py
+	$(BIN)/python docs/make_inside.py
 	$(BIN)/python docs/make_pictures.py
 
 site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error

@@ -216,7 +216,7 @@ class Executor:
 
     @property
     def read(self) -> set[str]:
-        """What ops read, and the offsets that plans look at."""
+        """What ops read, what gives its type to a gradient, and the offsets that plans look at."""
         return self._feeds.read
 
     def check_feed(self, feed: Feed) -> dict[str, Array]:

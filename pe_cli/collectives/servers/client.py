@@ -44,7 +44,7 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         PeError: USAGE, its host is not known.
         PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun, where, unanswered, patience = time.monotonic(), addresses(endpoint), 0, WHILE
+    begun, where, unanswered, patience = time.monotonic(), addresses(endpoint, until), 0, WHILE
     for again in itertools.count():
         made, what = None, "does not listen"
         try:

@@ -17,6 +17,11 @@ from pe_cli.program.initializer import Constant, Initializer, Xavier
 from pe_cli.program.ir import Block, Parameter, Program, Variable
 from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
+#: Further ops and layers that `act` takes: one variable, of the shape that they give.
+FURTHER_ACTIVATIONS = ("acos", "asin", "atan", "cosh", "erf", "log1p", "selu", "sequence_softmax", "sinh", "tan")
+#: Those that are layers of several ops.
+_OF_LAYERS = ("selu",)
+
 
 @functools.cache
 def activations() -> tuple[str, ...]:
@@ -36,7 +41,7 @@ class LayerHelper:
         self.layer_type = layer_type
         self.program = default_main_program()
         self.startup = default_startup_program()
-        self.name = name or _unused(self.program, layer_type)
+        self.name = name or self.program.around or _unused(self.program, layer_type)
 
     @property
     def block(self) -> Block:
@@ -88,9 +93,14 @@ class LayerHelper:
         """
         if act is None:
             return x
-        if act not in activations():
+        if act not in (*activations(), *FURTHER_ACTIVATIONS):
             hint = did_you_mean(act, activations()) or f"one of {', '.join(activations())}"
             raise self.error(f"{self.layer_type}: there is no activation '{act}'", hint=hint)
+        if act in _OF_LAYERS:
+            from pe_cli.layers.define.registry import find
+
+            made: Variable = find(act).fn(x)
+            return made
         return self.one(act, {"X": x})
 
     def add_bias(self, x: Variable, attr: ParamAttr | bool | None, *, axis: int, end: int | None = None) -> Variable:

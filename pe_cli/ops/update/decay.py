@@ -10,7 +10,7 @@ from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, helper, kerne
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import InPlace, Pointwise, RowsApart, Scalar
+from pe_cli.ops.define.traits import Decays, InPlace, Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer import check_update
 
 _COEFFICIENT = Attr(0.0, "of the decay, no unit")
@@ -110,6 +110,7 @@ def l2_decay_cpu(o: Lowering) -> None:
     _lower_decay(o, add_l2)
 
 
+l2_decay.give(Decays())
 l2_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l2, ("Grad", "Param"), (attrs["coeff"],))]))
 
 

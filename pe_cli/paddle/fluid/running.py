@@ -355,4 +355,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    return value.array.view(_One) if value.array.shape == (1,) else value.array
+    return value.array.view(_One) if value.array.size == 1 else value.array
