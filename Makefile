@@ -43,12 +43,12 @@ check: $(VENV)/.test ## lint, types and the layers of the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX; build the site and the wheel, install each extra
+check-deep: $(VENV)/.test ## run the tests of every day, those of ops with every address looked at, those of the executor with guarded memory, those of the tape and pool with every access looked up in a shadow, kill processes over MPI, try all ops and train all configs on PTX; build the site and the wheel, install each extra
 	PE_CHECK_BOUNDS=1 $(BIN)/python -m pytest $(PYTEST) tests/ops tests/execute/test_regions.py
 	$(BIN)/python -m pytest $(PYTEST) -p tests.guarded tests/execute tests/devices
 	$(BIN)/python -m pytest $(PYTEST) -p tests.sanitized tests/devices
 	PE_KILLS=60 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed_processes.py
-	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST) tests/cuda tests/kernels/test_micro.py tests/graph/passes/test_equal.py tests/docs tests/session/test_processes.py
+	PE_WHOLE=1 $(BIN)/python -m pytest $(PYTEST)
 	$(BIN)/python -m tests.cuda.ptx.models
 	$(BIN)/python -m tests.cuda.ptx.models --tf32
 	$(BIN)/python -m tests.cuda.ptx.models --bf16
@@ -57,10 +57,10 @@ check-deep: $(VENV)/.test ## run the tests of ops with every address looked at, 
 	$(BIN)/python -m tests.installs
 
 proof: $(VENV)/.test ## kill, cut off, damage and crowd it at the scale of docs/proof.md (hours)
-	PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py
+	PE_WHOLE=1 PE_KILLS=1000 $(BIN)/python -m pytest $(PYTEST) tests/session/test_killed.py
 	PE_CROWD=10000 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_crowd.py
 	PE_SOAK=45500 $(BIN)/python -m pytest $(PYTEST) -p no:xdist tests/session/test_soak.py
-	PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
+	PE_WHOLE=1 PE_FUZZ=40000 $(BIN)/python -m pytest $(PYTEST) tests/fuzz
 
 mutants: $(VENV)/.test ## change 100 small things in the code, one at a time, and tell which no test notices (an hour)
 	$(BIN)/python -m tests.mutants $(MUTANTS)
@@ -76,11 +76,12 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_coverage.py
 	$(BIN)/python docs/make_house.py
+	$(BIN)/python docs/make_inside.py
 	$(BIN)/python docs/make_pictures.py
 
 site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
+	@echo "Open build/site/index.html: its search needs no server"
 
 dist: $(VENV)/.created ## pack the sources of the last commit and a wheel into dist/ with their hashes; KEY=FILE signs these with an SSH key
 	rm -rf dist && mkdir dist

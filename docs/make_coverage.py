@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pe_cli.build import objects
 from pe_cli.layers.define.registry import discover
 from pe_cli.paddle.names import known
+from pe_cli.paddle.reference import recorded
 from pe_cli.paddle.refused import NO_NAMES, REFUSED, Refusal, Refused
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
@@ -21,6 +22,10 @@ Written by `make docs` from the modules themselves. It shows the state of every 
 project follows, from version 1.3 to 2.0 in static mode. How values and messages differ where a name is there: [parity.md](parity.md).
 
 `fluid` stands for `pe_cli.paddle.fluid`, and `paddle` for `pe_cli.paddle`.
+"""
+MODULES_HEAD = """\
+Every module of PaddlePaddle 1.8.5 can be imported, and gives every public name that it has there: one that works, or one that says where
+it is used why it is refused, and what to use instead. Refused are all names of a module that is not listed.
 """
 #: Modules that names are looked up in, in this order.
 MODULES = (
@@ -119,10 +124,25 @@ def render() -> str:
         rows(("name", "why", "use"), _further({s.refusal[0] for s in refused if s.refusal})),
         "\n## Missing\n",
         ", ".join(f"`{s.name}`" for s in missing) + "." if missing else "None.",
+        "\n## Modules\n",
+        MODULES_HEAD,
+        rows(("module", "names", "work", "refused"), module_rows()),
         "\n## Supported\n",
         rows(("name", "is", "in"), [(f"`{s.name}`", s.kind, ", ".join(f"`{path}`" for path in s.at)) for s in there]),
     ]
     return "\n".join(parts) + "\n"
+
+
+def module_rows() -> list[tuple[str, ...]]:
+    """Return a row for every module of the original in which a name works: how many names it has, how many work, and which are refused."""
+    found = []
+    for path, names in recorded().items():
+        module = importlib.import_module(f"pe_cli.{path}")
+        refused = [name for name in sorted(names.own) if isinstance(getattr(module, name), Refused)]
+        whole = len(names.own)
+        if whole > len(refused):
+            found.append((f"`{path}`", str(whole), str(whole - len(refused)), ", ".join(f"`{name}`" for name in refused) or "none"))
+    return found
 
 
 def _further(told: set[str]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What is allowed and hardly meant: a loss on the wrong kind of numbers, a layer that nothing uses."""
+"""Warnings about a model that is valid but probably a mistake: a loss on the wrong kind of numbers, or a layer that nothing uses."""
 
 from __future__ import annotations
 

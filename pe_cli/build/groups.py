@@ -1,4 +1,4 @@
-"""train.groups: parameters that are frozen, or trained otherwise than the rest."""
+"""train.groups: parameters that are frozen, or trained with other settings than the rest."""
 
 from __future__ import annotations
 

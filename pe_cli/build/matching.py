@@ -1,4 +1,4 @@
-"""Parameters by patterns of their names and of the layers that read them."""
+"""Selects parameters by patterns of their names and of the layers that read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mappings with a type to objects: initializers, regularizers, clips, learning-rate schedules, optimizers."""
+"""Builds objects from mappings with a `type`: initializers, regularizers, clips, learning-rate schedules, optimizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step trains: a program for each of `train.phases`, with the optimizer's ops; all share one scope."""
+"""train.phases: builds one training program per phase, with its optimizer's ops; all phases share one scope."""
 
 from __future__ import annotations
 

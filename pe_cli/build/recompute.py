@@ -1,4 +1,4 @@
-"""train.recompute: behind which layers the forward pass keeps values, so that the rest is computed again for the backward pass."""
+"""train.recompute: chooses the layers behind which activations are kept; the backward pass recomputes the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes to the values that a layer, an initializer or an optimizer takes, each kind with its own sentence."""
+"""Converts nodes of a config to the values that a layer, an initializer or an optimizer takes, and says what is wrong with others."""
 
 from __future__ import annotations
 

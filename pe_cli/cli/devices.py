@@ -28,11 +28,11 @@ def command(as_json: bool) -> None:
 def _facts() -> dict[str, object]:
     import os
 
-    from pe_cli.core.cores import usable_cores
     from pe_cli.core.errors import PeError
+    from pe_cli.core.limits import memory, usable_cores
     from pe_cli.devices.cuda import cuda_count
     from pe_cli.devices.cuda_libraries import opened
-    from pe_cli.io.environment import cpu_model, memory
+    from pe_cli.io.environment import cpu_model
     from pe_cli.kernels import cache, target
     from pe_cli.session.devices import resolve_places
 

@@ -1,4 +1,4 @@
-"""pe diff: what tells runs and configs apart."""
+"""pe diff: shows in what runs and configs differ."""
 
 from __future__ import annotations
 

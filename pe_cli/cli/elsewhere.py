@@ -1,4 +1,4 @@
-"""What PyTorch, Keras and ONNX call the layers, ops and optimizers of the catalogue."""
+"""The names that PyTorch, Keras and ONNX have for layers, ops and optimizers of the catalogue."""
 
 from __future__ import annotations
 

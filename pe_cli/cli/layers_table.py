@@ -1,4 +1,4 @@
-"""What each layer of a model makes: its output, parameters and operations; for pe check and pe summary."""
+"""A table of a model's layers for pe check and pe summary: output shapes, parameters and operations."""
 
 from __future__ import annotations
 

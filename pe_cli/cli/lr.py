@@ -1,4 +1,4 @@
-"""pe lr: find a learning rate by trying many."""
+"""pe lr: runs a learning-rate range test, which trains a few steps with a growing rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal shows while a session runs: a bar that lives, or plain lines where there is no terminal."""
+"""Shows the progress of a session: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

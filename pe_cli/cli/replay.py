@@ -1,4 +1,4 @@
-"""pe replay: any value of a step of a run, long after."""
+"""pe replay: computes any value of any recorded step again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report tells of a run's step: made from the config in the run's folder, as other commands make it."""
+"""Facts for a run's report that are computed from its config: layers, memory and timeline of the step."""
 
 from __future__ import annotations
 

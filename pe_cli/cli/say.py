@@ -1,4 +1,4 @@
-"""What a command says: the one way to the terminal, which shows text and is not steered by it.
+"""Writes text to the terminal; control characters in it are escaped, so that data cannot steer the terminal.
 
 Names of runs, metrics and classes, states and notes come from files that others may have written.
 """

@@ -1,4 +1,4 @@
-"""What configs name beside layers, as text: blocks that a step runs, optimizers, initializers, readers, columns, metrics, ..."""
+"""Text about the kinds of objects that configs name beside layers: regions, optimizers, initializers, readers, columns, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pe verify: whether a run can be repeated to the bit."""
+"""pe verify: trains a recorded run again and tells whether every bit is the same."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Collectives: what crosses devices. Sums run in device order, so that no thread's arrival changes a bit."""
+"""Collectives: sums over devices and processes, always in the order of the devices, so that timing changes no bit."""

@@ -1,4 +1,4 @@
-"""Sums over CUDA devices of one process by kernels of our own, which read and write the memory of all of them.
+"""All-reduce over the CUDA devices of one process, by kernels that read and write the memory of all of them.
 
 Every device adds up its own part of a bucket: it reads that part of all devices' gradients, adds it in the order of the tree, and writes
 the sums to all of them. So each link carries what it must, once there and once back, and no device does more than another. What a thread

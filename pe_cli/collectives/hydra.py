@@ -1,4 +1,4 @@
-"""What MPICH's launcher, hydra, is told in its own protocol (PMI 1) by a process that it has started.
+"""Messages of a process to MPICH's launcher hydra in its protocol PMI 1.
 
 It ends all processes of a machine when one closes its end without having taken leave, or is killed; then its own exit code is that of
 whichever process it hears of last, 9 for one that it has killed itself.
@@ -29,7 +29,7 @@ def way(environment: Mapping[str, str] | None = None) -> int | None:
 
 
 def take_leave() -> bool:
-    """Say that this process needs no one any more, so that the others may go on when it ends; whether hydra has heard it."""
+    """Tell hydra that this process has finished, so that its end does not end the others; return whether hydra has confirmed it."""
     descriptor = way()
     if descriptor is None:
         return False

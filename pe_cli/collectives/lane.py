@@ -1,4 +1,4 @@
-"""The communication thread: it does sums one after the other while others compute, and gives signs of life at all times."""
+"""The communication thread: it computes collectives in the background, one after the other, and sends heartbeats when idle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_cli.core.threads import Thread
 
 
 class Job:
-    """A sum that has been begun; see `Pending`.
+    """A collective that has been started; see `Pending`.
 
     Args:
         works: the sums of its pieces, in order.
@@ -30,7 +30,7 @@ class Job:
         self.spans: list[tuple[int, int]] = []
 
     def run(self) -> None:
-        """Do it; what it raises is raised where it is waited for."""
+        """Compute the job; an error is kept and raised by `wait`."""
         try:
             for work in self._works:
                 begin = time.perf_counter_ns()
@@ -48,12 +48,12 @@ class Job:
 
 
 class Lane:
-    """A thread that does jobs in the order in which they come.
+    """A thread that runs jobs in the order in which they are submitted.
 
     Args:
         links: to the other processes.
-        beat: gives a sign of life; called when there has been nothing to do for a while.
-        seconds: of such a while.
+        beat: sends a heartbeat; called whenever no job has come for `seconds`.
+        seconds: of idleness between two heartbeats.
     """
 
     def __init__(self, links: Links, beat: Callable[[], None], seconds: float) -> None:
@@ -66,7 +66,7 @@ class Lane:
         self._thread.start()
 
     def reserve(self, nbytes: int) -> None:
-        """Have room for pieces of so many bytes; see `Summing`."""
+        """Reserve the buffer for pieces of at most `nbytes` bytes; see `Summing`."""
         needed = room_for(nbytes) + 8  # half of an odd number of elements, rounded up
         if needed > len(self._room):
             self._room = np.empty(needed, np.uint8)
@@ -82,7 +82,7 @@ class Lane:
         return job
 
     def reserve_parts(self, nbytes: int) -> None:
-        """Have room for messages of so many bytes; see `Summing`."""
+        """Reserve the buffers for messages of at most `nbytes` bytes; see `Summing`."""
         if nbytes > len(self._rooms[0]):
             self._rooms = np.empty(nbytes, np.uint8), np.empty(nbytes, np.uint8)
 
@@ -107,6 +107,7 @@ class Lane:
             try:
                 job = self._jobs.get(timeout=self._seconds)
             except queue.Empty:
+                # a process that computes for long sends nothing by itself: without heartbeats others would take it for lost
                 self._beat()
                 continue
             if job is None:

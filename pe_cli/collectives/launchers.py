@@ -1,4 +1,4 @@
-"""What launchers tell the processes that they start: how many there are, and which one this is."""
+"""Reads the environment variables by which launchers tell a process its rank and the number of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives between devices of one process: memory is shared, so an all-reduce is a sum that every thread does a shard of."""
+"""Collectives between CPU devices of one process: memory is shared, so an all-reduce is a sum of which each thread adds a shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes between mpiexec and one that trains: mpiexec would end all others when that one is killed, before they know why.
+"""Supervisor processes between mpiexec and the one that trains, which keep mpiexec from killing the others before they know why.
 
 The overseer is what the launcher has started. It has a child, which outlives it for a moment where the launcher, or somebody else, kills
 it: nobody else could write then why the run has failed. What trains is that one's child, which says when MPI has begun, and when it has
@@ -102,6 +102,7 @@ def _forked(orphaned: int) -> int:
     if child == 0:
         os.setpgid(0, 0)  # a signal for all comes from the overseer alone
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, orphaned)
+        # the parent may have died between the fork and prctl, and then no signal comes
         if os.getppid() != parent:
             os._exit(int(ExitCode.PEER_LOST))
     return child

@@ -1,4 +1,4 @@
-"""Sums of which every process keeps its own part, and parts that become the whole again: recursive halving, and doubling.
+"""Reduce-scatter and all-gather over processes, by recursive halving and doubling.
 
 The tree is that of `trees.py`, so that a sum has the bits of `all_reduce`, wherever the cuts between the parts are. A part is a list of
 arrays: rows of several parameters, of which each process has some. What goes to a process in one exchange goes as one message, or as
@@ -74,7 +74,7 @@ def gather_steps(rank: int, size: int) -> list[Step]:
 
 
 def room_for(sizes: Sequence[int], pieces: int) -> int:
-    """Return the elements of a message, for all processes alike, so that one takes half of all parts, or a piece of such a half.
+    """Return the elements of a message, equal on all processes: half of all parts, or a piece of that half where room is short.
 
     Args:
         sizes: elements of the part of each process.
@@ -141,7 +141,7 @@ def _exchange(links: Links, step: Step, parts: Parts, rooms: tuple[Array, Array]
 
 
 def _messages(arrays: Sequence[Array], most: int) -> Iterator[list[Array]]:
-    """Yield stretches of arrays that together have at most so many elements, and none with nothing."""
+    """Yield non-empty groups of array slices that together have at most a given number of elements."""
     message: list[Array] = []
     left = most
     for array in arrays:

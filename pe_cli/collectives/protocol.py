@@ -1,4 +1,4 @@
-"""What several processes that train one model ask of each other, whatever carries it."""
+"""The interface between processes that train one model, whatever transports its messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: PeError) -> Failure:
-        """Return what is told of an error."""
+        """Return an error in the form in which processes report it to each other."""
         if isinstance(error, PeerError) and error.told is not None:
             return replace(error.told, met=False)
         return cls(error.message, error.code, local=is_local(error))

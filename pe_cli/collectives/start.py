@@ -1,4 +1,4 @@
-"""The start of MPI, watched: a process that dies before it has come, or never comes, would leave the others in MPI_Init for ever."""
+"""Watches MPI's start: without it, a process that dies early would leave the others waiting in MPI_Init for ever."""
 
 from __future__ import annotations
 

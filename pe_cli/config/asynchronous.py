@@ -1,4 +1,4 @@
-"""What a run file may ask for together with `executor.type: async`."""
+"""Checks which settings of a run file go together with `executor.type: async`."""
 
 from __future__ import annotations
 

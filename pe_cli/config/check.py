@@ -1,4 +1,4 @@
-"""Nodes against a section's model: pydantic finds the mistakes, the sentences and places are ours."""
+"""Checks a section of a config against its pydantic model; messages and places are ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run file and the files that it extends: one tree, whose values know the file that they were written in."""
+"""`extends`: merges a run file with the files that it extends; every value remembers the file that it is from."""
 
 from __future__ import annotations
 

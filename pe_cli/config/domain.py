@@ -1,4 +1,4 @@
-"""What a sweep may set a key to: some values, or a range of numbers."""
+"""The values that a sweep may give to a key: a list, or a range of numbers."""
 
 from __future__ import annotations
 

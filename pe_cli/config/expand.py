@@ -1,4 +1,4 @@
-"""Blocks become layers: every use of a block is written out, with its arguments put in and its own names."""
+"""Expands blocks of a model file: each use becomes layers with the arguments filled in and names of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to specs: everything is checked that needs no catalogue, and all mistakes are reported at once."""
+"""Loads a model file and a run file into specs, and reports all mistakes that can be found without the catalogue of layers at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What YAML text becomes before anything is known about its meaning: a tree whose every value knows its place."""
+"""Nodes: the tree of values that YAML text becomes, each with its place in the file."""
 
 from __future__ import annotations
 

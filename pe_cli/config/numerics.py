@@ -1,4 +1,4 @@
-"""What a run file may ask for of how its numbers are computed, by the place they are computed at."""
+"""Checks which numeric settings a run file may ask for on which kind of device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML text -> nodes. PyYAML gives events with places; what they mean is decided here, and nothing is constructed."""
+"""Parses YAML text into nodes: PyYAML gives events with places, and no Python object is ever constructed from a tag."""
 
 from __future__ import annotations
 

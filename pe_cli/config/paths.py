@@ -1,4 +1,4 @@
-"""Which values of a run file are paths; and those of bases, told from the run file's folder."""
+"""Tells which values of a run file are paths; relative ones are resolved against the folder of the file that they are from."""
 
 from __future__ import annotations
 

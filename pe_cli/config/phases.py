@@ -1,4 +1,4 @@
-"""What a run file may ask for together with `train.phases`, and that it says what is trained."""
+"""Checks which settings of a run file go together with `train.phases`."""
 
 from __future__ import annotations
 

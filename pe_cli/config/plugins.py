@@ -1,4 +1,4 @@
-"""Packages of others that a run file names: what they register is found by its name like our own. Nothing is loaded that no file names."""
+"""Plugins: packages that a run file names, whose entry points register layers, readers, metrics and observers. No other is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run file may ask for together with `executor.processes: mpi`."""
+"""Checks which settings of a run file go together with `executor.processes: mpi`."""
 
 from __future__ import annotations
 

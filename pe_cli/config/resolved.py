@@ -1,4 +1,4 @@
-"""A run as YAML with everything filled in: what the run's folder keeps; reading it gives the same run."""
+"""Writes a run as YAML with every default filled in, for the run's folder; reading it gives the same run."""
 
 from __future__ import annotations
 

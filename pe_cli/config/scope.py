@@ -1,4 +1,4 @@
-"""Where the names in a model file are looked up: a block's own layers, then its arguments, then what is around it."""
+"""Looks up names of a model file: in a block's own layers, then its arguments, then what surrounds the block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wishes for a split that contradict each other."""
+"""Checks for settings of a split that contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`${name}` in a model file or a run file: a value that is nothing else keeps its type, text around it makes it text."""
+"""Substitutes `${name}` in a model file or a run file: alone it keeps the value's type, within other text it becomes text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wishes for a sweep that contradict each other, or that the rest of the config cannot meet."""
+"""Checks for settings of a sweep that contradict each other, or that the rest of the config cannot fulfil."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyYAML's syntax errors in our words: where, what, and what to do."""
+"""Turns PyYAML's syntax errors into ours: where, what is wrong, and what to do."""
 
 from __future__ import annotations
 

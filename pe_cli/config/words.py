@@ -1,4 +1,4 @@
-"""Pydantic's errors in our words."""
+"""Turns pydantic's errors into plain sentences."""
 
 from __future__ import annotations
 

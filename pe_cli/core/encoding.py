@@ -1,4 +1,4 @@
-"""How raw columns become a model's feeds, and its outputs what they mean, as plain values.
+"""Encoding steps: how raw columns become a model's feeds, and how outputs are decoded, as plain values that exports can write.
 
 Column types and feeds say it in these steps; what writes models for other runtimes (`pe_cli/io/onnx`) knows the steps alone.
 """

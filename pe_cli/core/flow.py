@@ -1,4 +1,4 @@
-"""Values as YAML in one line, with texts quoted where YAML needs it."""
+"""Formats values as YAML on one line, and quotes text where YAML needs it."""
 
 from __future__ import annotations
 

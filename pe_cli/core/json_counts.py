@@ -1,4 +1,4 @@
-"""How much a text of JSON holds, counted before it is read: what is made of a byte of it may take a hundred."""
+"""Counts what a JSON text holds before it is parsed: parsed values may take a hundred times the memory of their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the header of a .npy array claims, read so that a damaged one costs no memory."""
+"""Reads the header of a .npy array within limits, so that a damaged one cannot exhaust memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def claims(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_array(file: IO[bytes], left: int) -> np.ndarray[Any, Any]:
-    """Read an array of which nothing is allocated that is not there.
+    """Read an array and allocate no more than the file really holds.
 
     Args:
         file: at the first byte of the array.

@@ -1,4 +1,4 @@
-"""Signals that end a command by an exception, so that what it has begun is put in order."""
+"""Turns signals into exceptions, so that what a command has begun is cleaned up before it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user wishes of graph building and execution; no facts of the machine."""
+"""BuildStrategy and ExecutionStrategy: the user's options for graph building and execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a run's data before it is trained on, as plain values: `pe data` prints them, reports draw them."""
+"""Plain records of figures about a run's data: `pe data` prints them, reports draw them."""
 
 from __future__ import annotations
 

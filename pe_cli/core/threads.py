@@ -1,4 +1,4 @@
-"""Threads that say so where the system has no memory to begin them, and threads that are kept for what is to be done next."""
+"""Threads that report when the system has no memory to start them, and reusable threads for short pieces of work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import queue
 import threading
 from collections.abc import Callable
 
-#: How often a thread that does not begin is waited for, and how many seconds each time; a process may stand still meanwhile.
+#: How often, and for how many seconds each, a new thread is waited for. Several tries, as the whole process may be stopped meanwhile.
 TRIES, SECONDS = 4, 10.0
 
 
 class _Begun(threading.Event):
-    """That a thread has begun, which is not waited for without end."""
+    """The event that a thread has started; waiting for it ends after `TRIES` times `SECONDS`, as the thread may never start."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(timeout) if timeout is not None else any(super(_Begun, self).wait(SECONDS) for _ in range(TRIES))
@@ -42,12 +42,12 @@ class Thread(threading.Thread):
             raise MemoryError("a thread does not begin")
 
 
-#: Name of a thread that waits for something to do, and how many may.
+#: Name of a thread that waits for work, and how many such threads are kept.
 IDLE, KEPT = "idle", 4
 
 
 class Work:
-    """Something that a kept thread does, which has begun when this is there.
+    """A function that runs on a reused thread; it has started when the constructor returns.
 
     A thread gives memory back to the system when it ends. The library that MPICH brings notes every such place and forgets none: 275
     bytes for each thread, which a run of many epochs or checkpoints would see. So threads are used again.
@@ -86,7 +86,7 @@ class Work:
 
 
 class _Kept(Thread):
-    """A thread that does one work after another; a daemon, so that one that hangs in a read cannot keep the process from ending."""
+    """A thread that runs one piece of work after another; a daemon, so that a hanging read cannot keep the process from ending."""
 
     def __init__(self) -> None:
         super().__init__(name=IDLE, daemon=True)

@@ -1,4 +1,4 @@
-"""Values of many classes, as frozen dataclasses have them, without methods that are compiled for each class."""
+"""A base for many small immutable classes: like frozen dataclasses, but without compiling methods for each at every start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: what a reader of tables found, before anybody has decided what it means.
+"""Raw cells: columns of a table as a reader found them, before a column type interprets them.
 
 A `Table` has named columns of cells. A cell is text, a number, or missing; a column can be had as numbers, as codes of distinct
 texts, or as text. A column type (`pe_cli/data/columns/`) chooses one of these views, learns from the training rows, and makes
@@ -23,7 +23,7 @@ from pe_cli.data.origin import Origin
 if TYPE_CHECKING:
     from pe_cli.data.together import Together
 
-#: Cells that are taken for missing, besides the empty one, when a reader is told of no others.
+#: Cells that count as missing besides the empty one, unless the config names others.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 #: Rows of a mistake that are kept for its message.
 SHOWN = 5

@@ -1,4 +1,4 @@
-"""Columns that are dealt out to the processes of a machine: one fits and encodes a column, and all have what it has learned and made."""
+"""Shards columns over the processes of a machine: one process fits and encodes a column, and shares the result with the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's columns have learned from the training rows: `data.json`, and the long lists of it in files beside.
+"""Fitted columns: what they learned from the training rows, saved as `data.json` and, for long lists, in files beside it.
 
 The state of every column, as JSON that people can read. A list of more than `LONG` values lies in a file of its own
 (`vocabulary-<column>-<number>.json`), and `{"file": name}` stands in its place.
@@ -100,7 +100,7 @@ class FittedColumn:
         return np.concatenate(decoded, axis=2).reshape(np.shape(values))
 
     def labels(self, count: int) -> list[str]:
-        """Return names of so many predicted numbers."""
+        """Return a name for each predicted number."""
         if self.classes and count == len(self.classes):
             return [f"{self.name}_{name}" for name in self.classes]
         of = [column.name for column in self.inner] or [self.name]
@@ -209,7 +209,7 @@ def _moved(value: Any, name: str, files: dict[str, bytes]) -> Any:
 def _put_back(value: Any, files: Mapping[str, bytes], where: str) -> Any:
     if isinstance(value, dict) and set(value) == {"file"}:
         name = value["file"]
-        if name not in files:
+        if not isinstance(name, str) or name not in files:
             raise _error(f"{where}/{name}: no such file, and {NAME} names it", "copy the whole folder of the checkpoint")
         return _loads(files[name], f"{where}/{name}")
     if isinstance(value, dict):
@@ -249,7 +249,10 @@ def _dumps(value: Any, rows: bool = False) -> bytes:
 
 def _loads(data: bytes, path: str) -> Any:
     try:
-        return json.loads(data, parse_constant=_constant)
+        value = json.loads(data, parse_constant=_constant)
+        if b"\\u" in data:  # half of a surrogate pair is JSON, but no text that could be written again
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (ValueError, RecursionError) as error:
         raise _error(f"{path}: not whole JSON: {error}", "take another checkpoint of the run") from None
 

@@ -1,4 +1,4 @@
-"""Random numbers by counter: a draw is a function of a key and an index, never of what was drawn before."""
+"""A counter-based random number generator: each draw is a function of a key and an index, and never of earlier draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an undeclared column is taken for: by its cells, and by the feed that takes it."""
+"""Infers the type of a column that the config does not declare, from its cells and the feed that reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns side by side, where a feed takes several: one look-up per sample."""
+"""Joins several columns side by side for one feed: one look-up per sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of samples: equal samples have equal keys, so that rows that are in two parts of the data can be found."""
+"""Keys of samples: equal samples have equal keys, which finds rows that are in two parts of the data."""
 
 from __future__ import annotations
 

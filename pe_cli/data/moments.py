@@ -1,4 +1,4 @@
-"""Columns of moments, which rows are put in order by."""
+"""Parses columns of dates and times, by which rows are ordered."""
 
 from __future__ import annotations
 

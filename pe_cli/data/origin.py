@@ -1,4 +1,4 @@
-"""Where a reader was asked for: it finds files and gives errors their place."""
+"""The context of a reader: the config entry that named it, for finding files and for the places of its errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pe_cli.collectives.launchers import processes_here
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
+from pe_cli.core.limits import memory
 
 if TYPE_CHECKING:
     from pe_cli.data.together import Together
@@ -110,21 +111,12 @@ class Origin:
             remedy: how to store the data so that it is mapped and not loaded.
 
         Raises:
-            PeError: size is more than this machine's memory.
+            PeError: size is more than the memory that this process may use.
         """
-        memory = physical_memory()
-        if size > memory:
-            raise self.error(f"{path} unpacks to {size} bytes, and this machine has {memory} bytes of memory", remedy)
+        if size > memory():
+            raise self.error(f"{path} unpacks to {size} bytes, and there are {memory()} bytes of memory", remedy)
 
 
 def memory_of_one() -> int:
-    """Return the machine's memory in bytes, divided by the processes that a launcher has started on it together."""
-    return physical_memory() // processes_here(os.environ)
-
-
-def physical_memory() -> int:
-    """Return the machine's memory in bytes; 2**63 where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 2**63
+    """Return the bytes of memory that this process may use, divided by the processes that a launcher has started here together."""
+    return memory() // processes_here(os.environ)

@@ -1,4 +1,4 @@
-"""An iterator whose next items are made ahead by a thread."""
+"""An iterator that prefetches items in a thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the data sections of a run to samples: sources are opened and split, columns are fitted on the training rows and encoded."""
+"""Prepares the samples of a run: opens and splits sources, fits columns on the training rows, and encodes all."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ class Prepared:
         self._heard: list[str] | None = None
         self.sources = Sources(data, wishes.split, base, self.fitted)
         self._fields: dict[tuple[int, str], Field] = {}
+        self._names: tuple[Sequence[str], frozenset[str]] = (), frozenset()
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
         self._datasets: dict[str, Dataset] = {}
 
@@ -177,7 +178,7 @@ class Prepared:
     def _deal_fits(
         self, table: Table, rows: Rows | None, names: Iterable[str], declared: Mapping[str, tuple[str, ColumnOptions]]
     ) -> dict[str, tuple[FittedColumn, list[str]]]:
-        """Return what columns have learned of which one process has fitted each, with what it says."""
+        """Return what columns have learned, each fitted by one process, with the messages of that process."""
         if self.sources.together is None:
             return {}
 
@@ -191,18 +192,19 @@ class Prepared:
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
         views: dict[str, list[str]] = {"numbers": [], "codes": [], "": []}
+        known = self._known(table)
         for name in names:
             found = self.fitted.columns.get(name)
             declared = (self._declared or {}).get(name)
             if found is not None:
                 for column in found.inner or (found,):
-                    views[column.kind.view] += [source for source in column.sources if source in table.names]
+                    views[column.kind.view] += [source for source in column.sources if source in known]
                 continue
             if declared is not None:
                 kind, sources = discover()[declared[0]], discover()[declared[0]].sources(name, declared[1])
             else:
                 continue
-            views[kind.view] += [source for source in sources if source in table.names]
+            views[kind.view] += [source for source in sources if source in known]
         table.prepare(views["numbers"], views["codes"], self.sources.together)
 
     def _fit(
@@ -228,6 +230,12 @@ class Prepared:
         self._tell(context, "train")
         return FittedColumn(name, kind, raw, state, use.target)
 
+    def _known(self, table: Table) -> frozenset[str]:
+        """Return the names of a table's columns, of which each column asks for its own."""
+        if self._names[0] is not table.names:
+            self._names = table.names, frozenset(table.names)
+        return self._names[1]
+
     def _context(self, table: Table, name: str) -> Context:
         use = self.uses.get(name, ColumnUse())
         written = self.wishes.columns.get(name)
@@ -236,8 +244,9 @@ class Prepared:
     def _check_sources(
         self, table: Table, name: str, column: ColumnType[Any], options: ColumnOptions, at: Span | None = None
     ) -> None:
+        known = self._known(table)
         for source in column.sources(name, options):
-            if source not in table.names:
+            if source not in known:
                 shown = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
                 raise PeError(
                     f"column '{name}' reads '{source}', and the data has no such column" if source != name

@@ -1,4 +1,4 @@
-"""Contact sheets: some pictures of a data set on one page, for reports."""
+"""Contact sheets: pictures of a data set on one page, for reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model does with columns, and the sources of its feeds."""
+"""Which columns of which sources a model reads, and what each is used for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains: runs of works with one way through, which one thread takes at a time."""
+"""Chains: sequences of tasks with a single path through them, which a thread takes as one unit of scheduling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tape whose calls are made one by one, each with the memory that it may touch; see `pe_cli.kernels.bounds`."""
+"""A tape that makes its calls one by one, and tells each which memory it may touch; see `pe_cli.kernels.bounds`."""
 
 from __future__ import annotations
 

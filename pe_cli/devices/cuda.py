@@ -1,4 +1,4 @@
-"""CUDA devices: memory, and plans as launches, which become one graph."""
+"""The CUDA device: its memory, and plans as launches that are captured into one CUDA graph."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ class CudaStep:
 
 
 def _report_words(reporters: int) -> int:
-    """Return the words of the host that error reports of so many works are copied to."""
+    """Return host memory for the error reports of a number of tasks."""
     return TURNS * max(1, reporters) * REPORT
 
 

@@ -1,4 +1,4 @@
-"""Launches that do not wait for one another become one launch over a table of their arguments.
+"""Merges independent launches of one kernel into a single launch over a table of their arguments.
 
 Launches may change places as long as neither waits for the other. So the updates of all parameters, the sums of all biases' gradients
 and the like, each a few microseconds of waiting for a card that has nothing else to do, come together, whatever ops they are of. What is

@@ -1,4 +1,4 @@
-"""Several CUDA devices as one driver: what they are asked for is done in the order of asking, and what is captured waits byte by byte.
+"""Several CUDA devices behind one driver interface: operations keep their order, and captured work waits by memory ranges.
 
 Each device has a stream of its own. Where the one that is asked is another than the one before, its stream first waits for the other's; so
 a step that is not captured yet runs as if there were one stream. Captured, launches of all devices become one graph, in which each waits
@@ -133,7 +133,7 @@ class Group(Member):
         return self._members[home]
 
     def turn(self, home: int) -> None:
-        """Let a device wait for all that was asked before."""
+        """Make a device wait for all earlier operations of the group."""
         if home == self._last:
             return
         for other, driver in enumerate(self._drivers):

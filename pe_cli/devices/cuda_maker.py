@@ -1,4 +1,4 @@
-"""Launches of a step's calls: where the arguments of each lie, and what it writes."""
+"""Builds the launches of a step from its kernel calls: where the arguments of each lie, and what it writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pe_cli.kernels.nothing import nothing
 
 #: int64 words of an error report.
 REPORT = 8
-#: Stands for what others enqueue where a kernel is asked for.
+#: The kernel of a launch that a library or the driver enqueues.
 NOTHING = built_of(Call(nothing, (), "float32", "float32"))
 
 

@@ -1,4 +1,4 @@
-"""Which launches of a step wait for which, and the longest way through them, as some of them become one."""
+"""The dependency graph of a step's launches and its longest path, kept up to date while launches are merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A CUDA device that only notes what it would launch: steps are planned for it where there is no card."""
+"""A CUDA driver for dry runs: it records launches instead of making them, to plan steps where there is no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step on CUDA does with other processes: calls of NCCL, and functions of the host on copies of what lies on a device.
+"""Communication of a CUDA step with other processes: NCCL calls, or host functions on copies of device memory.
 
 A function of the host is a launch like others, and may be captured: copies to pinned memory, the function, on a thread of the driver's, and
 copies back. Kernels that need nothing of it go on meanwhile. A driver may call such functions one after the other, while one waits for

@@ -1,4 +1,4 @@
-"""What each launch of a step waits for: the earlier ones that write what it touches, or touch what it writes, byte by byte.
+"""Finds the dependencies between launches: each waits for earlier ones that write what it touches, or touch what it writes.
 
 Gradients of filters beside those of images, branches of a net beside one another: what a small batch leaves of a card idle, another launch
 may have. Memory that the plan uses again orders launches, too; with `executor.num_threads` above 1 it is used again only where the data

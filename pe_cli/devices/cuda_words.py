@@ -1,4 +1,4 @@
-"""Whole numbers that the launches of a step are given in memory: one allocation holds those of many, and one copy brings them there."""
+"""Integer arguments of launches, kept in one allocation and sent to the device in one copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.devices.cuda_protocol import Driver, Extent
 
-#: Bytes of an allocation, of a whole number, and of which the place of several is a multiple.
+#: Bytes of an allocation and of an integer, and the alignment of a group of integers.
 PAGE, WORD, ALIGNMENT = 1 << 16, 8, 64
 
 

@@ -1,4 +1,4 @@
-"""Nested calls as tapes of their own: heads, records and moves in native memory; see `pe_cli.kernels.rounds`."""
+"""Tapes of nested calls, for loops and branches: their layout in native memory; see `pe_cli.kernels.rounds`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of works: where an op's kernel calls may run at the same time, its instructions become several pieces of a schedule."""
+"""Splits tasks into parts that may run at the same time, and schedules each part by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stamped step that hangs is doing: which kernels run, and which works wait for what."""
+"""Inspects a step that hangs: which kernels run, and which tasks wait for what."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StampedStep:
         return self._tell(self.look(seconds))
 
     def stop(self) -> None:
-        """Let no further kernel begin."""
+        """Stop the step: no further kernel is started."""
         self._tape.abort()
 
     def look(self, idle: float) -> Stalled:

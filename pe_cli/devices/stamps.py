@@ -1,4 +1,4 @@
-"""Tapes that write down when each instruction began and ended, and on which thread; for timelines and for the watchdog.
+"""Tapes that record when and on which thread each instruction ran, for timelines and the watchdog.
 
 The ordinary tape is left as it is: here every instruction is a kernel that stamps, calls the ordinary one, and stamps again. It costs
 some tens of nanoseconds an instruction.

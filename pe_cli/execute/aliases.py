@@ -1,4 +1,4 @@
-"""With `PE_CHECK_BOUNDS=1`: what an op writes lies on nothing that it reads, but where the op says that it works in place.
+"""With `PE_CHECK_BOUNDS=1`: checks that an op's outputs overlap none of its inputs, unless the op is declared to work in place.
 
 The memory plan decides where outputs lie. Here its decisions are looked at once they are addresses, whatever made them: two buffers of one
 task may share bytes where the one is the other (an update of a parameter), where it is a view, and where it takes over the memory of an
@@ -60,7 +60,7 @@ def _range(task: Task, b: Buffer, where: Where) -> tuple[int, int, int]:
 
 
 def _declared(task: Task, out: Buffer, other: Buffer, where: Where) -> bool:
-    """Return whether an op says that one of its outputs may be an input's bytes."""
+    """Return whether an op declares that an output may share an input's bytes."""
     if task.shares.get(out) is other or task.shares.get(other) is out:
         return True
     return task.takes_over.get(out) is other and where(out) == where(other)

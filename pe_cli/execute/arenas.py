@@ -1,4 +1,4 @@
-"""Memory that plans share: one of them runs at a time, and nothing in an arena outlasts a step."""
+"""Arenas that plans share: only one plan runs at a time, and no temporary outlives its step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Arenas:
         self._live: dict[int, weakref.WeakSet[Memory]] = {}
 
     def take(self, d: int, place: Place, nbytes: int) -> Memory:
-        """Return memory of at least so many bytes for a plan's device.
+        """Return memory of at least a given size for a device of a plan.
 
         That is the largest of another plan where it will do.
 

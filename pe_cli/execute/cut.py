@@ -1,4 +1,4 @@
-"""Programs with sizes that only values tell: they are cut before what needs a value, and every part has plans for the sizes it meets.
+"""Programs with data-dependent sizes: they are cut where a size becomes known, and each part has plans for the sizes that occur.
 
 An op that runs on the host (`OnHost`) is a part of its own, and so is a loop with such ops inside, whose rounds are steps of a cut
 program. An op with a fed size (`FedSizes`) begins a part, unless what it waits for is fed; it is lowered with the attribute's value of

@@ -1,4 +1,4 @@
-"""A plan as text: every kernel call with where its arguments lie, chains, and memory in figures."""
+"""A plan as text: kernel calls with the places of their arguments, chains, and figures of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of every device of a graph: what lies in the scope, and the arena of the rest."""
+"""The memory of each device of a graph: variables in the scope, temporaries in an arena."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a plan's feeds go in and its fetches come out: found once, so that a step loses no time looking."""
+"""Feed and fetch slots of a plan: their addresses are looked up once, so that no step searches for them."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pe_cli.collectives.protocol import Summing
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
@@ -68,7 +68,7 @@ class Executor:
         sequences: LoD of its variables, and how those arrays are made.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(  # noqa: PLR0913 - independent options, each with its own default
         self,
         program: Program,
         scope: Scope,
@@ -216,7 +216,7 @@ class Executor:
 
     @property
     def read(self) -> set[str]:
-        """What ops read, and the offsets that plans look at."""
+        """What ops read, what gives its type to a gradient, and the offsets that plans look at."""
         return self._feeds.read
 
     def check_feed(self, feed: Feed) -> dict[str, Array]:
@@ -304,7 +304,7 @@ class Executor:
         return split_sizes(samples, devices) if self._feeds.divisible else [1] * devices
 
     def _shared(self, feed: Feed, fetches: Sequence[str], samples: int) -> Batch:
-        """Find or make the plan of a batch of which this process has its share alone.
+        """Find or make the plan for this process's share of a batch.
 
         What others have follows from the number of samples, but for sequences: of those all tell each other.
         """

@@ -1,4 +1,4 @@
-"""Why a step takes as long as it does: its critical path, and what threads could make of it."""
+"""Explains the duration of a step: its critical path, and the speed-up that more threads could give."""
 
 from __future__ import annotations
 

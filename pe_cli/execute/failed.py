@@ -1,4 +1,4 @@
-"""A task that failed, as an error: which layer, which row, which value."""
+"""Turns a failed task into an error that names the layer, the row and the value."""
 
 from __future__ import annotations
 

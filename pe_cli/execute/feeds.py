@@ -11,6 +11,7 @@ from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.execute.split import check_offsets, cut, cut_parts
 from pe_cli.graph.sequences import Sequences
+from pe_cli.ops.define.registry import forward_name
 
 Array = np.ndarray[Any, Any]
 
@@ -23,14 +24,16 @@ class Feeds:
         constants: feeds that are the same at every step; those that the program does not know are left out.
 
     Attributes:
-        read: what ops read, and the offsets that plans look at.
+        read: what ops read, what gives its type to a gradient, and the offsets that plans look at.
         batched: feeds that have a row per sample.
         grouped: feed -> the feeds of its offsets, of feeds that have sequences.
     """
 
     def __init__(self, sequences: Sequences, constants: Mapping[str, Array]) -> None:
         program = sequences.program
-        self.read = {n for op in program.global_block().ops for n in op.input_names()}
+        ops = program.global_block().ops
+        grads = [n for op in ops if op.definition.is_grad_of for n in op.output_names()]
+        self.read = {n for op in ops for n in op.input_names()} | set(map(forward_name, grads))
         made = {recipe.name for recipe in sequences.recipes}
         offsets = {level for levels in sequences.feeds.values() for level in levels}
         data = {v.name: v.type for v in program.list_vars() if v.is_data and v.name not in made}
@@ -102,7 +105,7 @@ class Feeds:
         return cut(arrays, self.grouped, self.batched, begin, end)
 
     def parts(self, arrays: Mapping[str, Array], sizes: Sequence[int]) -> list[dict[str, Array]]:
-        """Return checked arrays in parts of so many samples; views, no copies."""
+        """Split checked arrays into parts of the given numbers of samples; views, no copies."""
         return cut_parts(arrays, sizes, self.grouped, self.batched)
 
 

@@ -1,4 +1,4 @@
-"""Values of a step that may still be running."""
+"""Values of a step that may still be running; reading one waits for the step."""
 
 from __future__ import annotations
 

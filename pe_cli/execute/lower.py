@@ -1,4 +1,4 @@
-"""Nodes of a graph become tasks: kernel calls on buffers. One function for each kind of node."""
+"""Lowers nodes of a graph to tasks, which are kernel calls on buffers; one function per kind of node."""
 
 from __future__ import annotations
 

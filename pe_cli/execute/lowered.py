@@ -1,4 +1,4 @@
-"""How a graph is lowered for a batch: by how many threads, and whether its ops are cut for them."""
+"""Decides how a graph is lowered for a batch: with how many threads, and whether its ops are split for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of a graph are lowered with: buffers of known type, the user's samples on every device, and threads."""
+"""The context in which nodes are lowered: typed buffers, the samples of each device, and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What devices made of their parts of a batch, joined."""
+"""Merges the values that devices computed for their parts of a batch."""
 
 from __future__ import annotations
 

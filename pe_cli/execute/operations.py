@@ -1,4 +1,4 @@
-"""How many floating-point operations an op does."""
+"""Counts the floating-point operations of an op."""
 
 from __future__ import annotations
 

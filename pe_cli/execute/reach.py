@@ -1,4 +1,4 @@
-"""Which tasks are always done before which, in whatever order threads take them.
+"""Reachability of tasks: which are always done before which, whatever order threads take.
 
 To keep every pair would take a bit for each, a gigabyte for a network of 20,000 layers. So tasks are kept on *lines*: paths of tasks of
 which each waits for the one before it. A task is before another where it, or one that waits for it, stands on a line no later than the

@@ -1,4 +1,4 @@
-"""Regions in memory: each is lowered like a program of its own on one device.
+"""Memory of regions: each region is lowered on one device, like a program of its own.
 
 A region's arguments, and the rows that a loop collects, lie in the buffers of the op's own variables. The region's states and temporaries
 lie in memory that the op has while it runs.

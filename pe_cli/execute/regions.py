@@ -1,4 +1,4 @@
-"""An op with regions becomes calls that make the calls of its regions: again and again, or those of one of two.
+"""Lowers an op with regions to nested calls: repeated for a loop, one of two for a branch.
 
 What a loop goes through and collects moves on by a row with every round. On devices whose kernels make calls the op is one call, with
 the calls of its regions as nested tapes; on others they are written out (`execute/written_out.py`).

@@ -1,4 +1,4 @@
-"""What a step is asked for: the types of the feeds of every device, its samples, and what is fetched."""
+"""A request for a plan: types of the feeds per device, samples, and fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that is ready to run, and what a step made of one."""
+"""Batch and StepResult: a checked batch that is ready to run, and what a step computed from it."""
 
 from __future__ import annotations
 

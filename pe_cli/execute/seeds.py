@@ -1,4 +1,4 @@
-"""The seed of a program that names none."""
+"""The seed for a program that declares none: unpredictable, from the operating system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from pe_cli.program.ir import Program
 
-#: Returns so many bytes that nobody can foresee.
+#: Returns a number of unpredictable bytes; tests replace it.
 unforeseen = os.urandom
 
 

@@ -1,4 +1,4 @@
-"""Shortcuts: a batch of the types of one before goes to the same plan, cut at the same places, without being checked again."""
+"""A fast path for batches of types that were seen before: the plan and the split are reused without checking again."""
 
 from __future__ import annotations
 

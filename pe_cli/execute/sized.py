@@ -1,4 +1,4 @@
-"""Steps whose sizes come from variables: their values are computed first, and every combination of them has an executor of its own.
+"""Programs whose shapes depend on variables: their values are computed first, and each combination of sizes gets its own executor.
 
 The program that runs has numbers in place of those variables, and is one program: it is fused, replicated and planned like any other.
 """

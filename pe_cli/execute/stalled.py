@@ -1,4 +1,4 @@
-"""A step that hangs, as an error: what runs, what waits, on which device, for what."""
+"""Reports a step that hangs as an error: what runs, what waits for what, and on which device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.protocol import Stalled
 from pe_cli.execute.plan import Plan
 
-#: Ops that wait, in the message; the others are counted.
+#: Waiting ops that the message names; further ones are counted.
 SHOWN = 6
 
 

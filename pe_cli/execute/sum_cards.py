@@ -1,4 +1,4 @@
-"""What joins CUDA devices of one process: sums of gradients, whole or on the device that owns them, and merged rows of sparse ones."""
+"""Lowers sums over the CUDA devices of one process: all-reduce, reduce to an owner, and merging of row-sparse gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What joins processes whose devices are CUDA's, on the first device of each: by NCCL, or by the host, as processes on CPUs do it.
+"""Lowers sums over processes with CUDA devices, on the first device of each: by NCCL, or through the host like CPU processes.
 
 By the host, what crosses is copied to its memory and back, in the step's graph; the sums are those of the tree, to the last bit.
 """

@@ -1,4 +1,4 @@
-"""How the cores of a machine should share a step."""
+"""Chooses how the cores of a machine share a step: how many devices and how many threads for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions written out: the calls of every round that there may be, or of both branches, one after the other.
+"""Unrolled regions: the calls of every possible iteration, or of both branches, one after the other.
 
 Regions run so on devices whose kernels make no calls. Where only the step knows how many rounds there are or which branch is taken, all
 calls run, and flags in the device's memory say which of them count: the states of a round that does not count are put back, its results

@@ -1,4 +1,4 @@
-"""Large pictures made small: the ops of a name scope become one box, and what flows between boxes one arrow."""
+"""Collapses large pictures: the ops of a name scope become one box, and the data between two boxes one arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a picture: ops of some role or type, or what lies around a variable."""
+"""Filters pictures: ops of a role or type, or the neighbourhood of a variable."""
 
 from __future__ import annotations
 

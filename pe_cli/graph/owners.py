@@ -1,4 +1,4 @@
-"""reduce_strategy Reduce over processes: each process updates its own rows of every parameter, and keeps the optimizer's state of those.
+"""Sharded updates over processes (reduce_strategy Reduce): each process updates its rows of a parameter and keeps their optimizer state.
 
 The program of a process is rewritten before any other pass. An update whose rows do not depend on each other (`RowsApart`) reads and
 writes this process's rows alone, which `take_rows` copies out of the parameter and its gradient; its state has no other rows. At the end

@@ -1,4 +1,4 @@
-"""What a picture shows, before it is text: boxes with a role, arrows with the data that flows, clusters for devices."""
+"""A picture before it is text: boxes with roles, arrows with the data that flows, and clusters per device."""
 
 from __future__ import annotations
 

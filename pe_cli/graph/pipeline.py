@@ -1,4 +1,4 @@
-"""From a strategy to the passes that it asks for, applied to a program before it is replicated.
+"""The pipeline of program passes: which passes a strategy asks for, and in which order they run.
 
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
 channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +

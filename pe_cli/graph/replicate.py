@@ -187,7 +187,7 @@ class _Replication:
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
 
     def _tell(self, name: str) -> str:
-        """Give a variable of every device to all processes; return the variable that has a row for each device."""
+        """Gather a variable from all devices of all processes; return the new variable, which has one row per device."""
         block = self.program.global_block()
         whole, kind = f"{name}@PROCESSES", block.vars[name].type
         if whole not in block.vars:
@@ -251,7 +251,7 @@ class _Replication:
     # --- rows that are a process's own --------------------------------------------------------------------------------
 
     def _scattered(self, fetches: Collection[str]) -> set[str]:
-        """Return the gradients of which processes need their own rows alone."""
+        """Return the gradients that are reduce-scattered: each process needs only its own rows."""
         whole = {*fetches}
         for op in self.ops:
             own = op.definition.get(OwnRows)
@@ -265,7 +265,7 @@ class _Replication:
         return variables[first].dtype != variables[second].dtype or (first in self.scattered) != (second in self.scattered)
 
     def _give(self, name: str) -> None:
-        """Let processes give each other the rows of a parameter, in a bucket with others."""
+        """Append an all-gather of a parameter's rows over processes, in a bucket with others."""
         variables = self.program.global_block().vars
         if self.updated.names and self._differ(self.updated.names[0], name):
             self._hand_out()

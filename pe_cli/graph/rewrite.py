@@ -1,4 +1,4 @@
-"""Patterns in a block: who reads and writes what, and how a group of operators becomes one."""
+"""Pattern matching and rewriting in a block: who reads and writes what, and how a group of operators becomes one."""
 
 from __future__ import annotations
 

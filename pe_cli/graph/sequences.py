@@ -112,6 +112,7 @@ class _Walk:
         self.lods: dict[str, Lod] = dict(self.feeds)
         self.recipes: dict[Recipe, str] = {}
         self.given: dict[int, tuple[Region, tuple[str, ...]]] = {}  # region's id -> it with what its sequence ops are given, and that
+        self.inner: dict[int, Mapping[str, Lod]] = {}  # region's id -> LoD of what is in it
         self.known = {v.name: v.name for v in block.vars.values() if v.is_data and v.dtype in ("int64", "int32")}
         for name in (n for names in self.feeds.values() for n in names):
             self._declare(name, TensorType((-1,), "int64"))
@@ -175,6 +176,7 @@ class _Walk:
             names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())][-len(region.args) :]
             inner[attr] = _Inner(self, region, dict(zip(region.args, names, strict=True)), len(op.inputs.get("X", ())))
             seen |= dict.fromkeys(inner[attr].more)
+            self.inner[id(region)] = inner[attr].lods
         if not seen:
             return
         more = tuple(n for n in seen if n not in captured)
@@ -272,7 +274,10 @@ class _Inner(_Walk):
         program = region.program.clone()
         super().__init__(program.global_block(), {})
         whole = dict(list(names.items())[steps:])
-        self.lods = {arg: outer.lods[n] for arg, n in whole.items() if n in outer.lods}
+        # what a gradient is given of the rounds has the sequences that it had there
+        forward = outer.inner.get(id(region.like), {})
+        self.lods = {name: lod for name, lod in forward.items() if name in region.args}
+        self.lods |= {arg: outer.lods[n] for arg, n in whole.items() if n in outer.lods}
         self.known = {arg: outer.known[n] for arg, n in whole.items() if n in outer.known}
         own = set(self.block.vars)
         if self.lods:

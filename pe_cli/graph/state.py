@@ -1,4 +1,4 @@
-"""State of the optimizer in pictures: what only one op reads and writes stands in its box, not in a wide row beside it."""
+"""Optimizer state in pictures: variables that one op alone reads and writes are listed in its box."""
 
 from __future__ import annotations
 

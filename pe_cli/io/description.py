@@ -1,4 +1,4 @@
-"""`meta.json`, the description of a checkpoint: reading it, and holding the tensor file against it."""
+"""`meta.json` of a checkpoint: reading it, and checking the tensor file against it."""
 
 from __future__ import annotations
 

@@ -1,19 +1,16 @@
-"""Facts of the machine that explain a run's speed and digits; nothing that names the machine or its user."""
+"""Records facts of the machine that explain a run's speed and digits, and nothing that identifies the machine or its user."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
 
 import pe_cli
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import memory, usable_cores
 
 _PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
-#: Where the kernel says how much memory this container may use: version 2, then version 1.
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def environment() -> dict[str, object]:
@@ -21,7 +18,7 @@ def environment() -> dict[str, object]:
 
     Returns:
         pe, python, platform: texts; packages: name -> version, None when not installed; cpu: model name;
-        cores: number of cores that this process may use; memory: bytes that it may use, 0 when unknown.
+        cores: number of cores that this process may use; memory: bytes that it may use.
     """
     return {
         "pe": pe_cli.__version__,
@@ -62,15 +59,3 @@ def peak_memory() -> int:
     import resource
 
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def memory() -> int:
-    """Return the bytes of memory that this process may use: the machine's, or its container's limit if that is less."""
-    sizes = []
-    with contextlib.suppress(OSError, ValueError):
-        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for path in _LIMITS:
-        # "max" means no limit.
-        with contextlib.suppress(OSError, ValueError):
-            sizes.append(int(path.read_text()))
-    return min(sizes, default=0)

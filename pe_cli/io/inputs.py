@@ -1,4 +1,4 @@
-"""What a run read, as hashes: whoever repeats it can tell whether it is given the same."""
+"""Hashes of the files that a run read, by which a rerun tells whether it is given the same."""
 
 from __future__ import annotations
 

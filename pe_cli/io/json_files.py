@@ -1,4 +1,4 @@
-"""Files of JSON that a run leaves, of which a kill or a power failure may have left a part."""
+"""Reads JSON files of a run, which a kill or a power failure may have truncated."""
 
 from __future__ import annotations
 

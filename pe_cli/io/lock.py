@@ -1,4 +1,4 @@
-"""The lock on a run's folder: who trains in it keeps it, and who looks at it later sees whether somebody still does."""
+"""The lock on a run's folder: held by the process that trains in it, and visible to those that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of large tables in files of their own: each parameter server writes those that it holds into the folder of a checkpoint."""
+"""Rows of large tables in files of their own: each parameter server writes the rows that it holds into the folder of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are read from folders which others may have filled: a pipe or a device in a file's place would hang whoever reads it."""
+"""Opens regular files alone, in folders that others can write: a pipe or a device in a file's place would block the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an .npz gathers before it is written: records in a hidden file beside it, so that a killed process loses none.
+"""Spools the arrays of an .npz in a hidden file beside it, so that a killed process loses none.
 
 A record is a line of JSON with the names of its arrays, then each of them in NumPy's own format.
 """

@@ -1,4 +1,4 @@
-"""The folder of checkpoints: its steps, its marks, what is removed and which checkpoint a path means."""
+"""The folder of checkpoints: their steps and marks, which are removed, and which one a path means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels by address: compiled on first need, kept on disk, loaded without numba the next time."""
+"""Loads kernels and returns their addresses: compiled on first use, kept on disk, and loaded without numba the next time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic words and calls through addresses: what the scheduler is written with. Words are int64, addresses are in bytes."""
+"""Atomic operations on words and calls through addresses, for the scheduler. Words are int64, addresses are in bytes."""
 
 from __future__ import annotations
 

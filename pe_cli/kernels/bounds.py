@@ -1,4 +1,4 @@
-"""`PE_CHECK_BOUNDS=1`: every kernel looks at each address before it reads or writes there; one outside its arguments is an error.
+"""`PE_CHECK_BOUNDS=1`: kernels check every address before they use it; one outside the arguments is an error.
 
 Kernels work with addresses, so a wrong index would read or overwrite whatever lies there. In this mode loads and stores of compiled kernels
 go through a function that knows the ranges of the call's arguments, and which of them the op may write: its outputs and its scratch memory,

@@ -1,4 +1,4 @@
-"""Compiled kernels on the disk, by the hash of all that they are made of.
+"""The cache of compiled kernels on disk, keyed by a hash of everything that they are made of.
 
 What lies there is machine code that is run. So the folder and its files count only where they belong to this user, or to root, and nobody
 else may write to them; and a file's checksum covers its name, so that no kernel stands for another.

@@ -1,4 +1,4 @@
-"""Normalisation by channel with relu, and with the sum of another image before relu, in the passes that the normalisation makes anyway.
+"""Channel normalisation fused with relu, and with the addition of another image before relu, without further passes over memory.
 
 Without a sum the gradient finds out again where relu cut, by the same expression that the values came from: nothing is read for it.
 With a sum it reads the values. Memory as in `channel_norm`: channels last in rows of channels over and over, or channels first.

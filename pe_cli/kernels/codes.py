@@ -1,4 +1,4 @@
-"""What a kernel writes into the first word of a status slot; 0 is all well."""
+"""Status codes that a kernel writes into the first word of a status slot; 0 is success."""
 
 OUT_OF_RANGE = 1
 NOT_FINITE = 2

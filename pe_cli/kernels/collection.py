@@ -1,4 +1,4 @@
-"""When the garbage collector looks: not while compilers make hundreds of thousands of objects that live on, and often while steps run."""
+"""Sets when the garbage collector runs: rarely while compilers create hundreds of thousands of objects, often while steps run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of CUDA that do several small launches one behind the other in one block: what each of them is given lies in a table.
+"""CUDA kernels that run several small launches one after the other in a single block, with the arguments of each in a table.
 
 The table is int64 words, the arguments of one launch behind those of the launch before: addresses, whole numbers, the bits of floating
 ones. Every launch sees what those before it have written, as threads of a block wait for one another.
@@ -19,7 +19,7 @@ from pe_cli.kernels.parsing import statements
 
 #: Threads of the block.
 THREADS = 256
-#: The first block of one; a text that asks for its place in the grid is told this.
+#: Block number that a chained kernel sees: each launch had one block only.
 ALONE = (
     "_table_block = _u32(0)\n"
     + "\n".join(f"_table_blockIdx_{axis} = _i32(0)\n_table_gridDim_{axis} = _i32(1)" for axis in "xyz")

@@ -1,4 +1,4 @@
-"""Deals the outermost loops of a kernel's text over the threads of a grid."""
+"""Rewrites a kernel's text so that its outermost loops are distributed over the threads of a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four neighbours in memory at a time on CUDA, through pointers, and shared memory whose neighbours are taken so."""
+"""Vector access on CUDA: four neighbouring elements per load or store, in global and shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numba-cuda's front end in less time: from bytecode to LLVM by the passes that kernels need. Their PTX is the same to the byte.
+"""A faster front end for numba-cuda: only the passes from bytecode to LLVM that kernels need, with identical PTX.
 
 Roundings are those of `cuda_rounding`.
 """

@@ -1,4 +1,4 @@
-"""Kernels of CUDA that do nothing once an error has been reported: what lasts from step to step is left as the step before left it."""
+"""CUDA kernels that do nothing once an error was reported, so that persistent state stays as the last good step left it."""
 
 from __future__ import annotations
 

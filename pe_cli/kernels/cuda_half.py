@@ -1,4 +1,4 @@
-"""Pointers to bfloat16 on CUDA: what is read through one is float32, what is written is rounded, in kernels and in all that they call.
+"""Pointers to bfloat16 on CUDA: reads convert to float32 and writes round, in a kernel and in all functions that it calls.
 
 A kernel is written once, with pointers to its element type T; which of them point to bfloat16 is a matter of the call. Instructions that
 take a pointer to T ask `is_half` what it points to.

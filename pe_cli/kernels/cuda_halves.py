@@ -1,4 +1,4 @@
-"""What kernels for tensor cores are made of where both factors are bfloat16 in memory: shared memory holds them as they are.
+"""Building blocks for tensor-core kernels whose factors are both bfloat16 in memory, and stay so in shared memory.
 
 An address of shared memory is a number of bytes. A lane gets fragments of a product by `ldmatrix`, which reads rows of 16 bytes; it
 turns them over on the way where a tile lies the other way round.

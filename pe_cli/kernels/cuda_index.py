@@ -1,4 +1,4 @@
-"""Whole numbers on CUDA in 32 bits, where Python's arithmetic would be of 64: an element's place in rows of a size that a call knows."""
+"""32-bit index arithmetic on CUDA, where Python's integers would be 64 bits, for sizes that a call knows to fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions of CUDA that kernels call like functions."""
+"""Declares PTX instructions that kernels call like functions."""
 
 from __future__ import annotations
 

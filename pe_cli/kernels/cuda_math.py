@@ -1,4 +1,4 @@
-"""Elementary functions on CUDA: what the helpers and intrinsics of the CPU are there."""
+"""Elementary functions on CUDA, in the place of the CPU's helpers and intrinsics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that several blocks of a CUDA kernel share: the last block that has written its part adds up all parts, within the launch.
+"""Sums that several blocks of a CUDA kernel share: the last block to finish its part adds up all parts within the same launch.
 
 Which block comes last differs from run to run; what is added, and in which order, does not. A block tells that it is done by taking a
 ticket of its sum, a word that is 0 before the launch and again behind it. Many parts are added in steps of NEAR neighbours, so that no

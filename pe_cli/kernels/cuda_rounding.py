@@ -1,4 +1,4 @@
-"""Where kernels of CUDA round: after every operation as written, or once for a product and the sum that it goes into.
+"""Rounding of CUDA kernels: after every operation as written, or once for a product and the sum that it enters (fused multiply-add).
 
 A function says which by its qualified name, which comes as far as LLVM's text. PTX says of every operation that it is rounded: of those
 that do not say so, what makes machine code joins any product with any sum, also those of functions that a pass has put into one kernel,

@@ -1,4 +1,4 @@
-"""Kernels of CUDA that do many calls of one kernel in one launch: the arguments of every call lie in a table on the device.
+"""CUDA kernels that run many calls of one kernel in one launch, with the arguments of every call in a table on the device.
 
 A table is int64 words: first, for every block of the launch, the word at which the row of its call begins, then the rows. A row is the
 first block of the call, how many it has along x, y and z, and its arguments: addresses, whole numbers, the bits of floating ones.

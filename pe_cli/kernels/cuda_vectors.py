@@ -1,4 +1,4 @@
-"""16-byte accesses of loops that are dealt: a thread does four neighbouring iterations at a time, loading and storing each array once.
+"""Vectorizes distributed loops on CUDA: a thread takes four neighbouring iterations, with 16-byte loads and stores.
 
 A loop qualifies where it walks arrays element by element, `x[i]`, and does nothing that four copies of its body one after the other
 would not do: it has no loop in it, and no array that is walked so is used in another way. What else it reads, `rate[0]` or

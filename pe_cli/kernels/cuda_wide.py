@@ -1,4 +1,4 @@
-"""What kernels of matrix products on CUDA are made of: shared memory by its address, four elements at a time, and tensor cores.
+"""Building blocks for matrix products on CUDA: shared memory by address, access by four elements, and tensor cores.
 
 An address of shared memory is a number of bytes, so that a kernel may lay out its room as it likes; it must be a multiple of what is
 read or written there. Four neighbours are one access of 16 bytes, two of float64.

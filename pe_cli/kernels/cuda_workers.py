@@ -1,4 +1,4 @@
-"""Compile kernels for CUDA on all cores: each copy of this process compiles its share into the cache, from which this one reads."""
+"""Compiles kernels for CUDA on all cores: child processes each compile a share into the cache, from which this one reads."""
 
 from __future__ import annotations
 

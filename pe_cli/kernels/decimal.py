@@ -1,4 +1,4 @@
-"""Decimal numbers in text become float64, rounded correctly."""
+"""Parses decimal numbers from text to float64, correctly rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A content hash of a kernel: of its code, and of everything that its code reaches."""
+"""A content hash of a kernel: of its code, and of all code and constants that it reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with one to four columns as dot products: vectors along the sums, which a vector of columns would leave mostly empty.
+"""Matrix products with one to four columns, as dot products: vectors run along the sums, as columns would leave them mostly empty.
 
 `dots(rows, columns, x, xr, w, wr, parts, xs, ws, depth, y, yr, yc, acc)` computes for rows r and at most `MOST` columns j
 

@@ -1,4 +1,4 @@
-"""A kernel that looks for NaN and infinities in a result."""
+"""A kernel that checks results for NaN and infinity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions that make float32 of bfloat16 and the other way round.
+"""LLVM instructions that convert between bfloat16 and float32.
 
 A number of bfloat16 is the upper half of one of float32. Rounding is to the nearest, of ties to the even one; a NaN stays one, of its
 sign, as the lower half alone might have made it a NaN. Both are operations on integers that vectorise, and give the same bits on every

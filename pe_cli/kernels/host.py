@@ -1,4 +1,4 @@
-"""Python functions as instructions of a tape: the native loop calls them like kernels, and they take the GIL while they run."""
+"""Python functions as instructions of a tape: the native loop calls them like kernels, and they hold the GIL while they run."""
 
 from __future__ import annotations
 

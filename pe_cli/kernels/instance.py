@@ -1,4 +1,4 @@
-"""A kernel for element types: what is compiled once and has one address."""
+"""A kernel for given element types: the unit that is compiled, cached and loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Microkernels: small matrix products held in vector registers, written as LLVM IR, for GEMM and convolution alike.
+"""Microkernels for GEMM and convolution: small matrix products held in vector registers, written as LLVM IR.
 
 One primitive serves all of them: `panel(units, rows, columns, x, w, y, n1, xs1, ws1, n2, xs2, ws2, depth, xk, wk, xr,
 yr, acc, ahead, pace)`. For rows r and columns j, of which there are at most units * UNIT, it computes

@@ -1,4 +1,4 @@
-"""A kernel that does nothing, for schedules that are tried without computing, and where parts of an op wait for each other."""
+"""A kernel that does nothing: for schedules tried without computing, and as a barrier between the parts of an op."""
 
 from __future__ import annotations
 

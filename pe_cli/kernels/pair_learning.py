@@ -1,4 +1,4 @@
-"""Learning which pairs of symbols a byte-pair encoding merges, and in which order."""
+"""Learns the merges of a byte-pair encoding: which pairs of symbols, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of kernels as trees, by one thread at a time."""
+"""Parses the source of kernels into syntax trees, by one thread at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partial sums: a long sum is taken in pieces of the element type, which float64 adds up."""
+"""Partial sums: a long sum is taken in pieces of the element type, and float64 adds up the pieces."""
 
 from __future__ import annotations
 

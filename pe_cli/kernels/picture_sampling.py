@@ -1,4 +1,4 @@
-"""New pixels between those of a picture: a resize by a triangle filter, and affine maps."""
+"""Resampling of pictures: resize by a triangle filter, and affine maps."""
 
 from __future__ import annotations
 

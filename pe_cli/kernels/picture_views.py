@@ -1,4 +1,4 @@
-"""A view of a picture: an origin in it and two directions, so that a crop or a flip moves no byte."""
+"""Views of pictures: an origin and two strides, so that a crop or a flip copies nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pointers to bfloat16 for numba: what is read is float32, and what is written is rounded."""
+"""Pointers to bfloat16 for numba: reads convert to float32, writes round."""
 
 from __future__ import annotations
 

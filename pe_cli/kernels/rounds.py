@@ -1,4 +1,4 @@
-"""Calls that make calls: the rounds of a loop and the branches of a condition, without Python.
+"""Kernels that make nested calls without Python: the iterations of a loop, and the branches of a condition.
 
 Nested calls are a tape of their own (see `pe_cli.devices.native`) behind a head of int64 words, below. What moves on from round to round,
 such as the place of a step's input, is an address in the record of a nested call; a move is three words: where the address stands, what

@@ -1,4 +1,4 @@
-"""Bytes of text by address: the instructions that readers of tables are written with. All values are int64, unsigned ones included."""
+"""Access to bytes of text by address, for the kernels that parse tables. All values are int64, also unsigned ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of texts: how a text is cut into pieces, and how pieces become ids.
+"""Tokenization kernels: cut texts into pieces, and map pieces to ids.
 
 Texts are valid UTF-8 and lie one after the other in a buffer with `SLACK` bytes behind it. `classes` is a table of the code points
 below `LIMIT`: in an entry, the lower bits are the kind, the others the code point in lower case.

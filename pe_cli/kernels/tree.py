@@ -1,4 +1,4 @@
-"""The one order in which values of several devices are added: a balanced binary tree over the devices' numbers.
+"""The order in which values of several devices are added: a balanced binary tree over the devices' numbers.
 
 Where their number is no power of two, the first ones are added in pairs, so many that a power of two is left. Devices without
 samples are left out: what they would be added to stays as it is. A process whose number of devices is a power of two holds whole branches

@@ -1,4 +1,4 @@
-"""What emitters of vector code share: constants, loads and stores of whole and partial vectors, loops."""
+"""Emits vector code in LLVM IR: constants, loads and stores of whole and partial vectors, loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where windows of taps lie inside an image, along one axis."""
+"""Computes which taps of a convolution's window lie inside the image, along one axis."""
 
 from __future__ import annotations
 

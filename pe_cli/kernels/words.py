@@ -1,4 +1,4 @@
-"""A table of distinct texts, each with the row in which it was seen first; its memory is the caller's, who lets it grow."""
+"""A hash table of distinct texts, each with the row of its first occurrence; the caller owns and grows its memory."""
 
 from __future__ import annotations
 

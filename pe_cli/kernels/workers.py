@@ -1,4 +1,4 @@
-"""Compile kernels in child processes: numba's front end is Python, so threads would not help, and this process needs no numba then."""
+"""Compiles kernels in child processes: numba's front end holds the GIL, so threads would not help, and this process needs no numba."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.core.threads import Thread
 from pe_cli.kernels import cache
 from pe_cli.kernels.digest import extent

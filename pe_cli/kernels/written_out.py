@@ -1,4 +1,4 @@
-"""What the rounds of a loop and the branches of a condition need where they are written out: devices whose kernels make no calls.
+"""Kernels for unrolled loops and branches, on devices whose kernels cannot call others.
 
 All rounds that there may be are run, and both branches. Flags say which of them count: what the others did is undone, or overwritten, and
 what they reported is forgotten.

@@ -1,4 +1,4 @@
-"""Gathers what metrics are computed of while an evaluation goes through its batches."""
+"""Collects what metrics need while an evaluation goes through its batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a metric is, and the registry of kinds, filled by discovering `pe_cli/metrics/kinds/`.
+"""The base class of metrics, and the registry that discovers `pe_cli/metrics/kinds/`.
 
 A kind is a class: its options, which of them name variables, what their types must be, and how the number is computed. A *counted* metric
 adds up whole numbers over batches, so that its memory does not grow; a *gathered* metric gets the values of all rows at once. Neither

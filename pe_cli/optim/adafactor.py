@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.optimizer import Optimizer, Rate, State
+from pe_cli.optim.fields import Declared, decay, least
+from pe_cli.optim.optimizer import Rate, State
 from pe_cli.optim.regularizer import Regularizer
 from pe_cli.program.ir import Parameter
 
 
-class Adafactor(Optimizer):
+class Adafactor(Declared):
     """The gradient over the root of its squares, kept by rows and columns; ops `adafactor` and, for vectors, `adafactor_whole`.
 
     Numbers and defaults are those of torch.optim.Adafactor. A step is relative to the size of the parameter.
@@ -34,26 +34,20 @@ class Adafactor(Optimizer):
     op = "adafactor"
     decay_attr = "weight_decay"
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.01,
-        beta2_decay: float = -0.8,
-        epsilon1: float = 0.0,
-        epsilon2: float = 0.001,
-        clip: float = 1.0,
-        weight_decay: float = 0.0,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_decay(weight_decay)
-        self.check_epsilon(epsilon1)
-        self.check_epsilon(epsilon2)
-        if not (beta2_decay <= 0 and clip > 0):
-            raise PeError(f"Adafactor needs beta2_decay <= 0 and clip > 0, got {beta2_decay} and {clip}")
-        self.beta2_decay, self.epsilon1, self.epsilon2 = beta2_decay, epsilon1, epsilon2
-        self.clip, self.weight_decay = clip, weight_decay
+    learning_rate: Rate = 0.01
+    beta2_decay: float = -0.8
+    epsilon1: float = least(default=0.0)
+    epsilon2: float = least(default=0.001)
+    clip: float = 1.0
+    weight_decay: float = decay(default=0.0)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
+
+    def _begin(self) -> None:
+        """Check the decay's power and the limit of a direction."""
+        if not (self.beta2_decay <= 0 and self.clip > 0):
+            raise PeError(f"Adafactor needs beta2_decay <= 0 and clip > 0, got {self.beta2_decay} and {self.clip}")
 
     def op_of(self, parameter: Parameter) -> str:
         """Return the op with factors, but for vectors."""
@@ -66,8 +60,3 @@ class Adafactor(Optimizer):
             return State("Variance", "variance"), count
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])
         return State("Row", "row_variance", shape=rows), State("Column", "column_variance", shape=columns), count
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of both ops."""
-        numbers = {"beta2_decay": self.beta2_decay, "epsilon1": self.epsilon1, "epsilon2": self.epsilon2, "clip": self.clip}
-        return {name: float(value) for name, value in {**numbers, "weight_decay": self.weight_decay}.items()}

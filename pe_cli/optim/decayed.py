@@ -1,17 +1,15 @@
-"""Optimizers whose weight decay is apart from the gradient. What they compute stands at the ops that they append."""
+"""Optimizers with decoupled weight decay; their updates are documented at the ops that they append."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.optimizer import Optimizer, Rate, State
+from pe_cli.optim.fields import Declared, decay, least, number, part
+from pe_cli.optim.optimizer import Rate, State
 from pe_cli.optim.regularizer import Regularizer
 
 
-class SGDW(Optimizer):
+class SGDW(Declared):
     """Descent, and a decay apart from it; op `sgdw`.
 
     Args:
@@ -21,24 +19,14 @@ class SGDW(Optimizer):
     op = "sgdw"
     decay_attr = "weight_decay"
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        weight_decay: float = 0.01,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_decay(weight_decay)
-        self.weight_decay = weight_decay
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attribute of `sgdw`."""
-        return {"weight_decay": float(self.weight_decay)}
+    learning_rate: Rate
+    weight_decay: float = decay(default=0.01)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class MomentumW(Optimizer):
+class MomentumW(Declared):
     """Momentum, and a decay apart from it; op `momentumw`.
 
     Args:
@@ -49,57 +37,18 @@ class MomentumW(Optimizer):
 
     op = "momentumw"
     decay_attr = "weight_decay"
+    keeps = (State("Velocity", "velocity"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        momentum: float,
-        use_nesterov: bool = False,
-        weight_decay: float = 0.01,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(momentum=momentum)
-        self.check_decay(weight_decay)
-        self.momentum, self.use_nesterov, self.weight_decay = momentum, use_nesterov, weight_decay
-
-    def states(self) -> Sequence[State]:
-        """Return the velocity."""
-        return (State("Velocity", "velocity"),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `momentumw`."""
-        return {"mu": float(self.momentum), "use_nesterov": self.use_nesterov, "weight_decay": float(self.weight_decay)}
+    learning_rate: Rate
+    momentum: float = part(attr="mu")
+    use_nesterov: bool = False
+    weight_decay: float = decay(default=0.01)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class _Decayed(Optimizer):
-    """Two decays of moments, and that of the parameter."""
-
-    decay_attr = "weight_decay"
-
-    def __init__(
-        self,
-        learning_rate: Rate,
-        beta1: float,
-        beta2: float,
-        weight_decay: float,
-        regularization: Regularizer | None,
-        grad_clip: GradientClip | None,
-        name: str | None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(beta1=beta1, beta2=beta2)
-        self.check_decay(weight_decay)
-        self.beta1, self.beta2, self.weight_decay = beta1, beta2, weight_decay
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the three numbers."""
-        return {"beta1": float(self.beta1), "beta2": float(self.beta2), "weight_decay": float(self.weight_decay)}
-
-
-class AdamW(_Decayed):
+class AdamW(Declared):
     """Adam, and a decay apart from the gradient; op `adamw`. Numbers and defaults are those of torch.optim.AdamW.
 
     Args:
@@ -110,37 +59,25 @@ class AdamW(_Decayed):
     """
 
     op = "adamw"
+    decay_attr = "weight_decay"
+    keeps = (
+        State("Moment1", "moment1"),
+        State("Moment2", "moment2"),
+        State("Beta1Pow", "beta1_pow_acc", "beta1", single=True),
+        State("Beta2Pow", "beta2_pow_acc", "beta2", single=True),
+    )
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.01,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, weight_decay, regularization, grad_clip, name)
-        self.check_epsilon(epsilon)
-        self.epsilon = epsilon
-
-    def states(self) -> Sequence[State]:
-        """Return both moments and the powers of the decays."""
-        return (
-            State("Moment1", "moment1"),
-            State("Moment2", "moment2"),
-            State("Beta1Pow", "beta1_pow_acc", float(self.beta1), single=True),
-            State("Beta2Pow", "beta2_pow_acc", float(self.beta2), single=True),
-        )
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `adamw`."""
-        return {**super().attrs(), "epsilon": float(self.epsilon)}
+    learning_rate: Rate = 0.001
+    beta1: float = part(default=0.9)
+    beta2: float = part(default=0.999)
+    epsilon: float = least(default=1e-8)
+    weight_decay: float = decay(default=0.01)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class Lion(_Decayed):
+class Lion(Declared):
     """Steps of one length in every element; op `lion`. A good learning rate is 3 to 10 times smaller than that of AdamW.
 
     Args:
@@ -150,25 +87,19 @@ class Lion(_Decayed):
     """
 
     op = "lion"
+    decay_attr = "weight_decay"
+    keeps = (State("Moment", "moment"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.0001,
-        beta1: float = 0.9,
-        beta2: float = 0.99,
-        weight_decay: float = 0.0,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, weight_decay, regularization, grad_clip, name)
-
-    def states(self) -> Sequence[State]:
-        """Return the moment."""
-        return (State("Moment", "moment"),)
+    learning_rate: Rate = 0.0001
+    beta1: float = part(default=0.9)
+    beta2: float = part(default=0.99)
+    weight_decay: float = decay(default=0.0)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class NAdam(_Decayed):
+class NAdam(Declared):
     """Adam with Nesterov's momentum; op `nadam`. Numbers and defaults are those of torch.optim.NAdam.
 
     Args:
@@ -183,40 +114,31 @@ class NAdam(_Decayed):
     """
 
     op = "nadam"
+    decay_attr = "weight_decay"
+    keeps = (
+        State("Moment1", "moment1"),
+        State("Moment2", "moment2"),
+        State("Count", "step_count", single=True),
+        State("Product", "momentum_product", 1.0, single=True),
+    )
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.002,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum_decay: float = 0.004,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, weight_decay, regularization, grad_clip, name)
-        self.check_epsilon(epsilon)
-        if not momentum_decay >= 0:
-            raise PeError(f"NAdam: momentum_decay must be >= 0, got {momentum_decay}")
-        self.epsilon, self.momentum_decay = epsilon, momentum_decay
+    learning_rate: Rate = 0.002
+    beta1: float = part(default=0.9)
+    beta2: float = part(default=0.999)
+    epsilon: float = least(default=1e-8)
+    weight_decay: float = decay(default=0.0)
+    momentum_decay: float = number(default=0.004)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
-    def states(self) -> Sequence[State]:
-        """Return both moments, the number of steps and the product of their momenta."""
-        return (
-            State("Moment1", "moment1"),
-            State("Moment2", "moment2"),
-            State("Count", "step_count", single=True),
-            State("Product", "momentum_product", 1.0, single=True),
-        )
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `nadam`."""
-        return {**super().attrs(), "epsilon": float(self.epsilon), "momentum_decay": float(self.momentum_decay)}
+    def _begin(self) -> None:
+        """Check the decay of the momentum."""
+        if not self.momentum_decay >= 0:
+            raise PeError(f"NAdam: momentum_decay must be >= 0, got {self.momentum_decay}")
 
 
-class RAdam(_Decayed):
+class RAdam(Declared):
     """Adam whose first steps are rectified; op `radam`. Numbers and defaults are those of torch.optim.RAdam.
 
     Args:
@@ -227,26 +149,14 @@ class RAdam(_Decayed):
     """
 
     op = "radam"
+    decay_attr = "weight_decay"
+    keeps = (State("Moment1", "moment1"), State("Moment2", "moment2"), State("Count", "step_count", single=True))
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, beta1, beta2, weight_decay, regularization, grad_clip, name)
-        self.check_epsilon(epsilon)
-        self.epsilon = epsilon
-
-    def states(self) -> Sequence[State]:
-        """Return both moments and the number of steps."""
-        return State("Moment1", "moment1"), State("Moment2", "moment2"), State("Count", "step_count", single=True)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `radam`."""
-        return {**super().attrs(), "epsilon": float(self.epsilon)}
+    learning_rate: Rate = 0.001
+    beta1: float = part(default=0.9)
+    beta2: float = part(default=0.999)
+    epsilon: float = least(default=1e-8)
+    weight_decay: float = decay(default=0.0)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None

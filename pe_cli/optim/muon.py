@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -11,7 +11,8 @@ from pe_cli.ops.define.registry import grad_name
 from pe_cli.optim.around import looked_up
 from pe_cli.optim.clip import GradientClip
 from pe_cli.optim.decayed import AdamW
-from pe_cli.optim.optimizer import Optimizer, Rate, State
+from pe_cli.optim.fields import Declared, decay, part
+from pe_cli.optim.optimizer import Rate, State
 from pe_cli.optim.regularizer import Regularizer
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Variable
 from pe_cli.program.sparse import rows_of
@@ -22,7 +23,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 ADJUST = ("original", "match_rms_adamw", "none")
 
 
-class Muon(Optimizer):
+class Muon(Declared):
     """Step along the orthogonal matrix next to the momentum, for matrices; all other parameters go by `AdamW`.
 
     Matrices are parameters of two axes, [inputs, outputs], that are no tables of embeddings. The matrix next to the momentum is found by
@@ -47,40 +48,28 @@ class Muon(Optimizer):
 
     op = "sgdw"
     decay_attr = "weight_decay"
+    keeps = (State("Velocity", "velocity"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        weight_decay: float = 0.1,
-        ns_steps: int = 5,
-        adjust_lr: str = "original",
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(momentum=momentum)
-        self.check_decay(weight_decay)
-        if not 1 <= ns_steps < 100:
-            raise PeError(f"Muon: ns_steps must be in [1, 99], got {ns_steps}")
-        if adjust_lr not in ADJUST:
-            raise PeError(f"Muon: adjust_lr must be one of {', '.join(ADJUST)}, got {adjust_lr}")
-        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
-        self.ns_steps, self.adjust_lr = ns_steps, adjust_lr
-        self.others = AdamW(learning_rate, beta1, beta2, epsilon, weight_decay, name=name)
+    learning_rate: Rate = 0.001
+    momentum: float = part(default=0.95)
+    nesterov: bool = True
+    weight_decay: float = decay(default=0.1)
+    ns_steps: int = 5
+    adjust_lr: str = "original"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
-    def states(self) -> Sequence[State]:
-        """Return the velocity of a matrix."""
-        return (State("Velocity", "velocity"),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attribute of `sgdw`."""
-        return {"weight_decay": float(self.weight_decay)}
+    def _begin(self) -> None:
+        """Check the rounds and the rule, and make the optimizer of the other parameters."""
+        if not 1 <= self.ns_steps < 100:
+            raise PeError(f"Muon: ns_steps must be in [1, 99], got {self.ns_steps}")
+        if self.adjust_lr not in ADJUST:
+            raise PeError(f"Muon: adjust_lr must be one of {', '.join(ADJUST)}, got {self.adjust_lr}")
+        self.others = AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay, name=self.name)
 
     def state(self, slot: str, parameter: Parameter) -> Variable:
         """Return the velocity of a matrix, or what `AdamW` keeps."""

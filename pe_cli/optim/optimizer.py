@@ -34,7 +34,7 @@ class State:
     Args:
         slot: of the op.
         name: part of the variable's name: `<parameter>_<name>_0`.
-        value: first value of every element.
+        value: first value of every element; text names the argument of the optimizer that is it.
         single: [1] instead of the parameter's shape.
         out: output slot; default: `<slot>Out`.
         shape: another one than the parameter's.
@@ -42,7 +42,7 @@ class State:
 
     slot: str
     name: str
-    value: float = 0.0
+    value: float | str = 0.0
     single: bool = False
     out: str = ""
     shape: tuple[int, ...] | None = None
@@ -74,8 +74,8 @@ class Optimizer:
     ) -> None:
         if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, Schedule, Variable)):
             raise PeError(f"learning_rate must be a number, a schedule or a variable, got {learning_rate!r}")
-        if isinstance(learning_rate, (int, float)) and not (learning_rate > 0 and math.isfinite(learning_rate)):
-            raise PeError(f"learning_rate must be > 0, got {learning_rate}")
+        if isinstance(learning_rate, (int, float)):
+            self.check_rate(learning_rate)
         self.learning_rate = learning_rate
         self.regularization = regularization
         self.grad_clip = grad_clip
@@ -130,6 +130,15 @@ class Optimizer:
     def evaluations(self) -> int:
         """How often a step computes a gradient."""
         return 1
+
+    def check_rate(self, learning_rate: float) -> None:
+        """Check a learning rate that is a number.
+
+        Raises:
+            PeError: it is not above 0, or not finite.
+        """
+        if not (learning_rate > 0 and math.isfinite(learning_rate)):
+            raise PeError(f"learning_rate must be > 0, got {learning_rate}")
 
     def check_part(self, **values: float) -> None:
         """Check numbers that say which part of something stays.
@@ -256,13 +265,13 @@ class Optimizer:
             shape = (1,) if state.single else parameter.shape if state.shape is None else state.shape
             kind = parameter.type.with_shape(*shape)
             made = block.create_var(
-                block.program.unique_own(f"{self._prefix}{parameter.name}_{state.name}"),
+                self._name_of(block.program, parameter.name, state.name),
                 kind,
                 persistable=True,
                 stop_gradient=True,
                 at=parameter.at,
             )
-            Constant(state.value)(made, startup.global_block())
+            Constant(float(state.value))(made, startup.global_block())
             self._states[key] = made
         return self._states[key]
 
@@ -307,7 +316,7 @@ class Optimizer:
                 self._rates[key] = given
             else:
                 made = program.global_block().create_var(
-                    program.unique_own(f"{self._prefix}learning_rate"),
+                    self._name_of(program, "", "learning_rate"),
                     TensorType((1,), dtype),
                     persistable=True,
                     stop_gradient=True,
@@ -316,9 +325,9 @@ class Optimizer:
                 self._rates[key] = made
         return self._rates[key]
 
-    @property
-    def _prefix(self) -> str:
-        return f"{self.name}_" if self.name else ""
+    def _name_of(self, program: Program, parameter: str, what: str) -> str:
+        """Return a name for what the optimizer keeps of a parameter, or, where that is empty, of all."""
+        return program.unique_own("_".join(part for part in (self.name, parameter, what) if part))
 
 
 def _descend(parameter: Parameter, gradient: Variable, rate: float) -> Operator:

@@ -1,17 +1,15 @@
-"""Dpsgd: descent that hides single samples. What it computes stands at the op."""
+"""Dpsgd: differentially private gradient descent; its update is documented at the op."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pe_cli.core.errors import PeError
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.optimizer import Optimizer, Rate
+from pe_cli.optim.fields import Declared
+from pe_cli.optim.optimizer import Rate
 from pe_cli.optim.regularizer import Regularizer
 
 
-class Dpsgd(Optimizer):
+class Dpsgd(Declared):
     """Descent along a shortened gradient with noise; op `dpsgd`.
 
     Args:
@@ -25,21 +23,16 @@ class Dpsgd(Optimizer):
 
     op = "dpsgd"
 
-    def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        clip: float = 0.9,
-        batch_size: float = 0.999,
-        sigma: float = 1e-8,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        if not (clip > 0 and batch_size > 0 and sigma >= 0):
-            raise PeError(f"Dpsgd needs clip > 0, batch_size > 0 and sigma >= 0, got {clip}, {batch_size} and {sigma}")
-        self.clip, self.batch_size, self.sigma = clip, batch_size, sigma
+    learning_rate: Rate = 0.001
+    clip: float = 0.9
+    batch_size: float = 0.999
+    sigma: float = 1e-8
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `dpsgd`."""
-        return {"clip": float(self.clip), "batch_size": float(self.batch_size), "sigma": float(self.sigma)}
+    def _begin(self) -> None:
+        """Check the signs of the numbers."""
+        if not (self.clip > 0 and self.batch_size > 0 and self.sigma >= 0):
+            got = f"{self.clip}, {self.batch_size} and {self.sigma}"
+            raise PeError(f"Dpsgd needs clip > 0, batch_size > 0 and sigma >= 0, got {got}")

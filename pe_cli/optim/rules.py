@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import inspect
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
 
 from pe_cli.core.errors import PeError
-from pe_cli.optim.adafactor import Adafactor
-from pe_cli.optim.around import GradientCentralization
+from pe_cli.optim.around import Around
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
-from pe_cli.optim.lookahead import Lookahead
-from pe_cli.optim.moments import Adam, Adamax, Lamb
-from pe_cli.optim.muon import Muon
+from pe_cli.optim.fields import Declared, least, part
 from pe_cli.optim.optimizer import Optimizer, Rate, State
-from pe_cli.optim.private import Dpsgd
 from pe_cli.optim.regularizer import Regularizer
-from pe_cli.optim.sharpness import SAM
 
 
 class SGD(Optimizer):
@@ -25,7 +21,7 @@ class SGD(Optimizer):
     op = "sgd"
 
 
-class Momentum(Optimizer):
+class Momentum(Declared):
     """Descent along a decaying sum of gradients; op `momentum`.
 
     Args:
@@ -34,30 +30,17 @@ class Momentum(Optimizer):
     """
 
     op = "momentum"
+    keeps = (State("Velocity", "velocity"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        momentum: float,
-        use_nesterov: bool = False,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(momentum=momentum)
-        self.momentum, self.use_nesterov = momentum, use_nesterov
-
-    def states(self) -> Sequence[State]:
-        """Return the one state of a parameter, its velocity."""
-        return (State("Velocity", "velocity"),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `momentum`."""
-        return {"mu": float(self.momentum), "use_nesterov": self.use_nesterov}
+    learning_rate: Rate
+    momentum: float = part(attr="mu")
+    use_nesterov: bool = False
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class LarsMomentum(Optimizer):
+class LarsMomentum(Declared):
     """Momentum with a rate for each parameter by its length; op `lars_momentum`.
 
     Args:
@@ -68,35 +51,18 @@ class LarsMomentum(Optimizer):
 
     op = "lars_momentum"
     decay_attr = "lars_weight_decay"
+    keeps = (State("Velocity", "velocity"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        momentum: float,
-        lars_coeff: float = 0.001,
-        lars_weight_decay: float = 0.0005,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(momentum=momentum)
-        self.momentum, self.lars_coeff, self.lars_weight_decay = momentum, lars_coeff, lars_weight_decay
-
-    def states(self) -> Sequence[State]:
-        """Return the velocity."""
-        return (State("Velocity", "velocity"),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `lars_momentum`."""
-        return {
-            "mu": float(self.momentum),
-            "lars_coeff": float(self.lars_coeff),
-            "lars_weight_decay": float(self.lars_weight_decay),
-        }
+    learning_rate: Rate
+    momentum: float = part(attr="mu")
+    lars_coeff: float = 0.001
+    lars_weight_decay: float = 0.0005
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class Adagrad(Optimizer):
+class Adagrad(Declared):
     """A rate for each element by its sum of squared gradients; op `adagrad`.
 
     Args:
@@ -108,32 +74,22 @@ class Adagrad(Optimizer):
     """
 
     op = "adagrad"
+    keeps = (State("Moment", "moment", "initial_accumulator_value"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        epsilon: float = 1e-6,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-        initial_accumulator_value: float = 0.0,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_epsilon(epsilon)
-        if not initial_accumulator_value >= 0:
-            raise PeError(f"Adagrad: initial_accumulator_value must be >= 0, got {initial_accumulator_value}")
-        self.epsilon, self.initial_accumulator_value = epsilon, initial_accumulator_value
+    learning_rate: Rate
+    epsilon: float = least(default=1e-6)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
+    initial_accumulator_value: float = 0.0
 
-    def states(self) -> Sequence[State]:
-        """Return the sum of squares."""
-        return (State("Moment", "moment", float(self.initial_accumulator_value)),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `adagrad`."""
-        return {"epsilon": float(self.epsilon)}
+    def _begin(self) -> None:
+        """Check the first value of the sum."""
+        if not self.initial_accumulator_value >= 0:
+            raise PeError(f"Adagrad: initial_accumulator_value must be >= 0, got {self.initial_accumulator_value}")
 
 
-class DecayedAdagrad(Optimizer):
+class DecayedAdagrad(Declared):
     """Adagrad that forgets; op `decayed_adagrad`.
 
     Args:
@@ -142,31 +98,17 @@ class DecayedAdagrad(Optimizer):
     """
 
     op = "decayed_adagrad"
+    keeps = (State("Moment", "moment"),)
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        decay: float = 0.95,
-        epsilon: float = 1e-6,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(decay=decay)
-        self.check_epsilon(epsilon)
-        self.decay, self.epsilon = decay, epsilon
-
-    def states(self) -> Sequence[State]:
-        """Return the moment."""
-        return (State("Moment", "moment"),)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `decayed_adagrad`."""
-        return {"decay": float(self.decay), "epsilon": float(self.epsilon)}
+    learning_rate: Rate
+    decay: float = part(default=0.95)
+    epsilon: float = least(default=1e-6)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
 
-class RMSProp(Optimizer):
+class RMSProp(Declared):
     """A rate for each element by its mean squared gradient; op `rmsprop`.
 
     Args:
@@ -177,39 +119,23 @@ class RMSProp(Optimizer):
     """
 
     op = "rmsprop"
+    keeps = (State("Moment", "momentum"), State("MeanSquare", "mean_square"))
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        rho: float = 0.95,
-        epsilon: float = 1e-6,
-        momentum: float = 0.0,
-        centered: bool = False,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(rho=rho, momentum=momentum)
-        self.check_epsilon(epsilon)
-        self.rho, self.epsilon, self.momentum, self.centered = rho, epsilon, momentum, centered
+    learning_rate: Rate
+    rho: float = part(default=0.95, attr="decay")
+    epsilon: float = least(default=1e-6)
+    momentum: float = part(default=0.0)
+    centered: bool = False
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
     def states(self) -> Sequence[State]:
-        """Return the mean square, the last step and, when centered, the mean gradient."""
-        mean = (State("MeanGrad", "mean_grad"),) if self.centered else ()
-        return (State("Moment", "momentum"), State("MeanSquare", "mean_square"), *mean)
-
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `rmsprop`."""
-        return {
-            "decay": float(self.rho),
-            "epsilon": float(self.epsilon),
-            "momentum": float(self.momentum),
-            "centered": self.centered,
-        }
+        """Return the last step, the mean square and, when centered, the mean gradient."""
+        return [*super().states(), *([State("MeanGrad", "mean_grad")] if self.centered else [])]
 
 
-class Adadelta(Optimizer):
+class Adadelta(Declared):
     """Steps in the parameter's own unit; op `adadelta`.
 
     Args:
@@ -219,36 +145,22 @@ class Adadelta(Optimizer):
     """
 
     op = "adadelta"
+    keeps = (State("AvgSquaredGrad", "_avg_squared_grad"), State("AvgSquaredUpdate", "_avg_squared_update"))
 
-    def __init__(
-        self,
-        learning_rate: Rate = 1.0,
-        epsilon: float = 1e-6,
-        rho: float = 0.95,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        self.check_part(rho=rho)
-        self.check_epsilon(epsilon)
-        self.epsilon, self.rho = epsilon, rho
+    learning_rate: Rate = 1.0
+    epsilon: float = least(default=1e-6)
+    rho: float = part(default=0.95)
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
     @property
     def takes_rate(self) -> bool:
         """No."""
         return False
 
-    def states(self) -> Sequence[State]:
-        """Return the averages of squared gradients and squared steps."""
-        return State("AvgSquaredGrad", "_avg_squared_grad"), State("AvgSquaredUpdate", "_avg_squared_update")
 
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `adadelta`."""
-        return {"rho": float(self.rho), "epsilon": float(self.epsilon)}
-
-
-class Ftrl(Optimizer):
+class Ftrl(Declared):
     """Follow the regularized leader; op `ftrl`.
 
     Args:
@@ -261,40 +173,38 @@ class Ftrl(Optimizer):
     """
 
     op = "ftrl"
+    keeps = (
+        State("SquaredAccumulator", "squared", out="SquaredAccumOut"),
+        State("LinearAccumulator", "linear", out="LinearAccumOut"),
+    )
 
-    def __init__(
-        self,
-        learning_rate: Rate,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        lr_power: float = -0.5,
-        regularization: Regularizer | None = None,
-        grad_clip: GradientClip | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, regularization, grad_clip, name)
-        if not (l1 >= 0 and l2 >= 0 and lr_power <= 0):
-            raise PeError(f"Ftrl needs l1 >= 0, l2 >= 0 and lr_power <= 0, got {l1}, {l2} and {lr_power}")
-        self.l1, self.l2, self.lr_power = l1, l2, lr_power
+    learning_rate: Rate
+    l1: float = 0.0
+    l2: float = 0.0
+    lr_power: float = -0.5
+    regularization: Regularizer | None = None
+    grad_clip: GradientClip | None = None
+    name: str | None = None
 
-    def states(self) -> Sequence[State]:
-        """Return the sums of squares and of gradients."""
-        return (
-            State("SquaredAccumulator", "squared", out="SquaredAccumOut"),
-            State("LinearAccumulator", "linear", out="LinearAccumOut"),
-        )
+    def _begin(self) -> None:
+        """Check the signs of the weights and of the power."""
+        if not (self.l1 >= 0 and self.l2 >= 0 and self.lr_power <= 0):
+            raise PeError(f"Ftrl needs l1 >= 0, l2 >= 0 and lr_power <= 0, got {self.l1}, {self.l2} and {self.lr_power}")
 
-    def attrs(self) -> Mapping[str, Any]:
-        """Return the attributes of `ftrl`."""
-        return {"l1": float(self.l1), "l2": float(self.l2), "lr_power": float(self.lr_power)}
+
+#: What optimizers are made of, and none of them.
+_BASES = (Optimizer, Declared, Around)
+
+
+def _discovered() -> list[type[Optimizer]]:
+    """Import every module of this folder and return the optimizers that they define, this one's first."""
+    package = import_module("pe_cli.optim")
+    names = [__name__, *sorted(f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__))]
+    found = [value for name in names for value in vars(import_module(name)).values() if inspect.isclass(value)]
+    return [kind for kind in dict.fromkeys(found) if issubclass(kind, Optimizer) and kind not in _BASES]
 
 
 #: Optimizers by the type that a config names, with and without the suffix Optimizer of fluid's names; keyword arguments only.
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    made.__name__ + suffix: made
-    for suffix in ("", "Optimizer")
-    for made in (
-        *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
-        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Adafactor, Muon, Lookahead, SAM, GradientCentralization),
-    )
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    made.__name__ + suffix: made for suffix in ("", "Optimizer") for made in _discovered()
 }

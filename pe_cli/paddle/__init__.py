@@ -40,7 +40,7 @@ from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
-from pe_cli.paddle.names import missing, places, refusing
+from pe_cli.paddle.names import install, missing, places
 from pe_cli.paddle.saving import load, save
 
 __version__ = VERSION
@@ -71,10 +71,9 @@ def seed(seed: int) -> None:
     default_main_program().global_seed(seed)
 
 
-_REFUSED = ("amp", "callbacks", "inference", "jit", "onnx", "sysconfig")
 globals().update(tensor.functions())
+install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
-globals().update(refusing(__name__, {name: f"paddle.{name}" for name in _REFUSED}))
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
     "disable_static", "distributed", "distribution", "enable_static",

@@ -1,4 +1,4 @@
-"""Names of the original that are refused: each with the reason, and with what to use here.
+"""Names of PaddlePaddle that are refused, each with the reason and a replacement.
 
 One table serves the errors and docs/coverage.md. A name that ends with `.*` stands for everything in a module.
 """
@@ -35,6 +35,14 @@ _ROLES = Refusal("a role is said by arguments, or by the environment", "role_mak
 _XPU = Refusal("there is no device of this kind", "CPUPlace(), or CUDAPlace(0) where a GPU is")
 _COMPLEX = Refusal("no element type is complex", "two real variables, or paddle.stack of both")
 _READING = Refusal("readers are Python functions here", "fluid.io.DataLoader.from_generator, or data.source of a config")
+
+#: Of names that the original has and nobody has taken over.
+UNTAKEN = Refusal("it is no name that the reference explains", "what docs/coverage.md lists, or leave it out")
+_DEVICES_OF_OTHERS = Refusal("kernels are the core's own", "CPUPlace(), or CUDAPlace(0) where a GPU is")
+_TRAINERS = Refusal("there are no trainers in other processes", "Executor.train_from_dataset")
+_PREDICTOR = Refusal("inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict")
+_PROTOBUF = Refusal("programs are text and JSON", "print(program), or Program.parse_from_string(program.to_string(True, True))")
+_LOCAL = Refusal("nothing is downloaded: data sets are read from local files", "docs/how-to/book.md says which files, and where")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
@@ -90,11 +98,35 @@ REFUSED: dict[str, Refusal] = {
     "fluid.layers.random_data_generator": _READING,
     "fluid.layers.shuffle": Refusal("readers are Python functions here", "fluid.io.shuffle(reader, buf_size)"),
     "fluid.layers.batch": Refusal("readers are Python functions here", "fluid.io.batch(reader, batch_size)"),
-    "fluid.evaluator.*": Refusal("evaluators gave way to metrics in the original", "the classes of fluid.metrics"),
     "fluid.debugger.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg; print(program) shows a program as text"),
     "fluid.net_drawer.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
-    "fluid.trainer_desc.*": Refusal("there are no trainers in other processes", "Executor.train_from_dataset"),
+    "fluid.trainer_desc.*": _TRAINERS,
+    "fluid.trainer_factory.*": _TRAINERS,
+    "fluid.device_worker.*": _TRAINERS,
     "fluid.default_scope_funcs.*": Refusal("scopes are values", "fluid.global_scope() and fluid.scope_guard(scope)"),
+    "fluid.distributed.*": Refusal("its servers are another program", "fluid.DistributeTranspiler, or docs/how-to/parameter-server.md"),
+    "fluid.proto.*": _PROTOBUF,
+    "fluid.graphviz.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
+    "fluid.dygraph_utils.*": _DYNAMIC,
+    "fluid.multiprocess_utils.*": Refusal("readers run in threads", "fluid.io.multiprocess_reader, or DataLoader.from_generator"),
+    "fluid.core.AnalysisConfig": _PREDICTOR,
+    "fluid.core.NativeConfig": _PREDICTOR,
+    "fluid.core.PaddleTensor": _PREDICTOR,
+    "fluid.core.PaddleBuf": _PREDICTOR,
+    "fluid.core.PaddleDType": _PREDICTOR,
+    "fluid.core.ZeroCopyTensor": _PREDICTOR,
+    "fluid.core.create_paddle_predictor": _PREDICTOR,
+    "fluid.core.VarBase": _DYNAMIC,
+    "fluid.framework.ParamBase": _DYNAMIC,
+    "fluid.framework.IrGraph": _FEWER_BITS,
+    "fluid.framework.load_op_library": Refusal(
+        "an op here is a Python file that compiles for every device, no library", "docs/adding-an-op.md, or fluid.layers.py_func"
+    ),
+    "fluid.core.ops": _DYNAMIC,
+    "paddle.complex.*": _COMPLEX,
+    "paddle.utils.*": Refusal("it belongs to the generation before fluid", "NumPy, or paddle.vision.transforms for pictures"),
+    "paddle.dataset.common.download": _LOCAL,
+    "paddle.dataset.*": _LOCAL,
     "paddle.dataset.flowers.*": Refusal("its readers cut pictures by OpenCV", "paddle.vision.datasets.Flowers and transforms"),
     "paddle.dataset.image.*": Refusal("its functions are those of OpenCV", "paddle.vision.transforms"),
     "paddle.dataset.mq2007.*": Refusal("its archive needs a program that unpacks RAR", "unpack it, and read its text by a function"),

@@ -1,4 +1,4 @@
-"""Numbers of steps that a config writes in epochs: attributes of ops that get their number when it is known how long an epoch is."""
+"""Attributes of ops that a config gives in epochs, and that become numbers of steps when the length of an epoch is known."""
 
 from __future__ import annotations
 

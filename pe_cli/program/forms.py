@@ -1,4 +1,4 @@
-"""Programs to and from text, in either form."""
+"""Programs to and from text and JSON."""
 
 from __future__ import annotations
 

@@ -296,10 +296,11 @@ class Program:
         random_seed: of every random op; 0 asks the executor for one.
         is_test: cloned for evaluation.
         prefix: what the names that `unique_own` makes begin with, so that programs of one scope have state of their own.
+        around: what all names begin with that are made now, as a layer around says so; empty where none does.
         version: counts changes that are made to operators in place, for whoever keeps something that was made of them.
     """
 
-    version = 0
+    version, around = 0, ""
 
     def __init__(self, name: str = "") -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Cuts the ops at the end of a block out and makes a region of them."""
+"""Outlines ops at the end of a block into a region."""
 
 from __future__ import annotations
 

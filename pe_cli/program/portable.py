@@ -1,4 +1,4 @@
-"""Facts of variables and attributes of operators as plain JSON values and back; what text.py and serialize.py share."""
+"""Converts facts of variables and attributes of operators to plain JSON values and back, for the text and the JSON form."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_json(text: str, begin: int = 0) -> tuple[Any, int]:
 
 
 def portable(cls: _Class) -> _Class:
-    """Let programs that carry objects of this class be saved: `@portable` above `@dataclass(frozen=True)`."""
+    """Register a class whose objects may be saved with programs: `@portable` above `@dataclass(frozen=True)`."""
     assert dataclasses.is_dataclass(cls), f"{cls.__name__} is no dataclass"
     assert CLASSES.setdefault(cls.__name__, cls) is cls, f"two portable classes are called {cls.__name__}"
     return cls

@@ -1,4 +1,4 @@
-"""prune: the part of a program that some variables need; what prediction runs."""
+"""Prunes a program to the part that given variables need, for prediction."""
 
 from __future__ import annotations
 

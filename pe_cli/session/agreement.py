@@ -1,4 +1,4 @@
-"""What processes agree on before their first step: one that has something else would train on silently, and spoil the run."""
+"""Checks before the first step that all processes have the same config, data and versions; else a run would be wrong without a sign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of variables that have sequences: the rows of a batch, sample by sample."""
+"""Splits batched values with sequences into samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config says otherwise than the run that it goes on with, and whether that changes what the numbers mean."""
+"""The differences between a config and the run that it resumes, and whether they change the meaning of the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, several side by side: folds, and the trials of a sweep."""
+"""Runs trainings in child processes side by side: folds, and the trials of a sweep."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.io import atomic
 
 #: Of Linux's prctl: the signal that a process gets when its parent dies.
@@ -93,7 +93,7 @@ def start_training(
 
 
 def stop(children: Collection[Child]) -> None:
-    """Let trainings write a checkpoint and end, and forget what they said; an interrupt while they do ends them at once.
+    """Stop trainings: they write a checkpoint and end; a second interrupt kills them at once.
 
     Raises:
         KeyboardInterrupt: there was one.

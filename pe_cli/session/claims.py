@@ -1,4 +1,4 @@
-"""How processes share a sweep: one at a time changes the record, and a trial is claimed by a lock that goes with its owner."""
+"""Locks of a sweep that processes share: one at a time changes the record, and a trial's lock is released when its owner dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pe_cli.session.sweep_record import Sweep, read_sweep
 
 #: Folder of the claims in that of a sweep.
 CLAIMS = ".claims"
-#: Seconds that a process waits for the record, which others have for a moment only.
+#: Seconds to wait for the lock on the record, which others hold for a moment only.
 PATIENCE = 60.0
 
 

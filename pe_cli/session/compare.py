@@ -1,4 +1,4 @@
-"""Two trainings beside each other: the first op whose values differ, how differences grow, and what differs in what they were given."""
+"""Compares two trainings: the first op whose values differ, the growth of differences, and differences of their inputs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Comparison:
 
 
 class Training(Protocol):
-    """A training of which a step is compared."""
+    """One of the two trainings that are compared."""
 
     @property
     def path(self) -> Path:

@@ -1,4 +1,4 @@
-"""Which devices and threads a run uses, and where these numbers come from."""
+"""Chooses the devices and threads of a run, and says why."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pe_cli.config.sections.executor import MAX_DEVICES, ExecutorSection
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError, Span
+from pe_cli.core.limits import memory, usable_cores
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.protocol import device
 from pe_cli.execute.work import Layout
-from pe_cli.io.environment import memory
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,9 @@ def check_room(nbytes: int) -> None:
         PeError: DEVICE; it is more than there is.
     """
     there = memory()
-    if there and nbytes > there:
+    if nbytes > there:
         raise PeError(
-            f"the training needs {nbytes / 2**30:,.1f} GiB of memory, and this machine has {there / 2**30:,.1f} GiB",
+            f"the training needs {nbytes / 2**30:,.1f} GiB of memory, and there are {there / 2**30:,.1f} GiB",
             hint="make the model or batch_size smaller; train.recompute keeps less of a step, an optimizer without moments less beside it",
             code=ExitCode.DEVICE,
         )

@@ -1,4 +1,4 @@
-"""Rows of a request, as tables have them and as a model takes them."""
+"""Encodes the rows of a request as a model's feeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data's side of a model, for those who run it elsewhere: from raw columns to feeds, and from outputs to names and units."""
+"""Exports the data's side of a model: from raw columns to feeds, and from outputs to names and units."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Exporting:
         return Around(fed, outputs, constants, self._missing(), self._facts(fed, outputs, checkpoint))
 
     def _fit(self) -> None:
-        """Let columns learn, where the values come without what they have learned."""
+        """Fit the columns on the training rows, where the values come without fitted columns."""
         prepared = self.job.data.prepared
         if "train" in self.job.run.data and (prepared.wishes.columns or is_table(prepared.sources.opened("train"))):
             prepared.fit()

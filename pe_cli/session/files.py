@@ -1,4 +1,4 @@
-"""The training files of `executor.type: async`: threads take whole files, and so do the processes that they are dealt to."""
+"""The training files of `executor.type: async`, sharded over processes and then over threads, whole files each."""
 
 from __future__ import annotations
 

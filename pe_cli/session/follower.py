@@ -1,4 +1,4 @@
-"""The keeper of a process that does not lead: it keeps count as the first process does, and writes nothing."""
+"""The silent counterpart of `Keeper` for processes other than the first: it keeps the same counts and writes nothing."""
 
 from __future__ import annotations
 

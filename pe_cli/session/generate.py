@@ -1,4 +1,4 @@
-"""Text that a language model goes on with: it says how probable every next token is, and one of them is drawn."""
+"""Text generation with a language model: it gives probabilities of the next token, from which one is drawn."""
 
 from __future__ import annotations
 

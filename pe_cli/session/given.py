@@ -1,4 +1,4 @@
-"""Data that a user names on the command line, read as the training data of a run was read."""
+"""Reads data that a user names on the command line as the run's training data was read."""
 
 from __future__ import annotations
 

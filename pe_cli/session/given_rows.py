@@ -1,4 +1,4 @@
-"""Rows of a request's body: counted before they are read, so that reading them takes no more memory than is said."""
+"""Reads the rows in a request's body: they are counted first, so that parsing takes no more memory than is allowed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def unread(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
 
 
 def with_pixels(rows: Sequence[Row], predictor: Predictor, memory: int) -> tuple[list[Row], list[str]]:
-    """Return rows with the pixels of their pictures in the place of these, and what happened to them.
+    """Return rows with each picture replaced by its pixels, and notes on what was done to pictures.
 
     Args:
         rows: with pictures as bytes, or as base64 text.

@@ -1,4 +1,4 @@
-"""Runs a classifier over a split for its curves and its confusion matrix."""
+"""Evaluates a classifier on a split for its ROC curves and confusion matrix."""
 
 from __future__ import annotations
 

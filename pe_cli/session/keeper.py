@@ -1,4 +1,4 @@
-"""What a training run keeps in its folder: metrics, fetched values, checkpoints and its status."""
+"""Writes a training run's folder: metrics, fetched values, checkpoints and status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large requests and pictures: read beside the small ones by a thread of their own, the cheapest first, in bounded memory."""
+"""Handles large requests and pictures in a thread of their own, the cheapest first, within a memory limit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LargeWork:
             self._changed.notify()
 
     def ended(self, work: Work) -> None:
-        """Say that work holds no memory any more."""
+        """Release the memory of finished work."""
         with self._changed:
             self.used -= work.cost
             self._changed.notify()

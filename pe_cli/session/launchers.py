@@ -1,4 +1,4 @@
-"""Several processes for one sweep, as a launcher starts them: which folder they share, and who speaks for all."""
+"""A sweep in several processes under a launcher: which folder they share, and which of them prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run's columns have learned, told from its checkpoint alone."""
+"""Reads what a run's columns have learned from its checkpoint alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report's page while a run goes: served to this machine only, to whoever has the address, and read-only."""
+"""The live report of a running training: served on the loopback interface only, to whoever has its secret address, read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the data a value is that a step stumbled over: rows of the file, not of the batch."""
+"""Locates a bad value in the data: the row of the file, not of the batch."""
 
 from __future__ import annotations
 

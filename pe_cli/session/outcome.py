@@ -1,4 +1,4 @@
-"""What a training run did, and a step of it that may still be running."""
+"""The outcome of a training run, and a step that may still be running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimizer's state where processes divide it: with `reduce_strategy: Reduce` each has the rows of its own."""
+"""Optimizer state that processes share out: with `reduce_strategy: Reduce` each has the state of its own rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def divided(run: RunSpec, built: Built, team: Team) -> tuple[Built, dict[str, Ro
 
 
 class Divided:
-    """Variables of which this process has some rows, in a scope.
+    """Sharded variables in a scope: this process holds some rows of each.
 
     Args:
         rows: variable -> rows of each process.

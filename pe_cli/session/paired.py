@@ -1,4 +1,4 @@
-"""Items of sequences and their labels: a sample has as many of one as of the other."""
+"""Checks sequences and their labels: a sample has as many labels as items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plans of a step that ran tell a page: their memory, and when the kernels of the step ran."""
+"""The memory and the timeline of a step that ran, for the report's page."""
 
 from __future__ import annotations
 

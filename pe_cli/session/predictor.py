@@ -1,4 +1,4 @@
-"""What a trained model says of rows that are at hand, such as those of a request; no data file is read."""
+"""Predicts rows that are at hand, such as those of a request, without a data file."""
 
 from __future__ import annotations
 

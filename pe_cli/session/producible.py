@@ -1,4 +1,4 @@
-"""Targets that the model cannot produce: classes that its scores have no place for, numbers beyond what its last layer makes."""
+"""Checks that the model can produce its targets: class numbers within its scores, numbers within the range of its last layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learning rate of every step of a run that has not begun: the ops of the schedule run, and nothing else."""
+"""Computes the learning rate of every step before a run, by running the ops of the schedule alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast data comes: the reader alone, and beside training steps."""
+"""Measures the throughput of the reader, alone and beside training steps."""
 
 from __future__ import annotations
 

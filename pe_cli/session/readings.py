@@ -1,4 +1,4 @@
-"""What is read of every step of a training: numbers, how those of several devices become one and how often each is recorded; and arrays."""
+"""Step metrics: numbers fetched at every step, how values of several devices are merged, and how often each is recorded; and arrays."""
 
 from __future__ import annotations
 

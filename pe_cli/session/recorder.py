@@ -1,4 +1,4 @@
-"""Writes what a run keeps beside metrics.jsonl: what is said of it, tables and TensorBoard events where asked for, and how fast it goes."""
+"""Records beside metrics.jsonl: the log, metrics as tables and TensorBoard events, and throughput."""
 
 from __future__ import annotations
 

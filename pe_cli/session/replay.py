@@ -1,4 +1,4 @@
-"""A step of a recorded run as it was, with any of its values: tensors, gradients and updates, long after."""
+"""Recomputes a step of a recorded run with any of its values: tensors, gradients and updates."""
 
 from __future__ import annotations
 

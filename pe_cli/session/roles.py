@@ -1,4 +1,4 @@
-"""The programs of trainers and servers of a config, to look at."""
+"""The programs that a config's trainers and servers run, for inspection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows of predictions are known by, and which columns the model does not read."""
+"""Identifiers for rows of predictions: columns that the model does not read and that tell rows apart."""
 
 from __future__ import annotations
 

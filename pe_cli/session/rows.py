@@ -1,4 +1,4 @@
-"""A line per epoch, in columns that stay in place: when one is due, and how it is written."""
+"""The lines of training progress: one per epoch, in aligned columns."""
 
 from __future__ import annotations
 

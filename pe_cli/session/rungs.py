@@ -1,4 +1,4 @@
-"""What a sweep has to do next: which trials can be trained, and what has to be drawn; it follows from the record alone."""
+"""Successive halving: which trials of a sweep can be trained next and which have to be drawn, as a function of the record alone."""
 
 from __future__ import annotations
 

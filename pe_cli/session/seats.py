@@ -1,4 +1,4 @@
-"""Processes with parameter servers: which of them this one is, and where the servers are."""
+"""Roles of processes with parameter servers: whether this one is a trainer or a server, and the addresses of the servers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pe_cli.collectives.servers.secret import group_key
 from pe_cli.collectives.servers.service import listen
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.config.spec import RunSpec
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import ExitCode, PeError, system_error
+from pe_cli.core.limits import usable_cores
 from pe_cli.execute.result import StepResult
 from pe_cli.execute.work import Layout
 from pe_cli.io import strict_json

@@ -1,4 +1,4 @@
-"""What a process has of a batch that several share: the rows of its devices, in every batch of a step and every part of it."""
+"""A process's share of a batch: the rows of its devices, in every batch of a step and every part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a model is large enough for its data: rows of embeddings for the indices of columns, logits for classes."""
+"""Checks a model's sizes against its data: rows of embeddings for the indices of columns, scores for classes."""
 
 from __future__ import annotations
 

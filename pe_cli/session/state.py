@@ -1,4 +1,4 @@
-"""Where training stands: what a checkpoint keeps beside the variables, so that going on from it is as if never stopped."""
+"""The training state in a checkpoint beside the variables, which makes a resumed run equal to one that never stopped."""
 
 from __future__ import annotations
 

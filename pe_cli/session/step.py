@@ -1,4 +1,4 @@
-"""One training step: its phases, each with its batches, split over devices, and before that into parts where gradients are accumulated."""
+"""One training step: its phases and their batches, split over devices and, with gradient accumulation, into parts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Stepper:
         return len(self._job.places) * self._job.team.size * self._job.shares
 
     def fits(self, samples: int) -> bool:
-        """Whether a batch of so many samples is trained on: uneven_batch may leave out one that has too few for all devices."""
+        """Whether a batch is trained on: uneven_batch may skip one with too few samples for all devices."""
         return self._job.run.executor.uneven_batch != "drop" or samples >= self._shares
 
     def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:
@@ -119,7 +119,7 @@ class Stepper:
             fetches: names of variables; of one that several phases compute, that of `Built.phase_of` is returned.
             step: number of the step, from 0.
             samples: of the batch, where the feed is a share of it.
-            means: those of the fetches of which the mean over all devices is all that is asked for.
+            means: the fetches of which only the mean over all devices is needed, not the value of each device.
             late: whether the step may still be running when this returns, see `Plan.run`.
 
         Returns:
@@ -139,7 +139,7 @@ class Stepper:
     def _updated(
         self, feed: Feed, fetches: Sequence[str], step: int, samples: int | None, means: Sequence[str], shown: int | None
     ) -> StepResult:
-        """Do several updates; see `run`. shown: the step's number, where how it went is kept."""
+        """Do several updates; see `run`. shown: the step's number where its timeline is recorded, else None."""
         team = self._job.team
         samples = samples if team.shares and samples is not None else self.samples(feed)
         sizes = part_sizes(samples, self._job.built.batches)
@@ -174,7 +174,8 @@ def _joined(
 ) -> StepResult:
     """Return what several updates gave as one: names that were fetched, and values of them.
 
-    Of a mean of several numbers it is the last, and so it is of the variables `newest`.
+    A fetched number becomes its mean over the updates. Of a variable with several numbers, and of those in `newest`, the value of the
+    last update is returned.
     """
     values = [value for _, found in done for value in found.values or [{}] * len(found.sizes)]
     sizes = [size for _, found in done for size in found.sizes]

@@ -1,4 +1,4 @@
-"""What a sweep knows of its trials: `sweep.json`, the order of the trials, and which values decide."""
+"""The record of a sweep, `sweep.json`: its trials, their order and the values that rank them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trains what is left of a sweep, alone or beside other processes: who is free takes the next trial from the record that all share."""
+"""Trains the trials of a sweep, alone or beside other processes; whoever is free takes the next trial of the shared record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pe_cli.session.sweep import text, write_best
 from pe_cli.session.sweep_record import Sweep, Trial, text_of
 from pe_cli.session.trials import key_of
 
-#: Seconds between two looks at trials that are trained here, and between two at the record where others train.
+#: Seconds between two polls of the trials that are trained here, and of the record while others train.
 LOOK, LOOK_FOR_OTHERS = 0.02, 0.3
 
 Say = Callable[[str], None]
@@ -182,7 +182,7 @@ class Runner:
         self.say(f"trial {trial.number} of {sweep.count}{after}: {came}  ({values})")
 
     def _interrupt(self) -> None:
-        """Let the trials write checkpoints and end."""
+        """Make the trials write checkpoints and end."""
         stop([one.child for one in self._running])
         with record(self.folder) as sweep:
             for one in self._running:

@@ -1,4 +1,4 @@
-"""What a model is taught: the feeds that its layers take as labels."""
+"""Finds a model's targets: the feeds that its layers take as labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The team of processes of a run: the one that the run file asks for, or the one that a launcher has started.
+"""Opens the process group of a run: the one that the run file asks for, or that a launcher has started.
 
 What parameter servers and launchers need is imported only for runs that have them.
 """
@@ -63,7 +63,7 @@ def are_several(run: RunSpec) -> bool:
 
 
 def _apart() -> str:
-    """Return what is said where a launcher has started several processes that train apart."""
+    """Return the warning for several processes of a launcher that each train alone."""
     from pe_cli.collectives.launchers import started_by
 
     started = started_by(os.environ)

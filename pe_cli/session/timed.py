@@ -1,4 +1,4 @@
-"""What commands time of a job: a training step, one phase of it, or an evaluation step where nothing is trained."""
+"""Jobs of benchmarks and profiles: a training step, one phase of it, or an evaluation step where nothing is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws that go by the results of earlier trials: optuna's tree-structured Parzen estimator, made to depend on the results alone."""
+"""Draws trials by the results of earlier ones, with optuna's tree-structured Parzen estimator made a function of the results alone."""
 
 from __future__ import annotations
 

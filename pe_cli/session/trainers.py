@@ -1,4 +1,4 @@
-"""Which trainer a run file asks for."""
+"""Chooses the trainer that a run file asks for."""
 
 from __future__ import annotations
 

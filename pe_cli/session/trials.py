@@ -1,4 +1,4 @@
-"""The trials of a sweep: which values each has, drawn from a seed, and whether a config with them can be trained."""
+"""The trials of a sweep: their values, drawn from a seed, and whether a config with them can be trained."""
 
 from __future__ import annotations
 

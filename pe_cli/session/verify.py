@@ -1,4 +1,4 @@
-"""Whether a recorded run can be repeated to the bit, and if not, where it first differs and what is otherwise here."""
+"""Verifies a recorded run: whether it can be repeated to the bit, and if not, where it first differs and what is different here."""
 
 from __future__ import annotations
 

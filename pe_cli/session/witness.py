@@ -1,4 +1,4 @@
-"""Training a recorded run again, to see whether the same bits come out; nothing of the run is written."""
+"""Trains a recorded run again and compares every recorded value, without writing to the run."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pe_cli.cli.main import run as run_command_line
 from pe_cli.config.load import load_run
 from pe_cli.config.nodes import to_data
 from tests.cli.conftest import ROOT, Pe
+from tests.rotation import of_today
 
 DATA = ROOT / "configs/data"
 
@@ -54,7 +55,7 @@ def columns_of(config: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize(
     ("source", "options"),
-    [
+    of_today([
         pytest.param("people.csv", ["--target", "income"], id="a table into classes"),
         pytest.param("flats.csv", ["--target", "price_eur"], id="a table into a number"),
         pytest.param("visitors.csv", ["--target", "visitors"], id="series"),
@@ -64,8 +65,8 @@ def columns_of(config: Path) -> dict[str, dict[str, object]]:
         pytest.param("iris.csv", ["--target", "species"], id="numbers into classes"),
         pytest.param("shapes", [], id="a folder of pictures per class"),
         pytest.param("tales.txt", [], id="a text"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_data_that_ships_trains(begin, source, options):
     if source == "shapes":
         pytest.importorskip("PIL")
@@ -138,7 +139,7 @@ def test_a_messy_table_trains(begin, wild):
     assert found["outlier"]["clip"][1] < 1e9
 
 
-@pytest.mark.parametrize("target", ["größe (cm)", "loss", "日本", "a: b, {c}", "${x}", "yes"])
+@pytest.mark.parametrize("target", of_today(["größe (cm)", "loss", "日本", "a: b, {c}", "${x}", "yes"], 3))
 def test_any_column_of_it_can_be_the_target(begin, wild, target):
     assert target in columns_of(begin(wild, "--target", target))
 

@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.io.checkpoint import load
 from tests.cli.conftest import ROOT, Pe
+from tests.rotation import of_today
 
 CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
 MODELS = sorted(ROOT.glob("models/**/*.yaml"))
@@ -83,7 +84,7 @@ def test_a_process_that_a_launcher_started_with_others_says_that_it_trains_apart
     assert "alone like each of the 4 processes of MPICH's mpiexec" in said.out
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", of_today(CONFIGS, 3), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_shipped_config_runs_two_steps(pe: Pe, path: Path, tmp_path: Path) -> None:
     evaluates_only = "\ntrain:" not in path.read_text()
     said = (
@@ -94,7 +95,7 @@ def test_every_shipped_config_runs_two_steps(pe: Pe, path: Path, tmp_path: Path)
     assert said.code == 0, said.err
 
 
-@pytest.mark.parametrize("path", MODELS, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", of_today(MODELS, 3), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_shipped_model_trains_two_steps_on_made_up_data(pe: Pe, path: Path, tmp_path: Path) -> None:
     text = path.read_text()
     loss = next((name for name in ("loss", "out", "recon", "rating_loss", "xent", "d_loss") if f"\n  {name}:" in text), "")
@@ -112,7 +113,10 @@ def test_every_shipped_model_trains_two_steps_on_made_up_data(pe: Pe, path: Path
 def test_init_takes_the_values_that_match(pe: Pe, config: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "start.npz", **{"guess.w_0": np.ones((4, 1), np.float32), "other": np.zeros(2, np.float32)})
     frozen = "train.optimizer.learning_rate=1e-30"
-    said = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen)
+    strict = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen)
+    assert strict.code == 3
+    assert "strict: false names them alone" in strict.err
+    said = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen, "-o", "train.init.strict=false")
     assert said.code == 0, said.err
     assert "start values: 1 of 2 from" in said.err
     assert "as initialised: guess.b_0" in said.err

@@ -63,7 +63,7 @@ def left(folder: Path) -> dict[str, Any]:
     return {"metrics": (run / "metrics.jsonl").read_text(), **{name: value.tobytes() for name, value in arrays.items()}}
 
 
-@on_its_day(0, of=2)
+@on_its_day(0, of=5)
 def test_owners_of_rows_on_cards_stop_go_on_and_leave_what_one_process_leaves(monkeypatch, tmp_path: Path):
     needs_compiler()
     monkeypatch.chdir(tmp_path)

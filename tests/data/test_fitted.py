@@ -63,6 +63,8 @@ def edited(change):
         pytest.param(
             lambda v, f: v["columns"]["Straße/1"]["state"].update(classes={"file": "other.json"}), "other.json: no such file", id="a file"
         ),
+        pytest.param(lambda v, f: v["columns"]["Straße/1"]["state"].update(classes={"file": [1]}), "no such file", id="a list as a name"),
+        pytest.param(lambda v, f: v["columns"].update({"\udc13": v["columns"]["age"]}), "surrogates not allowed", id="no text"),
     ],
 )
 def test_edited_files_are_refused(change, message):

@@ -29,6 +29,7 @@ from tests.execute.test_executor import batch as dense_batch
 from tests.execute.test_executor import make
 from tests.execute.test_loans import executor as loaning
 from tests.execute.test_sequences import trainer
+from tests.rotation import of_today
 
 BATCHES = 3 * MAX_PLANS
 
@@ -62,9 +63,11 @@ def texts(seed: int, kind: str, sequences: int = 9) -> dict[str, np.ndarray]:
     return feed if kind == "texts" else {**feed, "label@LOD0": offsets}
 
 
-@pytest.mark.parametrize("kind", ["texts", "words"])
 @pytest.mark.parametrize("is_sparse", [False, True])
-@pytest.mark.parametrize(("devices", "threads"), [(1, 1), (1, 2), (2, 2), (2, 5), (3, 1)])
+@pytest.mark.parametrize(
+    ("kind", "devices", "threads"),
+    of_today([(kind, *on) for kind in ("texts", "words") for on in ((1, 1), (1, 2), (2, 2), (2, 5), (3, 1))], 3),
+)
 def test_training_on_ever_new_lengths_has_the_bits_of_plans_of_their_own(kind, is_sparse, devices, threads, counted):
     refitted, loss = trainer(kind, devices, threads, is_sparse=is_sparse)
     alone, _ = trainer(kind, devices, threads, is_sparse=is_sparse)

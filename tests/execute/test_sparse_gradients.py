@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ from pe_cli.program.text import print_program
 from pe_cli.program.verify import verify
 from tests.execute.support import latest
 from tests.needs import torch
+from tests.rotation import of_today
 
 HEIGHT, WIDTH, SLOTS = 50, 6, 4
 TABLES = ("deep", "other")
@@ -121,8 +124,7 @@ def test_several_lookups_and_tables_agree_with_dense_gradients(name, lookups, ta
         np.testing.assert_allclose(found[table], dense[table], rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", OPTIMIZER)
-@pytest.mark.parametrize("devices", [1, 2, 3])
+@pytest.mark.parametrize(("name", "devices"), of_today(list(itertools.product(OPTIMIZER, [1, 2, 3])), 3))
 @pytest.mark.parametrize(
     "build",
     [

@@ -23,6 +23,7 @@ from tests.fuzz.grammars import GRAMMARS
 from tests.fuzz.many import failure, made
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.wholes import KERNEL, binaries, texts
+from tests.rotation import of_today
 
 MORE = int(os.environ.get("PE_FUZZ", "0"))
 CORPUS = Path(__file__).parent / "corpus"
@@ -70,7 +71,7 @@ def _try(target: str, folder: Path, inputs: st.SearchStrategy[bytes], few: int =
     attempt()
 
 
-@pytest.mark.parametrize("target", binaries())
+@pytest.mark.parametrize("target", of_today(sorted(binaries()), 2))
 def test_damaged_bytes(target: str, folder: Path) -> None:
     _try(target, folder, damaged(binaries()[target]))
 
@@ -84,14 +85,14 @@ def test_requests_of_a_grammar(folder: Path) -> None:
     _try("http", folder, st.integers(0, 2**32).map(lambda seed: requests.stream(random.Random(seed))))
 
 
-@pytest.mark.parametrize("target", texts())
+@pytest.mark.parametrize("target", of_today(sorted(texts()), 2))
 def test_rewritten_text(target: str, folder: Path) -> None:
     wholes = texts()[target]
     as_bytes = rewritten(wholes).map(lambda text: text.encode("utf-8", "surrogatepass"))
     _try(target, folder, as_bytes | damaged([text.encode() for text in wholes]))
 
 
-@pytest.mark.parametrize("kind", GRAMMARS)
+@pytest.mark.parametrize("kind", of_today(sorted(GRAMMARS), 2))
 def test_inputs_of_a_grammar(kind: str, folder: Path) -> None:
     own = folder / kind
     own.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -17,7 +18,9 @@ from pe_cli.kernels.cache import MAGIC
 from pe_cli.program.backward import append_backward
 from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.serialize import to_json
+from tests.data.test_fitted import fitted
 from tests.fuzz import messages
+from tests.fuzz.read_runs import joined
 from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
 from tests.program.support import TWO_LAYERS
@@ -85,6 +88,21 @@ def _run_files() -> list[str]:
     ]
 
 
+def _learned() -> list[str]:
+    """Return what shipped configs have learned from their data, and a column whose classes lie in a file beside."""
+    shipped = [{"data.json": path.read_bytes()} for path in sorted((Path(__file__).parent / "learned").glob("*.json"))]
+    return [joined(files).decode() for files in (*shipped, fitted(150).to_files())]
+
+
+def _trace() -> str:
+    """Return a trace as a run writes it: two lanes, their names, and an op in each."""
+    lane = {"pid": 1, "tid": 0}
+    event = {"ph": "X", "cat": "forward", **lane, "dur": 1.5, "args": {"kernels": "k", "writes": "y"}}
+    ops = [{"name": op, **event, "ts": i * 2.5} for i, op in enumerate(("mul", "mean"))]
+    named = [{"name": what, "ph": "M", **lane, "args": {"name": "device 0"}} for what in ("process_name", "thread_name")]
+    return json.dumps({"traceEvents": [*named, *ops], "displayTimeUnit": "ms"})
+
+
 def _meta() -> bytes:
     tensors = {"w": {"dtype": "float32", "shape": [6]}}
     return json.dumps({"format": 1, "step": 3, "sha256": "0" * 64, "bytes": 88, "tensors": tensors}).encode()
@@ -125,5 +143,8 @@ def texts() -> dict[str, list[str]]:
         "checkpoint_meta": [_meta().decode()],
         "run_folder": _run_files(),
         "carried_facts": [STEP_FACTS.decode()],
+        "learned": _learned(),
+        "hosts": ["node1:4\n10.0.0.2 slots = 2 # two\n\n[::1]\n", "a\nb\n"],
+        "timeline": [_trace()],
         "program": [TWO_LAYERS, to_json(two), to_string(two, with_details=True)],
     }  # fmt: skip

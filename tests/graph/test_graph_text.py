@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from pe_cli.core.errors import PeError
@@ -13,6 +15,7 @@ from pe_cli.graph.text import describe, parse_graph
 from tests.execute.test_executor import classifier
 from tests.execute.test_sparse_gradients import executor_of, named
 from tests.graph.passes.support import MODELS, built
+from tests.rotation import of_today
 
 STRATEGIES = [
     {},
@@ -51,8 +54,9 @@ def programs(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("model", ["perceptron", "images", "rows"])
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize(
+    ("model", "strategy"), of_today(list(itertools.product(["perceptron", "images", "rows"], STRATEGIES)), 4), ids=str
+)
 @pytest.mark.parametrize("devices", [1, 3])
 @pytest.mark.parametrize("checked", [False, True], ids=["", "checked"])
 def test_what_is_written_is_read_back(programs, model, strategy, devices, checked):

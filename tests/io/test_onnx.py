@@ -25,6 +25,7 @@ from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.job import Job
 from tests.ops.support import as_lists, build, execute, sample_arrays
+from tests.rotation import of_today
 
 CONFIGS = sorted((Path(pe_cli.__file__).parents[1] / "configs").rglob("*.yaml"))
 #: Overrides that make pictures of 224x224 smaller: the same ops in a tenth of the time.
@@ -95,7 +96,7 @@ NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"], "roles": ["sco
 ALL_NOISE = ("bert",)
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS if p.stem not in ALL_NOISE])
+@pytest.mark.parametrize("path", of_today([pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS if p.stem not in ALL_NOISE], 4))
 def test_every_shipped_model_gives_equal_outputs(path):
     job = trained_a_little(path)
     names = [v for v in job.built.fetches.values() if job.built.eval.global_block().var(v).shape[:1] == (-1,)]

@@ -21,14 +21,14 @@ HOSTS: dict[str, tuple[str, ...]] = {
     "znver4": (),
     "sapphirerapids": (),
 }
-#: Kernels whose code the width of registers shapes, and kernels whose loops LLVM turns into vectors: half of both each day.
+#: Kernels whose code the width of registers shapes, and kernels whose loops LLVM turns into vectors: a quarter of both each day.
 KERNELS = of_today(
     [
         "pe_cli.ops.math.matrix_product:products", "pe_cli.ops.math.activation_smooth:tanh_op",
         "pe_cli.kernels.gemm:gemm_bias", "pe_cli.ops.nn.softmax:softmax_back",
         "pe_cli.kernels.micro:microkernels", "pe_cli.ops.update.optimizer_moments:adamax_step", "pe_cli.ops.nn.lstm_unit:lstm_unit_forward",
     ],
-    2,
+    4,
 )  # fmt: skip
 CODE = """
 import hashlib, sys

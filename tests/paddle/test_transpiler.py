@@ -20,8 +20,8 @@ REFUSED = [pytest.param(n, c, id=n) for n, c in RECORD["cases"].items() if c["ra
 DISPATCHERS = {"RoundRobin": RoundRobin, "HashName": HashName}
 #: Ops of the original that stand for one op here: a schedule's after its counter, a decay's, and the sum of row-sparse gradients.
 SCHEDULES = {
-    ("cast", "scale", "floor", "fill_constant", "elementwise_pow", "scale"): "exponential_decay",
-    ("cast", "fill_constant", "elementwise_pow", "scale", "elementwise_min", "scale"): "noam_decay",
+    ("cast", "scale", "floor", "fill_constant", "elementwise_pow", "scale"): ("exponential_decay",),
+    ("cast", "fill_constant", "elementwise_pow", "scale", "elementwise_min", "scale"): ("scale", "noam_decay"),
 }
 SPREAD = ["fill_constant", "concat", "concat", "scatter", "scale"]
 
@@ -56,7 +56,7 @@ def ours(ops, sparse):
     """Return the ops of a server's block with this project's names."""
     ops = list(ops)
     if tuple(ops[1:]) in SCHEDULES:
-        return [ops[0], SCHEDULES[tuple(ops[1:])]]
+        return [ops[0], *SCHEDULES[tuple(ops[1:])]]
     if ops[2:4] == ["scale", "sum"]:
         return [*(SPREAD if sparse else ops[:2]), "l2_decay", *ops[4:]]
     return ["merge_selected_rows", *ops[1:]] if sparse and ops[0] == "sum" else ops

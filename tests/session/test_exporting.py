@@ -28,6 +28,7 @@ from pe_cli.session.answers import answers, said
 from pe_cli.session.evaluator import Evaluator
 from pe_cli.session.exporting import Exporting
 from pe_cli.session.job import Job
+from tests.rotation import of_today
 
 ROOT = Path(pe_cli.__file__).parents[1]
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
@@ -183,7 +184,7 @@ NO_NOISE = {"dcgan": ["of_real/score"], "digits_vae": ["center"]}
 ALL_NOISE = ("bert",)
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS if p.stem not in ALL_NOISE])
+@pytest.mark.parametrize("path", of_today([pytest.param(p, id=f"{p.parent.name}/{p.stem}") for p in CONFIGS if p.stem not in ALL_NOISE], 4))
 def test_every_shipped_model_says_what_predict_says(path):
     text = path.read_text()
     job = trained(path, next((given for mark, given in FEWER.items() if mark in text), []))

@@ -10,6 +10,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from tests.needs import torch
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 from tests.session.test_groups import start, trained
 
@@ -75,15 +76,15 @@ def test_before_its_time_a_group_costs_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
+    of_today([
         pytest.param([], id="one device"),
         pytest.param(["executor.devices=2"], id="two devices with their own statistics"),
         pytest.param(["train.ema.decay=0.8", "executor.devices=2"], id="moving averages"),
         pytest.param(["train.accumulate=2", "train.batch_size=4"], id="gradients in parts"),
         pytest.param(["train.optimizer={type: Lookahead, k: 4, inner: {type: AdamW}}"], id="rounds of steps"),
         pytest.param(["output.gradient_norms=true", "output.log=[jsonl, csv]"], id="lengths of gradients"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_it_goes_on_bit_for_bit_and_is_verified(bench: Bench, options: list[str]) -> None:
     given = [part for option in (LATE, *options) for part in ("-o", option)]
     first = bench.train("whole", *given)

@@ -17,6 +17,7 @@ import pytest
 import pe_cli
 from pe_cli.core.errors import ExitCode
 from tests.needs import needs
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
@@ -78,6 +79,7 @@ def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str,
     assert sum("goes on after step" in str(r["text"]) for r in results) == 0, "quiet says nothing"
 
 
+@on_its_day(1, of=2)
 def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench: Bench) -> None:
     results = harmed(bench, "saving", MORE or 16, BUSY)
     codes = [result["code"] for result in results]
@@ -89,13 +91,13 @@ def test_killed_while_a_thread_writes_a_checkpoint_it_goes_on_bit_for_bit(bench:
 
 @pytest.mark.parametrize(
     ("how", "code", "said"),
-    [
+    of_today([
         pytest.param("full", ExitCode.DEVICE, "no space left", id="a full disk"),
         pytest.param("readonly", ExitCode.USAGE, "read-only file system", id="a disk that became read-only"),
         pytest.param("failing", ExitCode.DEVICE, "input/output error", id="a disk that fails"),
         pytest.param("files", ExitCode.DEVICE, "too many open files", id="too many open files"),
-    ],
-)
+    ], 4),
+)  # fmt: skip
 def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, code: int, said: str) -> None:
     for result in harmed(bench, how, MORE or 4):
         assert result["code"] in (code, 0), result
@@ -122,6 +124,7 @@ def test_writes_that_take_only_half_are_gone_on_with(bench: Bench) -> None:
     assert [result["code"] for result in harmed(bench, "short", MORE or 3)] == [0] * (MORE or 3)
 
 
+@on_its_day(0, of=2)
 def test_after_a_power_failure_it_goes_on_bit_for_bit_from_what_was_flushed(bench: Bench) -> None:
     """Four disks for every instant: all that was not flushed is lost, is there, has names but no contents, or any of these."""
     instants = MORE // 4 or 9

@@ -10,6 +10,7 @@ import pytest
 
 from pe_cli.session.stop import StopRequest
 from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 from tests.session.memory_watch import Watch
 from tests.session.test_soak import WAYS, line
@@ -27,7 +28,7 @@ def check(found: dict[str, float]) -> None:
     assert found["threads"] <= 3, found
 
 
-@pytest.mark.parametrize("options", [pytest.param(options, id=name) for name, options in WAYS.items()])
+@pytest.mark.parametrize("options", of_today([pytest.param(options, id=name) for name, options in WAYS.items()], 3))
 def test_steps_leave_nothing_behind(line: Bench, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(BEGIN, END)
     monkeypatch.setattr(StopRequest, "now", property(watch.look))
@@ -37,6 +38,7 @@ def test_steps_leave_nothing_behind(line: Bench, options: list[str], monkeypatch
 
 
 @needs_mpi
+@on_its_day(1, of=3)
 def test_steps_of_two_processes_leave_nothing_behind(line: Bench) -> None:
     options = ["-o", "distributed.mode=collective", "-o", "train.epochs=60", "-o", f"output.dir={line.base / 'runs'}", *WAYS["checkpoints"]]
     train = ["train", line.base / "run.yaml", "--quiet", *options]
@@ -46,6 +48,7 @@ def test_steps_of_two_processes_leave_nothing_behind(line: Bench) -> None:
         check(json.loads((line.base / f"found.{rank}").read_text()))
 
 
+@on_its_day(2, of=3)
 def test_arrays_are_written_down_without_a_cycle() -> None:
     """`json.dumps(indent=...)` leaves 30 objects that only the collector frees."""
     import gc

@@ -8,6 +8,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from tests.needs import torch
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 from tests.session.test_groups import start, trained
 
@@ -19,8 +20,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    ("kind", "devices"), of_today([pytest.param(kind, n, id=f"{name}-{n}") for name, kind in KINDS.items() for n in (1, 2)], 3)
+)
 def test_a_run_goes_on_bit_for_bit_and_is_verified(bench: Bench, kind: str, devices: int) -> None:
     given = ["-o", f"train.optimizer={kind}", "-o", f"executor.devices={devices}"]
     first = bench.train("whole", *given)

@@ -101,7 +101,7 @@ def test_a_model_larger_than_the_machine_is_refused(
     monkeypatch.setattr("pe_cli.session.devices.memory", lambda: 40)
     for command in ("check", "train"):
         assert run_command_line([command, "run.yaml"]) == 5
-        assert "GiB of memory, and this machine has" in capsys.readouterr().err
+        assert "GiB of memory, and there are" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

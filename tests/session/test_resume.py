@@ -11,6 +11,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
+from tests.rotation import of_today
 from tests.session.conftest import Bench
 
 STOPPED = ExitCode.STOPPED
@@ -18,7 +19,7 @@ STOPPED = ExitCode.STOPPED
 
 @pytest.mark.parametrize(
     "options",
-    [
+    of_today([
         pytest.param([], id="one device"),
         pytest.param(["executor.devices=2"], id="two devices with their own statistics"),
         pytest.param(["executor.devices=3", "build_strategy.reduce_strategy=Reduce"], id="parameters with owners"),
@@ -30,8 +31,8 @@ STOPPED = ExitCode.STOPPED
             ["train.optimizer={type: Lookahead, k: 4, inner: {type: AdamW}}", "executor.devices=2"], id="rounds of steps"
         ),
         pytest.param(["train.optimizer={type: NAdam, weight_decay: 0.01}"], id="an optimizer that counts steps"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_stopped_after_any_step_it_goes_on_bit_for_bit(bench: Bench, options: list[str]) -> None:
     given = [part for option in options for part in ("-o", option)]
     whole = bench.seen(bench.train("whole", *given))

@@ -22,6 +22,7 @@ from pe_cli.session.sweep_record import Sweep, Trial, read_sweep
 from tests import needs
 from tests.cli.conftest import CONFIG, MODEL, Pe, Said
 from tests.mpi_support import ENVIRONMENT, finished, mpiexec, needs_mpi
+from tests.rotation import on_its_day
 
 needs_optuna = needs.needs_package("optuna")
 FOLDS = """\
@@ -212,6 +213,7 @@ def test_draws_depend_on_results_alone_and_go_where_they_are_good(config: Path) 
 
 
 @needs_optuna
+@on_its_day(2, of=3)
 def test_tpe_goes_on_to_the_same_draws_after_a_kill(pe: Pe, config: Path) -> None:
     config.write_text(config.read_text() + TPE)
     command = [sys.executable, "-m", "pe_cli", "sweep", str(config)]

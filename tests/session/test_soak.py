@@ -17,7 +17,7 @@ from tests.session.conftest import Bench
 from tests.session.memory_watch import anonymous
 
 #: Epochs of 22 steps; `PE_SOAK=5000` looks longer.
-EPOCHS = int(os.environ.get("PE_SOAK", "250"))
+EPOCHS = int(os.environ.get("PE_SOAK", "150"))
 #: Epochs of those ways that take longer per step: 50,600 steps.
 MOST = 2300
 #: What is looked at beside plain training.

@@ -215,7 +215,7 @@ def test_a_clock_that_goes_backwards_harms_nothing(bench: Bench, monkeypatch: py
 def test_a_signal_at_any_moment_of_the_start_ends_it(bench: Bench, number: signal.Signals, ignored: bool) -> None:
     endless = ["train", bench.base / "run.yaml", "-o", "train.epochs=1000000", "-o", f"output.dir={bench.base / 'runs'}", "--quiet"]
     before = signal.getsignal(signal.SIGINT)
-    for wait in of_today((0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2), 2):
+    for wait in of_today((0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2), 4):
         if ignored:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a process inherits
         try:

@@ -18,7 +18,7 @@ from pe_cli.cli.main import run as run_command_line
 from pe_cli.core.errors import PeError
 from pe_cli.session.sweep_record import Sweep, Trial, read_sweep
 from tests.cli.conftest import CONFIG, MODEL, Pe, Said
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 RATES = [0.001, 0.01, 0.1, 0.03]
 SWEEP = """\
@@ -82,6 +82,7 @@ def outcome(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in trial.items() if key != "run"} for trial in trials]
 
 
+@on_its_day(1, of=2)
 def test_every_trial_is_trained_once_and_jobs_change_nothing(pe: Pe, swept: Path, tmp_path: Path) -> None:
     one = folder_of(swept)
     found = read_sweep(one)
@@ -110,6 +111,7 @@ def test_the_best_config_trains_to_the_metric_of_the_best_trial(pe: Pe, swept: P
     assert "sweep" not in (found.folder / "best.yaml").read_text().splitlines()
 
 
+@on_its_day(0, of=2)
 def test_halving_goes_on_with_the_better_half_as_if_it_had_never_stopped(pe: Pe, config: Path) -> None:
     assert pe("sweep", add(config, HALVING), "--jobs", 2).code == 0
     found = read_sweep(folder_of(config))

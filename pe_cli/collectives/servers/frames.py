@@ -1,4 +1,4 @@
-"""Messages between trainers and servers: a header of text and arrays, each of a size that is known before it is read.
+"""Messages between trainers and servers: a header of text and arrays, each with its size announced before it is read.
 
 A frame is `PEPS`, four bytes of the header's length, eight of the arrays' bytes, the header as JSON, and the arrays one after the other.
 Nothing in it is run. What arrives is checked before memory is taken for it: kinds, facts, names, element types, shapes and sizes.

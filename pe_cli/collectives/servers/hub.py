@@ -1,4 +1,4 @@
-"""What trainers tell each other by way of their first server: a message of each for all."""
+"""An exchange between trainers through their first server: each sends one message and receives those of all."""
 
 from __future__ import annotations
 

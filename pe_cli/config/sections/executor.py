@@ -1,4 +1,4 @@
-"""`executor`: on what a run runs."""
+"""`executor`: on which devices, with how many threads and in what precision a run computes."""
 
 from typing import Annotated, Literal
 

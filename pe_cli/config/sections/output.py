@@ -1,4 +1,4 @@
-"""`output`: where a run is kept, and what of it."""
+"""`output`: where a run's folder is, and what is written there."""
 
 from typing import Annotated, Any, Literal
 

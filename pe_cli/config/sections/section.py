@@ -1,4 +1,4 @@
-"""What every section of a run file is."""
+"""The base class of all sections of a run file."""
 
 from typing import Any, ClassVar
 

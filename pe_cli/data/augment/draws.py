@@ -1,4 +1,4 @@
-"""What augmentation draws: numbers that depend on the seed, the epoch and the sample, and on nothing else."""
+"""Random draws for augmentation: functions of the seed, the epoch and the sample alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded pictures that are kept, so that only the first epoch decodes what there is room for."""
+"""A cache of decoded pictures: from the second epoch on, those that fit into memory are not decoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The field of a column of pictures: decoded when they are taken."""
+"""The field of a picture column: pictures are decoded when samples are taken."""
 
 from __future__ import annotations
 

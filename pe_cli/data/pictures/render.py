@@ -1,4 +1,4 @@
-"""Programs for pictures: what is done with each of a batch, in native code, before its bytes become numbers."""
+"""Per-sample programs of picture transforms (crop, flip, resize, colour) that native code runs on a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that decode and change pictures: most of it runs without the GIL."""
+"""A pool of threads that decode and transform pictures, mostly without the GIL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import usable_cores
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

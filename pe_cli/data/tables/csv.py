@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import PeError
+from pe_cli.core.limits import usable_cores
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.room import room
 from pe_cli.data.tables import width
@@ -35,7 +35,7 @@ from pe_cli.kernels import csv as kernels
 from pe_cli.kernels.decimal import powers_of_five
 from pe_cli.kernels.text import SLACK
 
-#: Distinct texts of a column may have so many bytes.
+#: Limit on the bytes of a column's distinct texts.
 MOST_WORDS = 1 << 30
 #: Numbers of a window that Python reads at a time.
 LATER = 4096

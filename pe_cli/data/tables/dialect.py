@@ -1,4 +1,4 @@
-"""What a table of text looks like, found out from its first rows: the delimiter, and whether the first row has names."""
+"""Detects the dialect of a text table from its first rows: the delimiter, and whether there is a header."""
 
 from __future__ import annotations
 

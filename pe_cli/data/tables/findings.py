@@ -1,4 +1,4 @@
-"""What a pass over rows of a table has found, beside the numbers and codes themselves."""
+"""Findings of a pass over rows of a table: bad cells and statistics, beside the parsed values."""
 
 from __future__ import annotations
 

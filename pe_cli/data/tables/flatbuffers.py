@@ -1,4 +1,4 @@
-"""What Arrow's messages claim that their packed buffers unpack to, read out of FlatBuffers without making anything else.
+"""Reads the uncompressed sizes that Arrow messages claim, from FlatBuffers and without allocating anything else.
 
 Source:
     Google, "FlatBuffers internals"; Apache Arrow, `Message.fbs`, `File.fbs`, and "Columnar format", section "Compression".

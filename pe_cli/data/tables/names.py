@@ -1,4 +1,4 @@
-"""What the name of a table's file says of its format."""
+"""Tells the format of a table by the name of its file."""
 
 from __future__ import annotations
 

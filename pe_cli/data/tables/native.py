@@ -1,4 +1,4 @@
-"""Calls of the kernels that read tables, and the memory that they work in."""
+"""Calls the native kernels that parse tables, and holds the memory that they work in."""
 
 from __future__ import annotations
 

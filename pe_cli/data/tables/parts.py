@@ -1,4 +1,4 @@
-"""A table of several files: each is a part, whose columns are found by name."""
+"""A table in several files: each file is a part, and its columns are matched by name."""
 
 from __future__ import annotations
 
@@ -181,8 +181,9 @@ class PartsTable:
         """
         numbers = [name for name in dict.fromkeys(numbers) if name not in self._numbers]
         codes = [name for name in dict.fromkeys(codes) if name not in self._codes]
-        twice = [name for name in codes if name in numbers]
-        self._read(numbers, [name for name in codes if name not in twice], together)
+        both = frozenset(numbers) & frozenset(codes)
+        twice = [name for name in codes if name in both]
+        self._read(numbers, [name for name in codes if name not in both], together)
         self._read([], twice, together)
 
     def _ranges(self, first: int = 0, last: int | None = None) -> Iterator[tuple[Part, int, int, int]]:
@@ -215,9 +216,10 @@ class PartsTable:
             bad = [wrong for each in every for wrong in each.bad.get(name, [])]
             rows = sorted(row for wrong in bad for row in wrong.rows)[:SHOWN]
             self._numbers[name] = Numbers(found[name], np.array(rows, np.int64), sum(wrong.count for wrong in bad))
+        translated = frozenset(mine)
         for name in codes:
             meant = [dictionary for each in every for dictionary in each.meant.get(name, [])]
-            self._codes[name] = merge_codes(found[name], meant, self._missing, (first, last) if name in mine else (0, 0))
+            self._codes[name] = merge_codes(found[name], meant, self._missing, (first, last) if name in translated else (0, 0))
         if together:
             together.wait("codes")
 
@@ -225,7 +227,7 @@ class PartsTable:
         """Read columns of some rows into their arrays."""
         told = Told({}, {})
         numbers = [name for name in mine if arrays[name].dtype.kind == "f"]
-        codes = [name for name in mine if name not in numbers]
+        codes = [name for name in mine if arrays[name].dtype.kind != "f"]
         for part, start, stop, row in self._ranges(first, last) if mine else ():
             here = slice(row, row + stop - start)
             wrong, words = part.read(start, stop, {n: arrays[n][here] for n in numbers}, {n: arrays[n][here] for n in codes})

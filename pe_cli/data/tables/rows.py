@@ -1,4 +1,4 @@
-"""Where the rows of a table of text begin: one look at every byte, by several threads where the file is large."""
+"""Finds where the rows of a text table begin, in one scan of all bytes, by several threads for large files."""
 
 from __future__ import annotations
 

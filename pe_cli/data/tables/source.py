@@ -1,4 +1,4 @@
-"""Text of files as UTF-8 bytes that are read at any offset: as it lies on the disk, or unpacked and recoded into a file without a name."""
+"""Text files as UTF-8 bytes with random access: mapped as they are, or unpacked and recoded into an unnamed file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet's metadata as they are in the file: what Thrift's compact protocol has written, as numbers, bytes, lists and dicts.
+"""Reads Parquet's metadata, in Thrift's compact protocol, as numbers, bytes, lists and dicts.
 
 pyarrow's own objects for them end the process where some fields do not fit each other, and headers of pages it does not show at all.
 

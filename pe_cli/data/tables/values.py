@@ -1,4 +1,4 @@
-"""Values of Python as cells: what JSON and Arrow hold, as numbers and as text."""
+"""Converts Python values, from JSON and Arrow, to cells: as numbers and as text."""
 
 from __future__ import annotations
 

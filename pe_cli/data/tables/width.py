@@ -1,4 +1,4 @@
-"""How many columns a table may have: what is said of each of them is small, and what is made for each is not."""
+"""The limit on columns of a table: each takes little in the file and much in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tokenizer.json asks of the package `tokenizers`, looked at first: that package's native code can neither be bounded nor stopped.
+"""Checks a tokenizer.json before the package `tokenizers` reads it: that package's native code can be neither bounded nor stopped.
 
 Regular expressions are read as Oniguruma's syntax; one whose time may be exponential in the length of a text is refused.
 """

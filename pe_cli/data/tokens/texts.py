@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.cores import usable_cores
+from pe_cli.core.limits import usable_cores
 from pe_cli.data.cells import Strings
 from pe_cli.data.fields import Rows
 from pe_cli.data.tokens.unicode import classes

@@ -1,4 +1,4 @@
-"""Whether a library or kernels of ours do a call: measured once on a card, and kept on disk.
+"""Chooses between a library and our kernels for each call: both are measured once on a device, and the result is kept on disk.
 
 What was chosen decides about the last bits of a result. So a choice, once kept, stays: it is read before anything is measured, and of two
 processes that measure at a time the first to be done decides. An algorithm counts only if its results are ours within rounding, with NaN

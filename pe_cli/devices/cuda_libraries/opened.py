@@ -1,4 +1,4 @@
-"""The libraries that are installed here, and those of a device: handles, and a clock on its stream."""
+"""Loads the NVIDIA libraries that are installed, and creates a device's handles and timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device asks of a library: algorithms for what is wanted, and one of them ready to be launched."""
+"""The interface of a library to a device: algorithms for a call, and a prepared call that can be launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parameter servers of all modes do: they answer trainers, and run blocks."""
+"""What parameter servers of all modes share: they answer trainers' requests, and run blocks."""
 
 from __future__ import annotations
 

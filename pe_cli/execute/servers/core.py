@@ -1,4 +1,4 @@
-"""Steps and servers over a scope of the core: a trainer's share of each batch, and the values that it works on."""
+"""Trainers and servers over a scope of the core: a trainer's share of each batch, and the values that it works on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trainers and servers need of the process that they are in: its values, and something that runs programs on them."""
+"""The interface through which trainers and servers reach the values of their process and run programs on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainers that train by themselves: what a trainer has learned goes to servers every few steps, and what all have learned comes back."""
+"""Local updates: a trainer trains by itself, sends its changes to servers every few steps, and receives the sum of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients that a thread sends while the trainer goes on: several of one parameter become one, and parameters come back now and then."""
+"""A queue of gradients that a thread sends while the trainer goes on; it merges those of one parameter, and fetches parameters."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class _Walk:
         role = op.role if op else program.mark.role
         with program.role(role):
             wide = [axis for axis in order if kind.shape[axis] != 1]
-            if wide == sorted(wide):
+            if wide == sorted(wide) and moved.shape[1:].count(-1) < 2:
                 shape = [0, *moved.shape[1:]]  # only sizes of 1 change places: the bytes are the same
                 self.block.append_op("reshape", {"X": source}, {"Out": target}, {"shape": shape}, at=place)
             else:

@@ -1,4 +1,4 @@
-"""A trainer's program in parts: fetch rows, compute, talk to servers."""
+"""Cuts a trainer's program into parts: fetch rows, compute, exchange with servers."""
 
 from __future__ import annotations
 

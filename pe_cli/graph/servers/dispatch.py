@@ -1,4 +1,4 @@
-"""Which server gets which block: in turn, or by a hash of its name."""
+"""Assigns blocks to servers: in turn, or by a hash of the name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of trainers that update by themselves: they add what trainers have learned to parameters."""
+"""Server programs for geo-SGD: trainers update by themselves, and servers add up their changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables are cut into blocks of whole rows."""
+"""Slices variables into blocks of whole rows, one for each server where they are large enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program has that servers will do: schedules of the learning rate, and the updates of each parameter."""
+"""Finds what servers take over of a program: the updates of each parameter and the schedule of the learning rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data's side of a model: nodes from raw columns to feeds, and from outputs to what they mean."""
+"""Pre- and post-processing in ONNX: nodes from raw columns to feeds, and from outputs to class names and units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a form works with: the operator at hand, and the ONNX graph that grows."""
+"""The writer that ops' ONNX forms use: the operator at hand, and the ONNX graph that grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which charts runs have: one chart per metric, with all runs in it."""
+"""Chooses the charts of runs: one per metric, with all runs in it."""
 
 from __future__ import annotations
 

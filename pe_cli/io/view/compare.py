@@ -1,4 +1,4 @@
-"""What tells runs apart: configs, environments and results side by side."""
+"""Compares runs side by side: configs, environments and results."""
 
 from __future__ import annotations
 

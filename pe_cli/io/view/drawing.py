@@ -1,4 +1,4 @@
-"""Graphs as SVG, for files and for the report's page: Graphviz's where it is installed, made safe, else one of our own layout."""
+"""Graphs as SVG, for files and the report's page: by Graphviz where it is installed, sanitized, else by our own layout."""
 
 from __future__ import annotations
 

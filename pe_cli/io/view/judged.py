@@ -1,4 +1,4 @@
-"""What a classifier does, for the report: confusion matrix, receiver operating characteristic and calibration, as HTML and inline SVG."""
+"""A classifier's report as HTML and SVG: confusion matrix, ROC curve and calibration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layout of graphs in layers, from top to bottom along the arrows, in a time that grows with the number of boxes alone."""
+"""A layered layout of graphs from top to bottom, in time linear in the number of boxes."""
 
 from __future__ import annotations
 

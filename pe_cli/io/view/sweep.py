@@ -1,4 +1,4 @@
-"""A page about a sweep: its table, what each key explains, and a line for every trial through parallel axes."""
+"""The page of a sweep: its table, the importance of each key, and parallel axes with a line per trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round numbers for axes, and numbers as people read them."""
+"""Round numbers for axis ticks, and short forms of numbers."""
 
 from __future__ import annotations
 

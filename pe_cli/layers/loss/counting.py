@@ -1,4 +1,4 @@
-"""Measures by counting: chunk_eval, mean_iou, auc."""
+"""Metrics by counting: chunk_eval, mean_iou, auc."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def auc(
     if topk != 1:
         raise helper.error(f"auc: topk is {topk}", hint="1")
     bins = num_thresholds + 1
-    size = (1 + slide_steps) * bins + 1 if slide_steps else bins
+    size = (1 + slide_steps) * bins + 1
     areas, kept = [], []
     for steps, shape in ((slide_steps, [size]), (0, [1, bins])):
         counts = []

@@ -1,4 +1,4 @@
-"""Metrics of the class that a model takes: accuracy, precision, recall, F1, MCC and mean IoU."""
+"""Metrics of predicted classes: accuracy, precision, recall, F1, MCC and mean IoU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well boxes that a model finds in pictures agree with the true ones."""
+"""Mean average precision of detected boxes."""
 
 from __future__ import annotations
 

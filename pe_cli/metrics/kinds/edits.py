@@ -1,4 +1,4 @@
-"""How far predicted sequences are from the right ones, by insertions, deletions and replacements."""
+"""Edit distance between predicted and true sequences."""
 
 from __future__ import annotations
 

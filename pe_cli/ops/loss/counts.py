@@ -190,6 +190,7 @@ def auc(
         Predict: [batch, 2] float32 or float64 probabilities, of which the last column counts.
         Label: [batch, 1] int64; 0 or 1.
         StatPos, StatNeg: int64 counts so far: [1, num_thresholds + 1]; with slide_steps [(slide_steps + 1) (num_thresholds + 1) + 1].
+            Without, too, there may be one more, which stays as it is.
         curve, num_thresholds, slide_steps: see the attributes.
 
     Returns:
@@ -206,7 +207,8 @@ def auc(
     if len(x.shape) != 2 or x.dtype not in FLOATS or label.dtype != "int64":
         raise PeError(f"auc needs Predict [batch, 2] and int64 Label, got {x} and {label}", hint="cast the labels to int64")
     size = (num_thresholds + 1) * (slide_steps + 1) + (slide_steps > 0)
-    if num_thresholds < 1 or slide_steps < 0 or positive.dtype != "int64" or positive != negative or positive.size != size:
+    sizes = (size, size + 1) if slide_steps == 0 else (size,)
+    if num_thresholds < 1 or slide_steps < 0 or positive.dtype != "int64" or positive != negative or positive.size not in sizes:
         raise PeError(f"auc needs int64 counts, {size} of each, got {positive} and {negative}")
     return TensorType((1,), "float64"), positive, negative
 

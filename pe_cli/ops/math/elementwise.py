@@ -31,6 +31,7 @@ from pe_cli.ops.define.traits import (
     Scalar,
     SumsRows,
     Trait,
+    Weight,
 )
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
@@ -99,7 +100,8 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    traits = [Layout(), SumsRows(("Y",), _of_columns), *([InPlace({"Out": "X"})] if in_place else [])]
+    same = Weight(("X", "Y"), "elementwise", "")
+    traits = [Layout(), SumsRows(("Y",), _of_columns), same, *([InPlace({"Out": "X"})] if in_place else [])]
     return op(name, inputs="X Y", attrs=AXIS, traits=traits, **facts)(infer)
 
 

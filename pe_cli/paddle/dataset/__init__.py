@@ -15,8 +15,7 @@ from pe_cli.paddle.dataset import (
     wmt14,
     wmt16,
 )
-from pe_cli.paddle.names import missing, refusing
+from pe_cli.paddle.names import missing
 
 __all__ = ["cifar", "common", "conll05", "imdb", "imikolov", "mnist", "movielens", "uci_housing", "voc2012", "wmt14", "wmt16"]
-globals().update(refusing(__name__, {name: f"paddle.dataset.{name}" for name in ("flowers", "image", "mq2007", "sentiment")}))
 __getattr__ = missing("paddle.dataset", lambda: globals())

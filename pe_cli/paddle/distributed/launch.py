@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.devices.cuda import cuda_count
 from pe_cli.paddle.distributed.starting import hosts_of, run, script_of, start
+from pe_cli.paddle.names import missing
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -70,6 +71,8 @@ def launch(arguments: Sequence[str] | None = None) -> int:
     given.print_config = given.print_config and given.log_level < 40
     return start(given, roles(given))
 
+
+__getattr__ = missing("paddle.distributed.launch", lambda: globals())
 
 if __name__ == "__main__":
     run(launch)

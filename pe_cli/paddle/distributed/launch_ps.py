@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.paddle.distributed.starting import hosts_of, run, script_of, start
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import endpoints_of
+from pe_cli.paddle.names import missing
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -59,6 +60,8 @@ def launch(arguments: Sequence[str] | None = None) -> int:
     given = parsed(arguments)
     return start(given, roles(given))
 
+
+__getattr__ = missing("paddle.distributed.launch_ps", lambda: globals())
 
 if __name__ == "__main__":
     run(launch)

@@ -12,6 +12,7 @@ from pe_cli.paddle.fluid import (
     core,
     data_feeder,
     dygraph,
+    evaluator,
     executor,
     framework,
     incubate,
@@ -29,6 +30,7 @@ from pe_cli.paddle.fluid import (
     regularizer,
     transpiler,
     unique_name,
+    wrapped_decorator,
 )
 from pe_cli.paddle.fluid.async_executor import AsyncExecutor
 from pe_cli.paddle.fluid.backward import append_backward, gradients
@@ -77,16 +79,9 @@ from pe_cli.paddle.fluid.transpiler import (
     memory_optimize,
     release_memory,
 )
-from pe_cli.paddle.names import missing, refusing
+from pe_cli.paddle.names import missing
 
 __version__ = VERSION
-#: Modules of the original whose names are refused; their paths can be imported.
-_REFUSED = (
-    "contrib.mixed_precision", "contrib.slim", "contrib.quantize", "contrib.utils",
-    "incubate.fleet.collective", "evaluator", "debugger", "net_drawer", "trainer_desc",
-    "default_scope_funcs", "imperative",
-)  # fmt: skip
-globals().update(refusing(__name__, {name: f"fluid.{name}" for name in _REFUSED}))
 __all__ = [
     "AsyncExecutor", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeedDesc",
     "DataFeeder", "DatasetFactory", "DistributeTranspiler", "DistributeTranspilerConfig", "ExecutionStrategy",
@@ -94,11 +89,11 @@ __all__ = [
     "QueueDataset", "Scope", "Tensor", "Variable", "WeightNormParamAttr", "append_backward", "average", "backward", "clip",
     "communicator", "compiler", "contrib", "core",
     "cpu_places", "create_lod_tensor", "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data",
-    "data_feeder", "default_main_program", "default_startup_program", "device_guard", "dygraph", "embedding", "executor",
+    "data_feeder", "default_main_program", "default_startup_program", "device_guard", "dygraph", "embedding", "evaluator", "executor",
     "framework", "get_flags", "global_scope", "gradients", "in_dygraph_mode", "incubate", "initializer", "install_check", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "layers", "load", "load_program_state", "lod_tensor", "memory_optimize", "metrics",
     "name_scope", "nets", "one_hot", "optimizer", "parallel_executor", "param_attr", "profiler", "program_guard",
     "regularizer", "release_memory", "require_version", "save", "scope_guard", "set_flags", "set_gradient_clip",
-    "set_program_state", "transpiler", "unique_name",
+    "set_program_state", "transpiler", "unique_name", "wrapped_decorator",
 ]  # fmt: skip
 __getattr__ = missing("fluid", lambda: globals())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 from pe_cli.core.types import FLOATS
@@ -10,6 +11,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.constants import known_or_fed
+from pe_cli.paddle.fluid.naming import PREFIX, Naming, appended
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
 
@@ -34,7 +36,8 @@ def _combined(op: str, x: Variable, y: Variable) -> Variable:
         return towards_zero(x, y)
     if op == "elementwise_pow" and x.dtype not in FLOATS:
         return power(x, y)
-    return helper.one(op, {"X": x, "Y": y}, {"axis": -1})
+    axis = 0 if y.shape[:1] == (-1,) and len(y.shape) < len(x.shape) and op not in _COMPARES else -1
+    return helper.one(op, {"X": x, "Y": y}, {"axis": axis})
 
 
 def towards_zero(x: Variable, y: Variable, axis: int = -1) -> Variable:
@@ -60,6 +63,7 @@ def power(x: Variable, y: Variable, axis: int = -1) -> Variable:
     return cast(LayerHelper("elementwise_pow").one("elementwise_pow", both, {"axis": axis}), x.dtype)
 
 
+_COMPARES = ("less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal")
 _COMMUTES = ("elementwise_add", "elementwise_mul", "equal", "not_equal")
 
 
@@ -75,33 +79,44 @@ def binary(op: str, *, reflected: bool = False) -> Any:
         number = isinstance(other, numbers.Real) and not isinstance(other, Variable)
         if not number and not isinstance(other, Variable):
             return NotImplemented
+        scales = number and _scales(op, self, float(other), reflected)
+        before = int(not scales) if number else int(other.dtype != self.dtype)
         with program_guard(self.block.program):
-            if number:
-                short = _by_scale(op, self, float(other), reflected)
-                if short is not None:
-                    return short
-                other = _filled(self, other)
-                if other.dtype != self.dtype:
-                    cast = {"in_dtype": self.dtype, "out_dtype": other.dtype}
-                    self = LayerHelper("cast").one("cast", {"X": self}, cast)
-            return _combined(op, other, self) if reflected else _combined(op, self, other)
+            return appended(lambda: _result(op, self, other, reflected, scales), replace(_RESULT, before={"tmp": before}))
 
     return method
 
 
-def _by_scale(op: str, x: Variable, value: float, reflected: bool) -> Variable | None:
-    """Return `scale x + bias` where that is what the operator means."""
+#: The original's name of what an operator makes.
+_RESULT = Naming("tmp", (PREFIX,))
+
+
+def _result(op: str, x: Variable, other: Any, reflected: bool, scales: bool) -> Variable:
+    """Append an operator."""
+    if scales:
+        return _by_scale(op, x, float(other), reflected)
+    if not isinstance(other, Variable):
+        other = _filled(x, other)
+        if other.dtype != x.dtype:
+            x = LayerHelper("cast").one("cast", {"X": x}, {"in_dtype": x.dtype, "out_dtype": other.dtype})
+    return _combined(op, other, x) if reflected else _combined(op, x, other)
+
+
+def _scales(op: str, x: Variable, value: float, reflected: bool) -> bool:
+    """Return whether an operator with a number is `scale x + bias`."""
     if x.dtype not in FLOATS and not value.is_integer():
-        return None
+        return False
+    divides = op == "elementwise_div" and not reflected and x.dtype in FLOATS and value != 0
+    return divides or op in ("elementwise_add", "elementwise_sub", "elementwise_mul")
+
+
+def _by_scale(op: str, x: Variable, value: float, reflected: bool) -> Variable:
+    """Append `scale x + bias` for an operator that is that."""
     if op == "elementwise_add":
         return _scaled(x, 1.0, value)
     if op == "elementwise_sub":
         return _scaled(x, -1.0, value) if reflected else _scaled(x, 1.0, -value)
-    if op == "elementwise_mul":
-        return _scaled(x, value, 0.0)
-    if op == "elementwise_div" and not reflected and x.dtype in FLOATS and value != 0:
-        return _scaled(x, 1.0 / value, 0.0)
-    return None
+    return _scaled(x, value if op == "elementwise_mul" else 1.0 / value, 0.0)
 
 
 class Arithmetic:
@@ -133,10 +148,14 @@ class Arithmetic:
     @raised_as(FluidValueError)
     def __getitem__(self: Any, index: Any) -> Any:
         index = index if isinstance(index, tuple) else (index,)
+
+        def made() -> Any:
+            parts = _every_axis(self, index)
+            out = _cut(self, tuple(part for part in parts if part is not None))
+            return _with_new_axes(out, parts, len(self.shape))
+
         with program_guard(self.block.program):
-            index = _every_axis(self, index)
-            out = _cut(self, tuple(part for part in index if part is not None))
-            return _with_new_axes(out, index, len(self.shape))
+            return appended(made, Naming(f"{self.name}_slice", (PREFIX,)))
 
     #: Indexing alone would make variables iterable without an end.
     __iter__ = None

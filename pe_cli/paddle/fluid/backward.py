@@ -73,4 +73,6 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-__all__ = ["append_backward", "gradients"]
+calc_gradient = gradients
+
+__all__ = ["append_backward", "calc_gradient", "gradients"]

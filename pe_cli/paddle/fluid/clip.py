@@ -9,6 +9,7 @@ from pe_cli.optim import clip as core
 from pe_cli.optim.clip import GradientClip
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as, raising
 from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.names import missing
 
 BaseGradientClipAttr = GradientClipBase = GradientClip
 
@@ -43,9 +44,9 @@ class GradientClipByValue(_Choosing, core.GradientClipByValue):
     """The core's, with `need_clip`."""
 
 
-ClipGradByGlobalNorm = GradientClipByGlobalNorm
-ClipGradByNorm = GradientClipByNorm
-ClipGradByValue = GradientClipByValue
+ClipGradByGlobalNorm = ClipByGlobalNorm = GradientClipByGlobalNorm
+ClipGradByNorm = ClipByNorm = GradientClipByNorm
+ClipGradByValue = ClipByValue = GradientClipByValue
 
 
 class BaseErrorClipAttr:
@@ -75,6 +76,19 @@ class ErrorClipByValue(BaseErrorClipAttr):
         return self.min, self.max
 
 
+def append_gradient_clip_ops(param_grads: Sequence[Any]) -> list[Any]:
+    """Append the clipping of gradients whose parameters have a way to clip of their own, as `set_gradient_clip` gives them.
+
+    Args:
+        param_grads: (parameter, gradient); pairs whose gradient is None are left out.
+
+    Returns:
+        (parameter, gradient) with the clipped gradients.
+    """
+    with raised_as(FluidValueError):
+        return core.clip_gradients([(p, g) for p, g in param_grads if g is not None], None)
+
+
 def set_gradient_clip(clip: Any, param_list: Sequence[Any] | None = None, program: Any = None) -> None:
     """Give parameters their own clipping; arguments of the core's function.
 
@@ -89,5 +103,6 @@ def set_gradient_clip(clip: Any, param_list: Sequence[Any] | None = None, progra
 
 __all__ = [
     "ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm",
-    "GradientClipByValue", "set_gradient_clip",
+    "GradientClipByValue", "append_gradient_clip_ops", "set_gradient_clip",
 ]  # fmt: skip
+__getattr__ = missing("fluid.clip", lambda: globals())

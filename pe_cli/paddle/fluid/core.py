@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pe_cli.core.types import TensorType
 from pe_cli.paddle.errors import EnforceNotMet
+from pe_cli.paddle.fluid import op_roles
+from pe_cli.paddle.fluid.framework import EMPTY_VAR_NAME, GRAD_VAR_SUFFIX
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
 from pe_cli.paddle.fluid.places import (
     CPUPlace,
@@ -17,6 +19,31 @@ from pe_cli.paddle.fluid.scope import Scope
 
 get_cuda_device_count = cuda_device_count
 Tensor = LoDTensor
+Place = CPUPlace | CUDAPlace | CUDAPinnedPlace
+op_proto_and_checker_maker = op_roles
+
+
+def grad_var_suffix() -> str:
+    """Return what names of gradients end with."""
+    return GRAD_VAR_SUFFIX
+
+
+def empty_var_name() -> str:
+    """Return the name that stands for no variable."""
+    return EMPTY_VAR_NAME
+
+
+def is_compiled_with_mkldnn() -> bool:
+    """No: kernels are the core's own."""
+    return False
+
+
+is_compiled_with_brpc = is_compiled_with_mkldnn
+
+
+def is_compiled_with_dist() -> bool:
+    """Yes: there are trainers and parameter servers."""
+    return True
 
 
 class _Kind(str):

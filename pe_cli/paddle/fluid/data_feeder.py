@@ -11,6 +11,7 @@ from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import CUDAPlace, cpu_num, cuda_places
 from pe_cli.paddle.fluid.reader import to_feed
+from pe_cli.paddle.fluid.type_checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from pe_cli.program.ir import Program, Variable
 
 
@@ -89,3 +90,6 @@ class DataFeeder:
                 raise FluidValueError(f"{len(waiting)} mini-batches are left for {devices} devices", hint=hint)
 
         return made
+
+
+__all__ = ["DataFeeder", "check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]

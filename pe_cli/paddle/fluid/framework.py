@@ -10,13 +10,20 @@ from typing import Any
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import DTYPES, TensorType
+from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
+from pe_cli.paddle.fluid.naming import CALL
 from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
 from pe_cli.program import defaults, forms, ir
 from pe_cli.program.ir import Role
+
+#: The original's: name of no variable, and what names of gradients end with.
+EMPTY_VAR_NAME, GRAD_VAR_SUFFIX = ir.EMPTY, grad_name("")
+convert_np_dtype_to_dtype_ = as_dtype
+grad_var_name = grad_name
 
 
 def _type(shape: Any, dtype: Any) -> TensorType:
@@ -208,10 +215,17 @@ class Program(ir.Program):
 
     def unique(self, key: str) -> str:
         """Return a name that no variable has, from the current generator of `unique_name`."""
+        call = CALL.get()
         while True:
-            name = unique_name.generate(key)
+            name = unique_name.generate(key) if call is None else call.name_of(key)
             if all(name not in block.vars for block in self.blocks):
                 return name
+
+    @property
+    def around(self) -> str:  # type: ignore[override]
+        """What all names begin with that are made now: those of a layer that has the original's names."""
+        call = CALL.get()
+        return "" if call is None else call.prefix
 
     def global_seed(self, seed: int = 0) -> None:
         """Set the seed of random ops of the default programs."""
@@ -302,6 +316,12 @@ def default_startup_program() -> Any:
     return defaults.default_startup_program()
 
 
+def _check_programs(*given: Any) -> None:
+    for program in given:
+        if program is not None and not isinstance(program, ir.Program):
+            raise FluidTypeError(f"a program is needed, got {type(program).__name__}")
+
+
 @contextlib.contextmanager
 def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[None]:
     """Make these the default programs inside.
@@ -309,9 +329,7 @@ def program_guard(main_program: Any, startup_program: Any = None) -> Iterator[No
     Raises:
         FluidTypeError: one of them is no program; a TypeError.
     """
-    for given in (main_program, startup_program):
-        if given is not None and not isinstance(given, ir.Program):
-            raise FluidTypeError(f"program_guard needs programs, got {type(given).__name__}")
+    _check_programs(main_program, startup_program)
     ensure_defaults()
     with defaults.program_guard(main_program, startup_program):
         yield
@@ -326,6 +344,27 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     count, taken[name] = taken[name], taken[name] + 1
     with program.name_scope(f"{name}_{count}" if count else name):
         yield
+
+
+def switch_main_program(program: Any) -> Any:
+    """Make another program the default main program, and return the one before."""
+    before = default_main_program()
+    _check_programs(program)
+    defaults._MAIN.set(program)
+    return before
+
+
+def switch_startup_program(program: Any) -> Any:
+    """Make another program the default startup program, and return the one before."""
+    before = default_startup_program()
+    _check_programs(program)
+    defaults._STARTUP.set(program)
+    return before
+
+
+def dtype_is_floating(dtype: Any) -> bool:
+    """Return whether an element type is one of floating-point numbers."""
+    return as_dtype(dtype) in ("float16", "float32", "float64")
 
 
 def in_dygraph_mode() -> bool:

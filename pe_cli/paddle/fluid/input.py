@@ -9,6 +9,7 @@ from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
 from pe_cli.paddle.fluid.layers.fed_sizes import one_hot as of_columns
+from pe_cli.paddle.fluid.naming import Naming, appended
 from pe_cli.program.ir import Variable
 
 
@@ -47,5 +48,10 @@ def embedding(
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
     """Write a 1 at every id of [...] and return [..., depth]; depth is a number or an integer variable."""
     ensure_defaults()
-    found: Variable = of_columns(find("unsqueeze").fn(input, [len(input.shape)]), depth, allow_out_of_range)
+
+
+    def made() -> Any:
+        return of_columns(find("unsqueeze").fn(input, [len(input.shape)]), depth, allow_out_of_range)
+
+    found: Variable = appended(made, Naming("one_hot_v2"))
     return found

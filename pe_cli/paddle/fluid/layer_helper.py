@@ -136,7 +136,7 @@ class LayerHelper:
 
     def create_global_variable(self, persistable: bool = False, *args: Any, **kwargs: Any) -> Any:
         """Make a variable that needs no gradient, and may stay between steps."""
-        kwargs.setdefault("name", self._core.program.unique(f"{self.name}.global"))
+        kwargs.setdefault("name", self._core.program.unique("_generated_var"))
         return self.main_program.global_block().create_var(*args, persistable=persistable, stop_gradient=True, **kwargs)
 
     def create_or_get_global_variable(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
@@ -188,4 +188,6 @@ class LayerHelper:
             raise FluidTypeError(f"{self.layer_type}: {param_name} must be a {cls.__name__}, not {type(given).__name__}")
 
 
-__all__ = ["LayerHelper"]
+LayerHelperBase = LayerHelper
+
+__all__ = ["LayerHelper", "LayerHelperBase"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from pe_cli.core.errors import PeError
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import Table
@@ -19,6 +21,7 @@ from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
 from pe_cli.paddle.names import missing
+from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Program, Variable
 
 Pairs = list[tuple[Any, Variable]]
@@ -71,7 +74,28 @@ class _Adapter(Optimizer):
         attrs = {**super().attrs(), **({"ahead": True} if self.op == "adam" else {})}
         return {**attrs, "l2": attrs["l1"]} if self.op == "ftrl" else attrs
 
+    def check_rate(self, learning_rate: float) -> None:
+        """Check a learning rate: 0, which leaves parameters as they are, and rates below 0 are numbers of scripts, too.
+
+        Raises:
+            PeError: it is not finite.
+        """
+        if not math.isfinite(learning_rate):
+            raise PeError(f"learning_rate must be finite, got {learning_rate}")
+
+    def _keep_unread(self, parameter: Any, startup: Program) -> None:
+        """Make what the original keeps and no update reads, so that its files have a place for everything."""
+        program, start = parameter.block.program, startup.global_block()
+        if not self.takes_rate and parameter is program.global_block().parameters()[0]:
+            self._common_rate(program, startup, parameter.dtype)
+        for what, value, shape in _unread(self, parameter):
+            facts = {"persistable": True, "stop_gradient": True, "at": parameter.at}
+            kind = parameter.type.with_shape(*shape)
+            made = parameter.block.create_var(self._name_of(program, parameter.name, what), kind, **facts)
+            Constant(value)(made, start)
+
     def _update(self, parameter: Any, gradient: Variable, rate: Variable | None, startup: Program) -> Operator:
+        self._keep_unread(parameter, startup)
         if not self._betas:
             return super()._update(parameter, gradient, rate, startup)
         if not isinstance(self, moments.Adam) or rate is None:
@@ -85,6 +109,9 @@ class _Adapter(Optimizer):
         states = {s.slot: self._state(s, parameter, startup) for s in self.states_of(parameter)}
         betas = {name: v if isinstance(v, Variable) else block.var(v) for name, v in {**self._betas, **fixed}.items()}
         return varied_betas.step(parameter, gradient, rate, states, betas, self.epsilon)
+
+    def _name_of(self, program: Program, parameter: str, what: str) -> str:
+        return program.unique_own("_".join(part for part in (parameter, self.name, what) if part) if parameter else what)
 
     def decay_of(self, parameter: Any) -> float:
         """Return the coefficient of a parameter's decay; 0 where `exclude_from_weight_decay_fn` says so."""
@@ -123,10 +150,15 @@ class _Adapter(Optimizer):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Pairs:
-        """Append gradient ops and return (parameter, gradient) pairs; an optimizer with no update for rows alone gets whole gradients."""
-        if "Rows" not in {slot.name for slot in find(self.op).inputs}:
-            for op in loss.block.ops:
-                if op.definition.has(Table) and op.attrs.get("is_sparse"):
+        """Append gradient ops and return (parameter, gradient) pairs.
+
+        Gradients of tables are whole where the update takes no rows alone, and where a decay moves all rows, as it does in the original.
+        """
+        rows = "Rows" in {slot.name for slot in find(self.op).inputs}
+        for op in loss.block.ops:
+            if op.definition.has(Table) and op.attrs.get("is_sparse"):
+                tables = [loss.block.var(name) for name in op.inputs.get("W", ())]
+                if not rows or any(self.regularization or getattr(table, "regularizer", None) for table in tables):
                     op.attrs["is_sparse"] = False
         return super().backward(loss, parameter_list or self._parameters, no_grad_set)
 
@@ -140,6 +172,15 @@ class _Adapter(Optimizer):
             return self.apply_gradients(params_grads, startup_program)
 
 
+def _unread(optimizer: Any, parameter: Any) -> list[tuple[str, float, tuple[int, ...]]]:
+    """Return name, first value and shape of what the original keeps of a parameter and no update reads."""
+    if isinstance(optimizer, rules.RMSProp) and not optimizer.centered:
+        return [("mean_grad", 0.0, parameter.shape)]
+    if isinstance(optimizer, moments.Lamb):
+        return [("beta1_pow_acc", float(optimizer.beta1), (1,)), ("beta2_pow_acc", float(optimizer.beta2), (1,))]
+    return []
+
+
 def _adapted(base: type[Optimizer]) -> type[Optimizer]:
     names = list(inspect.signature(base).parameters)
     at = next((i for i, name in enumerate(names) if name in ("use_nesterov", "regularization")), len(names))
@@ -148,9 +189,9 @@ def _adapted(base: type[Optimizer]) -> type[Optimizer]:
     return type(base.__name__, (_Adapter, base), facts)
 
 
-for _name in rules.OPTIMIZERS:
+for _name, _made in rules.OPTIMIZERS.items():
     if not _name.endswith("Optimizer"):
-        globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(getattr(rules, _name))
+        globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(_made)
 
 
 __all__ = ["ExponentialMovingAverage", "GradientMergeOptimizer", "ModelAverage", "RecomputeOptimizer"]

@@ -1,4 +1,4 @@
-"""One step of a program on some places of a scope: what every executor of the original comes down to."""
+"""Runs one step of a program on places of a scope: what every executor of fluid comes down to."""
 
 from __future__ import annotations
 
@@ -355,4 +355,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    return value.array.view(_One) if value.array.shape == (1,) else value.array
+    return value.array.view(_One) if value.array.size == 1 else value.array

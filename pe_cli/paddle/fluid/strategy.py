@@ -11,8 +11,8 @@ from enum import Enum, StrEnum
 from typing import Any, ClassVar
 
 from pe_cli.core import strategy as core
-from pe_cli.core.cores import usable_cores
 from pe_cli.core.errors import did_you_mean
+from pe_cli.core.limits import usable_cores
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet
 
 

@@ -33,6 +33,11 @@ def generate(key: str) -> str:
     return generator(key)
 
 
+def generate_with_ignorable_key(key: str) -> str:
+    """Return such a name for a variable whose own name says little."""
+    return generator(key)
+
+
 def switch(new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None) -> UniqueNameGenerator:
     """Make another generator the current one and return the one before; names of parameters need no checker here."""
     global generator

@@ -15,6 +15,7 @@ from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.arithmetic import Arithmetic
 from pe_cli.paddle.fluid.methods import Methods
+from pe_cli.paddle.fluid.naming import PREFIX, Naming, appended
 from pe_cli.program import defaults, ir
 from pe_cli.program.text import print_op
 
@@ -78,7 +79,8 @@ class Variable(Arithmetic, ir.Variable, Methods):
         """Append a cast to another element type."""
         with defaults.program_guard(self.block.program):
             attrs = {"in_dtype": self.dtype, "out_dtype": as_dtype(dtype)}
-            return LayerHelper("cast").one("cast", {"X": self}, attrs)
+            made: ir.Variable = appended(lambda: LayerHelper("cast").one("cast", {"X": self}, attrs), Naming("tmp", (PREFIX,)))
+        return made
 
     def _set_error_clip(self, error_clip: Any) -> None:
         """Cut the gradient of this variable on the way back, before what made the variable sees it.

@@ -9,7 +9,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.rnn import RNNCell
-from pe_cli.paddle.fluid.layers.structures import flat
+from pe_cli.paddle.fluid.layers.utils import flatten
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.program.initializer import Uniform
 
@@ -35,7 +35,7 @@ class RNNCellBase(Layer):
         self, batch_ref: Any, shape: Any = None, dtype: Any = None, init_value: float = 0.0, batch_dim_idx: int = 0
     ) -> Any:
         """Return states of one value for the batch of a variable, or of the first one of a structure."""
-        first, kind = flat(batch_ref)[0], self.state_dtype if dtype is None else dtype
+        first, kind = flatten(batch_ref)[0], self.state_dtype if dtype is None else dtype
         sizes = self.state_shape if shape is None else shape
         return RNNCell.get_initial_states(self, first, sizes, kind, init_value, batch_dim_idx)  # type: ignore[arg-type]
 

@@ -1,1 +1,1 @@
-"""An HTTP/1.1 server for strangers: strict in what it reads, bounded in what it holds."""
+"""An HTTP/1.1 server for untrusted clients: strict parsing, bounded memory and time."""

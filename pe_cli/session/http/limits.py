@@ -1,4 +1,4 @@
-"""What strangers may take of a server."""
+"""Limits on what clients may use of a server."""
 
 from __future__ import annotations
 

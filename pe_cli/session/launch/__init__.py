@@ -1,1 +1,1 @@
-"""Starting the processes of one training, here or on other machines, and again with those that are left."""
+"""Starts the processes of one training, on one or several machines, and restarts it with those that are left."""

@@ -1,4 +1,4 @@
-"""Files of hosts, and which of them gets which processes."""
+"""Host files: which machines there are, and how many processes each gets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pe_cli.config.files import read_text
 from pe_cli.core.errors import PeError
 
-#: Lines of a file of hosts, and processes on one host, at most.
+#: Hosts of a file, and processes on one host, at most.
 MOST = 4096
-_LINE = re.compile(r"(?P<name>[\w.-]+|\[[0-9a-fA-F:]+\])(?::(?P<count>\d+)|\s+slots\s*=\s*(?P<slots>\d+))?")
+_LINE = re.compile(r"(?P<name>[\w.-]+|\[[0-9a-fA-F:]+\])(?::(?P<count>[0-9]{1,9})|\s+slots\s*=\s*(?P<slots>[0-9]{1,9}))?")
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,9 @@ def read_hosts(path: Path) -> list[Host]:
     Raises:
         PeError: it can't be read, has no host or a line that is none, or a name that is not known.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "no text"
-        raise PeError(f"{path}: {reason}", hint="a file with a host on each line, such as 10.0.0.2 or node1:4") from None
+    lines = read_text(path, "hosts").splitlines()
     found: list[Host] = []
-    for number, line in enumerate(lines[:MOST], 1):
+    for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if not text:
             continue
@@ -48,6 +45,8 @@ def read_hosts(path: Path) -> list[Host]:
         slots = int(parts["count"] or parts["slots"] or 0) if parts else 0
         if parts is None or slots > MOST:
             raise PeError(f"{path}:{number}: '{text[:80]}' is no host", hint="a name or an address, and perhaps :4 for four processes")
+        if len(found) == MOST:
+            raise PeError(f"{path}:{number}: more than {MOST} hosts", hint="a line for each machine: node1:4 for four processes")
         found.append(Host(parts["name"], slots))
     if not found:
         raise PeError(f"{path}: no host in it", hint="a host on each line")

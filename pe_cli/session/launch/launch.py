@@ -70,9 +70,10 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
                 said.append(line)
             say(line, wrong)
 
-        tasks = _served(wish) if wish.run.has_servers else _mpi(wish)
-        group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
-        codes = group.wait()
+        with contextlib.ExitStack() as held:
+            tasks = _served(wish, held) if wish.run.has_servers else _mpi(wish)
+            group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
+            codes = group.wait()
         code = _code(codes)
         if group.interrupted or (group.asked and _before_training(tasks, codes)):
             return ExitCode.INTERRUPTED
@@ -109,12 +110,12 @@ def _train(wish: Launch) -> list[str]:
     return [*python(), "-m", "pe_cli", "train", *wish.arguments, *wish.resume]
 
 
-def _served(wish: Launch) -> list[Task]:
-    """Return trainers and servers; each is told its number and where the servers are."""
+def _served(wish: Launch, held: contextlib.ExitStack) -> list[Task]:
+    """Return trainers and servers; each is told its number and where the servers are. `held` keeps their ports."""
     assert wish.run.distributed is not None
     hosts = divided(wish.hosts, wish.count) if wish.hosts else [""] * wish.count
     trainers = wish.count - _servers(wish.run)
-    endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:])
+    endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:], held)
     told, secret = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}, secrets.token_hex(32)
     names = [str(r) if r < trainers else f"server {r - trainers}" for r in range(wish.count)]
     return [
@@ -122,13 +123,19 @@ def _served(wish: Launch) -> list[Task]:
     ]
 
 
-def _endpoints(hosts: Sequence[str]) -> list[str]:
-    """Return host:port of each server: free ports of this machine, or ports from `PORT` on."""
+def _endpoints(hosts: Sequence[str], held: contextlib.ExitStack) -> list[str]:
+    """Return host:port of each server: free ports of this machine, which `held` keeps, or ports from `PORT` on."""
     if any(hosts):
         return [f"{host}:{PORT + list(hosts[:i]).count(host)}" for i, host in enumerate(hosts)]
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in hosts]
-        return [f"127.0.0.1:{s.getsockname()[1]}" for s in held]
+    return [f"127.0.0.1:{held.enter_context(_reserved()).getsockname()[1]}" for _ in hosts]
+
+
+def _reserved() -> socket.socket:
+    """Return a socket that keeps a free port from everybody but a server that binds it: it is bound, and does not listen."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # both have to allow it, and `create_server` does
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def _mpi(wish: Launch) -> list[Task]:

@@ -1,4 +1,4 @@
-"""Tells the observers of a run file, each in a process of its own: one that hangs, raises or dies loses its record, and nothing else."""
+"""Runs the observers of a run file, each in a process of its own: one that hangs or dies loses its record, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns of a table are taken for, when nothing is said of them."""
+"""Guesses column types and the target of a table that nothing is said about."""
 
 from __future__ import annotations
 

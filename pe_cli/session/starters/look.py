@@ -1,4 +1,4 @@
-"""Which kind of starter a file or folder gets."""
+"""Chooses the kind of starter for a file or folder."""
 
 from __future__ import annotations
 

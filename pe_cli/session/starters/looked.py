@@ -1,4 +1,4 @@
-"""What a table is, for its starter: how its columns are taken, how its rows are divided, and what its feeds are."""
+"""Inspects a table for its starter: column types, the split of its rows, and feeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and texts of the user's data in files that we write: short, and safe as names of feeds and layers."""
+"""Names for feeds and layers from the user's column names: short, valid and unique."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_the_largest_tile_and_what_rounding_allows(monkeypatch, rng, precision: 
     assert np.all(np.abs(found - x.astype(float) @ y) <= sizes * (2.1 * ROUNDED[precision] + 20 * 2.0**-24))
 
 
-@on_its_day(0, of=4)
+@on_its_day(0, of=8)
 def test_a_config_learns_in_bf16_as_in_float32():
     """Two steps and a half percent of the loss; more is asked of a card."""
     losses = []

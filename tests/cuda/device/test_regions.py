@@ -68,7 +68,7 @@ def noise(built: Built) -> list[Variable]:
         pytest.param(loss_of_branch, {"flag": np.array([False])}, id="a branch that is not taken"),
         pytest.param(branches_in_a_loop, {}, id="branches in a loop"),
         pytest.param(noise, {}, id="random numbers in a loop in a loop"),
-    ], 3),
+    ], 7),
 )  # fmt: skip
 def test_regions_compute_what_they_compute_on_the_cpu(build: Callable[[Built], Sequence[Variable]], feeds: dict[str, np.ndarray]):
     built = Built("float32")

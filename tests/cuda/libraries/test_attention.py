@@ -16,7 +16,7 @@ from tests.cuda.libraries.card import with_library
 from tests.cuda.libraries.dnn import Cudnn, Engine
 from tests.cuda.ptx import models
 from tests.needs import torch
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 Array = np.ndarray[Any, Any]
 #: An engine that compiles its kernel.
@@ -72,7 +72,7 @@ def test_values_are_those_of_pytorch(library: Cudnn, rng, shapes: dict[str, tupl
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-@pytest.mark.parametrize(("shapes", "attrs"), of_today(CASES, 4))
+@pytest.mark.parametrize(("shapes", "attrs"), of_today(CASES, 8))
 def test_gradients_are_asked_for_where_bits_may_change(
     library: Cudnn, rng, shapes: dict[str, tuple[int, ...]], attrs: dict[str, Any], deterministic: bool
 ):
@@ -103,7 +103,8 @@ def test_what_cudnn_has_no_kernels_for_stays_with_ours(library: Cudnn, rng, widt
     assert not library.searched
 
 
-@pytest.mark.parametrize("deterministic", of_today([True, False], 2))
+@on_its_day(2, of=4)
+@pytest.mark.parametrize("deterministic", [True, False])
 def test_a_gpt_trains_as_with_our_kernels(library: Cudnn, deterministic: bool):
     args = "{length: 16, width: 32, wide: 32, layers: 1, dropout: 0.0}"
     smaller = f"model={{file: ../models/gpt.yaml, args: {args}}}", "data.source.blocks=16"

@@ -69,7 +69,7 @@ def trained(made: Any, layout: str, devices: int, *passes: str, samples: int = 5
 WAYS = [(c, layout, devices) for c in CHOICES for layout in ("auto", "keep") for devices in (1, 2)]
 #: Every pair in one way, one pass and all of them in every way.
 WAYS = [w for w in WAYS if len(w[0]) != 2 or w[1:] == ("auto", 2)]
-TODAY = of_today(WAYS, 5)
+TODAY = of_today(WAYS, 10)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,7 @@ def test_shipped_models_train_to_the_same_bits(model, plain, name, passes, layou
 EVERY = [*PASSES, "fuse_all_optimizer_ops"]
 
 
-@pytest.mark.parametrize("samples", [5, 7], ids=lambda n: f"{n} samples")
-@pytest.mark.parametrize("devices", [2, 3])
-@pytest.mark.parametrize("name", ["mlp", "resnet20"])
+@pytest.mark.parametrize(("name", "devices", "samples"), of_today(list(itertools.product(["mlp", "resnet20"], [2, 3], [5, 7])), 4))
 def test_reduce_with_every_pass_gives_what_all_reduce_gives_without(model, name, devices, samples):
     """Sums over devices have one order whoever takes them, so that owners update to the same bits as everybody; also of uneven shards."""
     off = trained(model(name), "auto", devices, samples=samples)
@@ -96,7 +94,7 @@ def test_reduce_with_every_pass_gives_what_all_reduce_gives_without(model, name,
         same(off, trained(model(name), "auto", devices, *passes, samples=samples, reduce_strategy="Reduce"))
 
 
-@pytest.mark.parametrize("passes", CHOICES, ids=IDS)
+@pytest.mark.parametrize("passes", of_today([pytest.param(c, id=i) for c, i in zip(CHOICES, IDS, strict=True)], 4))
 def test_the_evaluation_program_gives_the_same_bits(model, passes):
     made = model("resnet20")
 

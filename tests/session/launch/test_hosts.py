@@ -22,6 +22,9 @@ def test_a_file_has_names_slots_and_comments(tmp_path):
         pytest.param("localhost; rm -rf\n", "is no host", id="a command"),
         pytest.param("nosuch.invalid\n", "host nosuch.invalid is not known", id="a name that does not resolve"),
         pytest.param("localhost:99999\n", "is no host", id="too many slots"),
+        pytest.param(f"localhost:{'9' * 5000}\n", "is no host", id="a number of 5,000 digits"),
+        pytest.param("127.0.0.1\n" * 4097, ":4097: more than 4096 hosts", id="too many hosts"),
+        pytest.param("#" * (1 << 23), "bytes", id="a file of 8 MiB"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, text, message):

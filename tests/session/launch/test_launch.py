@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+
 import pytest
 
 from pe_cli.cli.launch import _apart
+from pe_cli.collectives.servers.service import listen
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
@@ -17,6 +21,11 @@ SERVED = "distributed={mode: parameter_server, servers: 2}"
 
 def wish(count, *overrides, **given):
     return Launch(load_run("configs/digits.yaml", overrides), ["configs/digits.yaml"], count, **given)
+
+
+def served_tasks(launch):
+    with contextlib.ExitStack() as held:
+        return module._served(launch, held)
 
 
 @pytest.mark.parametrize(
@@ -35,14 +44,14 @@ def test_what_cannot_be_started_is_named(overrides, count, message):
 
 
 def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
-    tasks = module._served(wish(4, SERVED, hosts=[Host("10.0.0.1", 3), Host("10.0.0.2", 1)]))
+    tasks = served_tasks(wish(4, SERVED, hosts=[Host("10.0.0.1", 3), Host("10.0.0.2", 1)]))
     assert [(t.name, t.host, t.serves) for t in tasks] == [
         ("0", "10.0.0.1", False), ("1", "10.0.0.1", False), ("server 0", "10.0.0.1", True), ("server 1", "10.0.0.2", True),
     ]  # fmt: skip
     assert {t.environment["PE_SERVERS"] for t in tasks} == {"10.0.0.1:6174,10.0.0.2:6174"}
     assert [t.environment["PE_RANK"] for t in tasks] == ["0", "1", "2", "3"]
     (group,) = {t.environment["PE_GROUP"] for t in tasks}
-    named = module._served(wish(3, "distributed={mode: parameter_server, servers: 1, endpoints: ['10.0.0.9:7000']}"))
+    named = served_tasks(wish(3, "distributed={mode: parameter_server, servers: 1, endpoints: ['10.0.0.9:7000']}"))
     assert named[0].environment["PE_SERVERS"] == "10.0.0.9:7000"
     assert {t.environment["PE_GROUP"] for t in named}.isdisjoint({group}), "another start is another group"
     (secret,), (other,) = {t.secret for t in tasks}, {t.secret for t in named}
@@ -50,6 +59,20 @@ def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
     assert secret != other
     assert secret not in repr(tasks)
     assert not any(secret in word for t in tasks for word in (*remote(t, ["ssh"]), *t.command, *t.environment.values()))
+
+
+def test_ports_of_servers_are_kept_for_them_until_they_listen():
+    with contextlib.ExitStack() as held:
+        tasks = module._served(wish(4, SERVED), held)
+        endpoints = tasks[0].environment["PE_SERVERS"].split(",")
+        for endpoint in endpoints:
+            host, port = endpoint.split(":")
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, int(port)))
+            with socket.socket() as early, pytest.raises(ConnectionRefusedError):
+                early.connect((host, int(port)))
+            with listen(endpoint) as server, socket.create_connection((host, int(port))):
+                server.accept()[0].close()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +109,7 @@ def test_who_is_stopped_before_training_loses_nobody(codes, before):
 
 def test_those_that_are_left_go_on():
     served = wish(5, SERVED)
-    tasks = module._served(served)
+    tasks = served_tasks(served)
     lost = module._lost(served, tasks, [6, -9, 6, 0, None], [])
     assert lost == [1, 4]
     assert module._left(served, lost).count == 3

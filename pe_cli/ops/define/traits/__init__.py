@@ -19,6 +19,7 @@ from pe_cli.ops.define.traits.meaning import (
     Spells,
     TagsRows,
     ToProbabilities,
+    Weight,
 )
 from pe_cli.ops.define.traits.memory import AlongChannels, FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
 from pe_cli.ops.define.traits.rows import (
@@ -102,4 +103,5 @@ __all__ = [
     "UpdatesMany",
     "UpdatesTable",
     "View",
+    "Weight",
 ]

@@ -14,8 +14,8 @@ from pe_cli.paddle.fluid.layers.arrays import TensorArray
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.decoding import Decoder
 from pe_cli.paddle.fluid.layers.ops import equal
-from pe_cli.paddle.fluid.layers.structures import flat, mapped
 from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
+from pe_cli.paddle.fluid.layers.utils import flatten, map_structure
 from pe_cli.program.ir import Variable
 
 
@@ -48,7 +48,7 @@ class BeamSearchDecoder(Decoder):
     @staticmethod
     def tile_beam_merge_with_batch(x: Any, beam_size: int) -> Any:
         """Repeat every row beam_size times: [batch, ...] becomes [batch x beam_size, ...]."""
-        return mapped(lambda v: call("reshape", _tiled(v, beam_size), [-1, *v.shape[1:]]), x)
+        return map_structure(lambda v: call("reshape", _tiled(v, beam_size), [-1, *v.shape[1:]]), x)
 
     def _split(self, x: Variable) -> Any:
         return call("reshape", x, [-1, self.beam_size, *x.shape[1:]])
@@ -64,13 +64,13 @@ class BeamSearchDecoder(Decoder):
 
     def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
         """Return start tokens, states of which only the first beam of every sample is possible, and that nothing is finished."""
-        state, beams = flat(initial_cell_states)[0], self.beam_size
+        state, beams = flatten(initial_cell_states)[0], self.beam_size
         ids = fill_constant_batch_size_like(state, [-1, beams], "int64", float(self.start_token))
         zero = fill_constant_batch_size_like(state, [-1, beams], state.dtype, 0.0)
         first = assign(np.array([0.0] + [NEVER] * (beams - 1), state.dtype))
         finished = fill_constant_batch_size_like(state, [-1, beams], "bool", 0.0)
         lengths = fill_constant_batch_size_like(state, [-1, beams], "int64", 0.0)
-        cells = mapped(lambda v: _tiled(v, beams), initial_cell_states)
+        cells = map_structure(lambda v: _tiled(v, beams), initial_cell_states)
         states = self.StateWrapper(cells, call("elementwise_add", zero, first), finished, lengths)
         return self._embedded(ids), states, finished
 
@@ -79,8 +79,8 @@ class BeamSearchDecoder(Decoder):
 
     def step(self, time: Variable, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any, Any, Variable]:
         """Append a step of the cell, and keep the best of what the beams go on with."""
-        out, cells = self.cell(mapped(self._merged, inputs), mapped(self._merged, states.cell_states), **given)
-        out, cells = mapped(self._split, out), mapped(self._split, cells)
+        out, cells = self.cell(map_structure(self._merged, inputs), map_structure(self._merged, states.cell_states), **given)
+        out, cells = map_structure(self._split, out), map_structure(self._split, cells)
         if self.output_fn is not None:
             out = self.output_fn(out)
         width = out.shape[-1]
@@ -93,7 +93,7 @@ class BeamSearchDecoder(Decoder):
         lengths = call("elementwise_add", lengths, call("scale", done, -1.0, 1.0))
         end = call("fill_constant", [1], "int64", float(self.end_token))
         finished = call("logical_or", call("cast", done, "bool"), equal(ids, end))
-        after = self.StateWrapper(mapped(lambda v: self._gathered(v, rows), cells), best, finished, lengths)
+        after = self.StateWrapper(map_structure(lambda v: self._gathered(v, rows), cells), best, finished, lengths)
         ids.stop_gradient = True
         return self.OutputWrapper(best, ids, parents), after, self._embedded(ids), finished
 

@@ -14,7 +14,9 @@ from pe_cli.optim.regularizer import Regularizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constants import folded, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
+from pe_cli.paddle.fluid.layers.original_names import NAMINGS
 from pe_cli.paddle.fluid.layers.tensor import assign
+from pe_cli.paddle.fluid.naming import named
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
@@ -92,6 +94,8 @@ def called(fn: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         FluidTypeError: when called: something that is no variable where one is needed, or another element type; a TypeError.
     """
+    if fn.__name__ in NAMINGS:
+        fn = named(fn, NAMINGS[fn.__name__])
     known = inspect.signature(fn).parameters.values()
     needed = [(i, p.name) for i, p in enumerate(known) if p.annotation == "Variable" and p.default is p.empty]
 
@@ -139,6 +143,7 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
         return made if out is None else find("assign").fn(made, out)
 
     layer.__signature__ = _signature(definition, names)  # type: ignore[attr-defined]
+    layer.__doc__ = definition.doc
     return called(layer)
 
 

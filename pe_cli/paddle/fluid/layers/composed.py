@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
+from pe_cli.paddle.fluid.layers.original_names import NAMINGS
+from pe_cli.paddle.fluid.naming import named
 from pe_cli.program.ir import Variable
 from pe_cli.program.sparse import rows_of
 
 
 def call(layer: str, *args: Any, **given: Any) -> Any:
-    """Append a layer of the catalogue."""
+    """Append a layer of the catalogue; its outputs have the original's names."""
     ensure_defaults()
     with raised_as(FluidValueError):
-        return find(layer).fn(*args, **given)
+        return _layer(layer)(*args, **given)
+
+
+@functools.cache
+def _layer(name: str) -> Any:
+    fn = find(name).fn
+    return named(fn, NAMINGS[name]) if name in NAMINGS else fn
 
 
 def stack(x: Any, axis: int = 0) -> Any:

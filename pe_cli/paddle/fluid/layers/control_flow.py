@@ -34,7 +34,7 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
 )
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
-from pe_cli.paddle.fluid.layers.structures import flat, like
+from pe_cli.paddle.fluid.layers.utils import flatten, like
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable, agrees
 from pe_cli.program.outline import Outline, undo
@@ -80,7 +80,7 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
         if len(made) == 2:
             _check_alike(*made)
         parts[-1].cut()
-    rows = [[v for v in flat(m) if v is not None] for m in made]
+    rows = [[v for v in flatten(m) if v is not None] for m in made]
     with raised_as(FluidValueError):
         outs = loops.branch(pred, parts[0], parts[1], (rows[0], rows[1]))
     return like(made[0], iter(outs))
@@ -88,8 +88,8 @@ def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, name: str | None 
 
 def _check_alike(yes: Any, no: Any) -> None:
     """Check that two branches return the same: called before the second is cut out, so that its variables are there."""
-    pairs = zip(flat(yes), flat(no), strict=False)
-    same = len(flat(yes)) == len(flat(no)) and all(
+    pairs = zip(flatten(yes), flatten(no), strict=False)
+    same = len(flatten(yes)) == len(flatten(no)) and all(
         (a is None and b is None) or (isinstance(a, Variable) and isinstance(b, Variable) and agrees(a.type, b.type))
         for a, b in pairs
     )
@@ -164,7 +164,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
 
     def again(states: list[Variable]) -> list[Variable]:
         made = body(*like(state, iter(states)))
-        return flat(made)
+        return flatten(made)
 
     def holds(states: list[Variable]) -> Variable:
         found = cond(*like(state, iter(states)))
@@ -174,7 +174,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
             raise FluidTypeError(f"while_loop: a condition is a bool variable, got {type(found).__name__}")
         return found
 
-    found = loops.while_loop(holds, again, flat(state), bound=bound)
+    found = loops.while_loop(holds, again, flatten(state), bound=bound)
     return list(like(state, iter(found)))
 
 

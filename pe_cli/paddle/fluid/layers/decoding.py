@@ -15,8 +15,8 @@ from pe_cli.paddle.fluid.constants import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import equal
-from pe_cli.paddle.fluid.layers.structures import flat, like, mapped
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
+from pe_cli.paddle.fluid.layers.utils import flatten, like, map_structure
 from pe_cli.program.ir import Variable
 from pe_cli.program.outline import Outline
 
@@ -95,13 +95,13 @@ class TrainingHelper(DecodeHelper):
 
     def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
         self.inputs, self.sequence_length, self.time_major = inputs, sequence_length, time_major
-        self._rows = mapped(lambda x: x if time_major else _swapped(x), inputs)
-        steps = flat(self._rows)[0].shape[0]
+        self._rows = map_structure(lambda x: x if time_major else _swapped(x), inputs)
+        steps = flatten(self._rows)[0].shape[0]
         self.max_steps = steps if steps > 0 else None
 
     def initialize(self) -> tuple[Any, Variable]:
         """Return the first step of the inputs."""
-        first = mapped(lambda x: call("squeeze", call("slice", x, [0], [0], [1]), [0]), self._rows)
+        first = map_structure(lambda x: call("squeeze", call("slice", x, [0], [0], [1]), [0]), self._rows)
         return first, equal(self.sequence_length, call("fill_constant", [1], self.sequence_length.dtype, 0.0))
 
     def sample(self, time: Variable, outputs: Variable, states: Any) -> Variable:
@@ -123,7 +123,7 @@ class TrainingHelper(DecodeHelper):
             inside = call("cast", call("less_equal", after, last), x.dtype)
             return call("elementwise_mul", row, inside)
 
-        return finished, mapped(step_of, self._rows), states
+        return finished, map_structure(step_of, self._rows), states
 
 
 class GreedyEmbeddingHelper(DecodeHelper):
@@ -273,8 +273,8 @@ def dynamic_decode(
             done_now = call("logical_or", done_now, done)
             length = call("elementwise_add", length, call("cast", call("logical_not", done), "int64"))
             if impute_finished:
-                after = mapped(lambda old, new: _kept(old, new, done), state, after)
-        return flat([call("scale", time, 1.0, 1.0), done_now, length, following, after]), flat(out)
+                after = map_structure(lambda old, new: _kept(old, new, done), state, after)
+        return flatten([call("scale", time, 1.0, 1.0), done_now, length, following, after]), flatten(out)
 
     bound = MOST_STEPS if max_step_num is None else max_step_num + 1
     if max_step_num is None and getattr(decoder, "max_steps", None):
@@ -282,7 +282,7 @@ def dynamic_decode(
     OPEN.append(_Steps(default_main_program().global_block()))
     try:
         with raised_as(FluidValueError):
-            finals, rows, count = collecting_while(goes_on, body, flat(parts), bound=bound)
+            finals, rows, count = collecting_while(goes_on, body, flatten(parts), bound=bound)
     finally:
         OPEN.pop()
     _, _, lengths, _, final_states = like(parts, iter(finals))
@@ -290,7 +290,7 @@ def dynamic_decode(
     outputs = like(named["out"], iter([helper.one("first_rows", {"X": r, "Count": count}) for r in rows]))
     outputs, final_states = decoder.finalize(outputs, final_states, lengths)
     if not output_time_major:
-        outputs = mapped(_swapped, outputs)
+        outputs = map_structure(_swapped, outputs)
     return (outputs, final_states, lengths) if return_length else (outputs, final_states)
 
 

@@ -9,6 +9,7 @@ from pe_cli.layers.loss.sampled import follow_centers
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.tensor import create_global_var
 from pe_cli.program.ir import Variable
 
 
@@ -48,10 +49,10 @@ def label_smooth(
 def center_loss(
     input: Variable, label: Variable, num_classes: int, alpha: Any, param_attr: Any, update_center: bool = True
 ) -> Any:
-    """Measure how far features are from the centers of their classes; alpha may be a variable [1]."""
-    if not isinstance(alpha, Variable):
-        return call("center_loss", input, label, num_classes, float(alpha), param_attr, update_center)
+    """Measure how far features are from the centers of their classes; alpha is a number or a variable [1]."""
     ensure_defaults()
+    if not isinstance(alpha, Variable):
+        alpha = create_global_var([1], float(alpha), "float32", persistable=True, name="centerloss_alpha")
     return follow_centers(LayerHelper("center_loss"), input, label, num_classes, alpha, param_attr, update_center)
 
 

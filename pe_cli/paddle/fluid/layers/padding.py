@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from pe_cli.layers.define.registry import find
@@ -47,6 +48,9 @@ def conv2d(*args: Any, **given: Any) -> Any:
     padding = flat(facts.get("padding", 0), 1 if facts.get("data_format") == "NHWC" else 2)
     args = (*args[:4], padding, *args[5:]) if len(args) > 4 else args
     return adapt(find("conv2d"))(*args, **(given if len(args) > 4 else {**given, "padding": padding}))
+
+
+conv2d.__signature__ = inspect.signature(adapt(find("conv2d")))  # type: ignore[attr-defined]
 
 
 def conv2d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)

@@ -13,8 +13,8 @@ from pe_cli.paddle.fluid.constants import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import less_equal
-from pe_cli.paddle.fluid.layers.structures import flat, like
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
+from pe_cli.paddle.fluid.layers.utils import flatten, like
 from pe_cli.program.ir import Variable
 
 
@@ -119,37 +119,59 @@ class RNNCell:
 
     hidden_size: int
 
-    def call(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
-        """Append one step.
+    def call(self, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any]:
+        """Append one step; `given` is what `rnn` and decoders pass on.
 
         Raises:
             NotImplementedError: the class does not define it.
         """
         raise NotImplementedError(f"{type(self).__name__} has no call: define it")
 
-    def __call__(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
-        return self.call(inputs, states)
+    def __call__(self, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any]:
+        return self.call(inputs, states, **given)
 
     @property
     def state_shape(self) -> Any:
-        """Sizes of the states without the batch axis."""
+        """Sizes of a state without the batch axis, or a structure of such sizes."""
         return [self.hidden_size]
+
+    @property
+    def state_dtype(self) -> Any:
+        """Element type of all states, or one for each in the structure of `state_shape`."""
+        return "float32"
 
     def get_initial_states(
         self,
-        batch_ref: Variable,
+        batch_ref: Any,
         shape: Any = None,
-        dtype: str = "float32",
+        dtype: Any = None,
         init_value: float = 0.0,
         batch_dim_idx: int = 0,
     ) -> Any:
-        """Return states of one value for the batch of a variable."""
+        """Return states of one value for the batch of a variable.
 
-        def one(sizes: Any) -> Any:
-            return fill_constant_batch_size_like(batch_ref, [1, *sizes], dtype, init_value, batch_dim_idx)
+        Args:
+            batch_ref: a variable, or a structure whose first variable says how large the batch is.
+            shape: sizes, or a structure of sizes; default: `state_shape`. A first size of -1 stands for the batch.
+            dtype: one, or a structure of them; default: `state_dtype`.
+            init_value: of every element.
+            batch_dim_idx: axis of the batch in batch_ref.
+        """
+        ref = flatten(batch_ref)[0]
+        kinds = self.state_dtype if dtype is None else dtype
 
-        sizes = self.state_shape if shape is None else shape
-        return [one(s) for s in sizes] if isinstance(sizes[0], (list, tuple)) else one(sizes)
+        def filled(sizes: Any, kind: Any) -> Any:
+            if isinstance(sizes, int):
+                sizes = [sizes]
+            if all(isinstance(size, int) for size in sizes) and not isinstance(sizes, dict):
+                whole = list(sizes) if sizes and sizes[0] == -1 else [-1, *sizes]
+                return fill_constant_batch_size_like(ref, [1, *whole[1:]], kind, init_value, batch_dim_idx)
+            if isinstance(sizes, dict):
+                return {key: filled(sizes[key], kind[key] if isinstance(kind, dict) else kind) for key in sorted(sizes)}
+            each = list(kind) if isinstance(kind, (list, tuple)) else [kind] * len(sizes)
+            return [filled(s, k) for s, k in zip(sizes, each, strict=True)]
+
+        return filled(self.state_shape if shape is None else shape, kinds)
 
 
 class GRUCell(RNNCell):
@@ -186,7 +208,7 @@ class GRUCell(RNNCell):
             self._weights = tuple(zip(weights, biases, strict=True))
         return self._weights
 
-    def call(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
+    def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
         """Append one step."""
         gates, candidate = self._made(inputs.shape[-1])
         both = self._gate(_linear([inputs, states], *gates))
@@ -226,7 +248,7 @@ class LSTMCell(RNNCell):
         """Sizes of h and c without the batch axis."""
         return [[self.hidden_size], [self.hidden_size]]
 
-    def call(self, inputs: Variable, states: Any) -> tuple[Variable, Any]:
+    def call(self, inputs: Variable, states: Any, **given: Any) -> tuple[Variable, Any]:
         """Append one step."""
         hidden, cell = states
         if self._weights is None:
@@ -271,9 +293,9 @@ def rnn(
     Returns:
         Outputs of all steps, and the last states.
     """
-    first = flat(inputs)[0]
+    first = flatten(inputs)[0]
     states = cell.get_initial_states(first, batch_dim_idx=1 if time_major else 0) if initial_states is None else initial_states
-    rows = [x if time_major else _swapped(x) for x in flat(inputs)]
+    rows = [x if time_major else _swapped(x) for x in flatten(inputs)]
     masks = []
     if sequence_length is not None:
         masks.append(steps_that_count(first, sequence_length, time_major=time_major, front=True))
@@ -282,13 +304,13 @@ def rnn(
     def step(each: list[Variable], held: list[Variable]) -> tuple[list[Variable], list[Variable]]:
         out, after = cell(like(inputs, iter(each)), like(states, iter(held)), **given)
         shape["out"] = out
-        new = flat(after)
+        new = flatten(after)
         if masks:
             new = [_kept(a, b, each[-1]) for a, b in zip(new, held, strict=True)]
-        return new, flat(out)
+        return new, flatten(out)
 
     with raised_as(FluidValueError):
-        outs, finals = scan(step, [*rows, *masks], flat(states), backwards=is_reverse)
+        outs, finals = scan(step, [*rows, *masks], flatten(states), backwards=is_reverse)
     found = [x if time_major else _swapped(x) for x in outs]
     return like(shape["out"], iter(found)), like(states, iter(finals))
 

@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
@@ -42,7 +43,7 @@ def create_parameter(
 ) -> Any:
     """Make a parameter of a shape, shared by its name."""
     ensure_defaults()
-    helper = LayerHelper("create_parameter")
+    helper = LayerHelper("create_parameter", name)
     attr = attr or ParamAttr(name=name)
     return helper.parameter(attr, as_sizes(shape), as_dtype(dtype), is_bias=is_bias, default=default_initializer)
 
@@ -54,7 +55,9 @@ def create_global_var(
     """Make a variable that the startup program fills with a number; it keeps its value, persistable or not."""
     program = default_main_program()
     facts = {"persistable": True, "stop_gradient": True}
-    name = name or program.unique("global_var")
+    if name is None:
+        unique_name.generate("global_var")
+        name = program.unique("_generated_var")
     made = program.global_block().create_var(name=name, shape=as_sizes(shape), dtype=as_dtype(dtype), **facts)
     Constant(float(value))(made, default_startup_program().global_block())
     return made

@@ -1,4 +1,4 @@
-"""Layers of the catalogue that the original takes more for: whole numbers, other ranks, and variables whose value only a step knows."""
+"""Layers of the catalogue with fluid's wider arguments: integers, other ranks, and variables as sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.layers.nn.bilinear import rates_of
-from pe_cli.optim import schedule
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.arithmetic import power, towards_zero
 from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
@@ -112,13 +111,18 @@ def pad2d(
     return call("transpose", made, [0, 2, 3, 1]) if last else made
 
 
-def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Any:
-    """Append `NoamDecay` and return the rate; d_model need not be whole."""
-    whole = float(d_model).is_integer()
-    ensure_defaults()
-    rate = float(learning_rate) if whole else float(learning_rate) * float(d_model) ** -0.5
-    with raised_as(FluidValueError):
-        return schedule.noam_decay(int(d_model) if whole else 1, int(warmup_steps), rate)
+def group_norm(
+    input: Variable,
+    groups: int,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+) -> Any:
+    """Normalise groups of channels; there is a scale or a shift only where an attribute is given, as in the original."""
+    return call("group_norm", input, groups, epsilon, param_attr or False, bias_attr or False, act, data_layout, name)
 
 
 def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None) -> Any:
@@ -295,6 +299,6 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
-    "exp", "gather", "gru_unit", "l2_normalize", "lod_append", "noam_decay", "pad2d", "reduce_mean", "round", "row_conv", "scale",
+    "exp", "gather", "group_norm", "gru_unit", "l2_normalize", "lod_append", "pad2d", "reduce_mean", "round", "row_conv", "scale",
     "space_to_depth", "swish",
 ]  # fmt: skip

@@ -1,0 +1,148 @@
+"""How the original names the outputs of its layers, where that does not follow from the ops that a layer is made of here.
+
+Recorded from PaddlePaddle 1.8.5 by tests/paddle/recordings/names.py, and compared in tests/paddle/test_original_names.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pe_cli.paddle.fluid.naming import PREFIX, Naming
+from pe_cli.program.ir import Variable
+
+Given = Mapping[str, Any]
+#: Layers whose prefix begins with their own name, and whose only output is the first variable.
+_FIRST = (
+    "round", "selu", "maxout", "prelu", "clamp", "l2_normalize", "elementwise_equal", "allclose", "multiplex", "reduce_all",
+    "reduce_any", "dist", "trace", "isfinite", "is_empty", "dot", "addmm", "cross", "kron", "bilinear_tensor_product", "cos_sim",
+    "fsp_matrix", "row_conv", "add_position_encoding", "affine_channel", "pad2d", "roll", "im2sequence", "pixel_shuffle",
+    "shuffle_channel", "space_to_depth", "temporal_shift", "t", "diag", "diag_embed", "index_select", "index_sample", "meshgrid",
+    "shard_index", "conv3d", "conv3d_transpose", "deformable_conv", "pool2d", "pool3d", "rank_loss",
+    "margin_rank_loss", "bpr_loss", "label_smooth", "sigmoid_focal_loss", "warpctc", "sequence_conv", "density_prior_box",
+    "mean_iou", "auc", "unique_with_counts", "unique", "assign",
+)  # fmt: skip
+#: Layers with another prefix, or another output.
+_OTHERS = {
+    "log_softmax": Naming("log_softmax", (1,)),
+    "sums": Naming("sum"),
+    "logsumexp": Naming("log", before={"exp": 1, "reduce_sum": 1}),
+    "argmax": Naming("arg_max"),
+    "argmin": Naming("arg_min"),
+    "topk": Naming("top_k"),
+    "has_inf": Naming("isinf"),
+    "has_nan": Naming("isnan"),
+    "reshape": Naming("reshape2", temporaries=2),
+    "unsqueeze": Naming("unsqueeze2", temporaries=2),
+    "scatter_nd": Naming("scatter_nd_add", before={"fill_constant": 1}),
+    "tril": Naming("tril", (PREFIX,)),
+    "triu": Naming("triu", (PREFIX,)),
+    "nonzero": Naming("where_index"),
+    "rank": Naming("assign"),
+    "full": Naming("full", before={"fill_constant": 1}),
+    "batch_norm": Naming("batch_norm", (2,)),
+    "layer_norm": Naming("layer_norm", (2,)),
+    "instance_norm": Naming("instance_norm", (2,)),
+    "group_norm": Naming("group_norm", ("_generated_var",), made=3),
+    "data_norm": Naming("data_norm", ("_generated_var",), made=3),
+    "spectral_norm": Naming("spectral_norm", ("_generated_var",)),
+    "lrn": Naming("lrn", (1,)),
+    "resize_bilinear": Naming("bilinear_interp"),
+    "resize_nearest": Naming("nearest_interp"),
+    "resize_trilinear": Naming("trilinear_interp"),
+    "image_resize_short": Naming("bilinear_interp"),
+    "square_error_cost": Naming("square_error_cost", (1,)),
+    "mse_loss": Naming("reduce_mean", before={"square_error_cost": 1}),
+    "smooth_l1": Naming("smooth_l1_loss", (1,)),
+    "dice_loss": Naming("reduce_mean", before={"one_hot": 1, "tmp": 6, "reduce_sum": 3}),
+    "npair_loss": Naming(
+        "npair_loss",
+        ("tmp",),
+        {"reshape2": 1, "expand": 1, "transpose": 1, "equal": 1, "reduce_sum": 4, "square": 2, "reduce_mean": 3, "matmul": 1},
+        made=7,
+    ),
+    "teacher_student_sigmoid_loss": Naming("teacher_student_sigmoid_loss", ("_generated_var",)),
+    "linear_chain_crf": Naming("linear_chain_crf", (3,)),
+    "nce": Naming("nce", ("tmp",)),
+    "sampled_softmax_with_cross_entropy": Naming("sample_logits", ("tmp",)),
+    "continuous_value_model": Naming("cvm", ("_generated_var",)),
+    "dynamic_gru": Naming("gru"),
+    "gru_unit": Naming("gru_unit", (2, 1, 0), exact=True),
+    "detection_output": Naming("detection_output", before={"box_coder": 1, "softmax": 1, "transpose": 1}),
+    "center_loss": Naming("center_loss", (1,), exact=True),
+    "deformable_roi_pooling": Naming("deformable_psroi_pooling"),
+    "accuracy": Naming("accuracy", before={"top_k": 1}),
+}
+_INTERPOLATIONS = {"BILINEAR": "bilinear_interp", "NEAREST": "nearest_interp", "TRILINEAR": "trilinear_interp"}
+
+
+def _adaptive(axes: int) -> Callable[[Given], Naming]:
+    def naming(given: Given) -> Naming:
+        return Naming(f"max_pool{axes}d_with_index" if given.get("pool_type", "max") == "max" else f"pool{axes}d")
+
+    return naming
+
+
+def _numbers(key: str, *names: str) -> Callable[[Given], Naming]:
+    """Return the naming of a layer that makes a constant of every number that it is given."""
+
+    def naming(given: Given) -> Naming:
+        count = sum(name in given and not isinstance(given[name], Variable) for name in names)
+        return Naming(key, before={"fill_constant": count})
+
+    return naming
+
+
+def _depthwise(key: str, *, whole: bool) -> Callable[[Given], Naming]:
+    """Return the naming of a convolution, which has another prefix where every channel has filters of its own and cuDNN is refused.
+
+    Args:
+        key: of others.
+        whole: filters may be several for each channel.
+    """
+
+    def naming(given: Given) -> Naming:
+        x, groups, filters = given.get("input"), given.get("groups"), given.get("num_filters")
+        axis = 1 if given.get("data_format", "NCHW") == "NCHW" else -1
+        channels = x.shape[axis] if isinstance(x, Variable) and len(x.shape) == 4 else None
+        fits = channels == groups and isinstance(filters, int) and groups and (filters % groups == 0 if whole else filters == groups)
+        return Naming(f"depthwise_{key}" if fits and not given.get("use_cudnn", True) else key)
+
+    return naming
+
+
+def _resized(given: Given) -> Naming | None:
+    key = _INTERPOLATIONS.get(str(given.get("resample", "BILINEAR")).upper())
+    return None if key is None else Naming(key)
+
+
+def _where(given: Given) -> Naming | None:
+    return Naming("where_index") if given.get("x") is None and given.get("y") is None else None
+
+
+_BY_ARGUMENTS: dict[str, Callable[[Given], Naming | None]] = {
+    "adaptive_pool2d": _adaptive(2),
+    "adaptive_pool3d": _adaptive(3),
+    "range": _numbers("range", "start", "end", "step"),
+    "linspace": _numbers("linspace", "start", "stop", "num"),
+    "conv2d": _depthwise("conv2d", whole=True),
+    "conv2d_transpose": _depthwise("conv2d_transpose", whole=False),
+    "image_resize": _resized,
+    "interpolate": _resized,
+    "where": _where,
+    "cross_entropy": lambda given: Naming("cross_entropy" if given.get("soft_label") else "cross_entropy2"),
+    "ctc_greedy_decoder": lambda given: Naming(
+        "ctc_greedy_decoder", before={"top_k": 1, "squeeze": int(given.get("input_length") is not None)}
+    ),
+    "edit_distance": lambda given: Naming("edit_distance", (2, 3) if given.get("ignored_tokens") else (0, 1)),
+}
+def _always(how: Naming) -> Callable[[Given], Naming]:
+    return lambda given: how
+
+
+#: Layer -> how it names its outputs, of its arguments.
+NAMINGS: dict[str, Callable[[Given], Naming | None]] = {
+    **{name: _always(Naming(name)) for name in _FIRST},
+    **{name: _always(how) for name, how in _OTHERS.items()},
+    **_BY_ARGUMENTS,
+}

@@ -1,0 +1,160 @@
+"""Names that layers give to their outputs: those of the original, whatever ops a layer is made of here.
+
+A layer of `original_names.py` has one prefix for everything that it makes, `reshape2_0` for example. Parameters are called
+`<prefix>.w_0` and `<prefix>.b_0` when they are made. Outputs get their names when the layer is done, all other variables end with
+`.at_<number>`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from pe_cli.paddle.fluid import unique_name
+from pe_cli.program import defaults
+from pe_cli.program.ir import Block, Parameter, Variable
+
+#: Where an output's name comes from: its number behind `.tmp_`; PREFIX: it is the prefix; or another key of `unique_name`.
+Output = int | str
+PREFIX = -1
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How the original names what a layer makes.
+
+    Args:
+        key: the prefix is `<key>_<number>`, unless a name is given.
+        outputs: of each output; those beyond the last go on with its number.
+        before: keys of further prefixes that are used up before, with how many.
+        made: how many names of a key in `outputs` are used up; the output has the last of them.
+        exact: neither a bias nor an activation changes the numbers of outputs.
+        temporaries: numbers that are used up before those of a bias and an activation; default: up to the last output's.
+    """
+
+    key: str
+    outputs: tuple[Output, ...] = (0,)
+    before: Mapping[str, int] = field(default_factory=dict)
+    made: int = 1
+    temporaries: int = 0
+    exact: bool = False
+
+    @property
+    def count(self) -> int:
+        """Numbers that are used up before those of a bias and an activation."""
+        return self.temporaries or max([o for o in self.outputs if isinstance(o, int)], default=-1) + 1
+
+
+@dataclass
+class Call:
+    """A layer that is being appended.
+
+    Attributes:
+        prefix: of all its names.
+        made: variables so far.
+    """
+
+    prefix: str
+    made: int = 0
+
+    def name_of(self, key: str) -> str:
+        """Return the next name of a key: of a variable that may be no output, of state, or of something else."""
+        if key == f"{self.prefix}.tmp":
+            self.made += 1
+            return f"{self.prefix}.at_{self.made - 1}"
+        return unique_name.generate("_generated_var" if key == f"{self.prefix}.stat" else key)
+
+
+#: The layer that is being appended, where its names are the original's.
+CALL: ContextVar[Call | None] = ContextVar("CALL", default=None)
+
+
+def named(fn: Callable[..., Any], naming: Callable[[Mapping[str, Any]], Naming | None]) -> Callable[..., Any]:
+    """Return a layer that names its outputs as the original does.
+
+    Args:
+        fn: the layer.
+        naming: how it names them, of the arguments that are given; None leaves all names as they are.
+    """
+    order = list(inspect.signature(fn).parameters)
+
+    @functools.wraps(fn)
+    def layer(*args: Any, **given: Any) -> Any:
+        values = {**dict(zip(order, args, strict=False)), **given}
+        how = naming(values) if CALL.get() is None else None
+        made = functools.partial(fn, *args, **given)
+        return made() if how is None else appended(made, how, values.get("name"), acts=values.get("act") is not None)
+
+    return layer
+
+
+def appended(make: Callable[[], Any], how: Naming, name: Any = None, *, acts: bool = False) -> Any:
+    """Return what a function makes in the default main program, with the original's names.
+
+    Args:
+        make: appends ops.
+        how: it is named; inside of another layer that has names, nothing is renamed.
+        name: prefix; default: the next of the key.
+        acts: an activation is appended, too.
+    """
+    if CALL.get() is not None:
+        return make()
+    with _call(how, name) as call:
+        block = defaults.default_main_program().global_block()
+        before = len(block.ops), len(block.vars)
+        out = make()
+    _rename(out, how, call, block, before, acts=acts)
+    return out
+
+
+@contextmanager
+def _call(how: Naming, name: Any) -> Iterator[Call]:
+    for key, count in how.before.items():
+        for _ in range(count):
+            unique_name.generate(key)
+    call = Call(str(name) if name else unique_name.generate(how.key))
+    token = CALL.set(call)
+    try:
+        yield call
+    finally:
+        CALL.reset(token)
+
+
+def _flat(out: Any) -> list[Variable]:
+    if isinstance(out, (list, tuple)):
+        return [v for part in out for v in _flat(part)]
+    return [out] if isinstance(out, Variable) else []
+
+
+def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, int], *, acts: bool) -> None:
+    """Give the outputs that the call made their names."""
+    first, known = before
+    fresh = {name for name in list(block.vars)[known:] if name.startswith(f"{call.prefix}.at_")}
+    outputs = [v for v in dict.fromkeys(_flat(out)) if v.name in fresh]
+    added = 0 if how.exact else int(acts) + sum(
+        op.type == "elementwise_add" and any(isinstance(block.vars.get(n), Parameter) for n in op.inputs.get("Y", ()))
+        for op in block.ops[first:]
+    )
+    start = unique_name.generator.ids[f"{call.prefix}.tmp"]
+    names: dict[str, str] = {}
+    last = start + how.count + added - 1
+    for i, v in enumerate(outputs):
+        spec = how.outputs[i] if i < len(how.outputs) else how.outputs[-1]
+        if isinstance(spec, str):
+            made = [unique_name.generate(spec) for _ in range(how.made)][-1]
+            names[v.name] = made if not acts else f"{call.prefix}.tmp_{start}"
+            continue
+        if spec == PREFIX:
+            names[v.name] = call.prefix
+            continue
+        number = start + (how.count + added - 1 if added and i == 0 else spec + max(0, i - len(how.outputs) + 1))
+        last = max(last, number)
+        names[v.name] = f"{call.prefix}.tmp_{number}"
+    if not any(name in block.vars for name in names.values()):
+        block.rename_vars(names, first)
+        unique_name.generator.ids[f"{call.prefix}.tmp"] = last + 1
