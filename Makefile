@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 CONFIG ?= configs/digits.yaml
-# PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
+# PYTEST=... passes arguments on and runs the tests alone, e.g. make test PYTEST="tests/ops -k lstm"; docs/architecture.md says what is fast
 # What stands together shares fixtures and kernels: each process has a stretch of the tests, and takes of another's when it is through.
 PYTEST ?= -n auto --dist worksteal
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
@@ -30,7 +30,7 @@ train: $(VENV)/.run ## install pe and train the model of CONFIG
 
 # Types are checked on the core that the tests leave idle while they are collected.
 test: $(VENV)/.test ## check, and run all tests; what they cannot use here is told at the end
-	$(MAKE) --no-print-directory -j2 check suite
+	$(MAKE) --no-print-directory -j2 $(if $(filter file,$(origin PYTEST)),check) suite
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST)
