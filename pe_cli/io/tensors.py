@@ -33,7 +33,7 @@ _NARROW = {"F16": 2, "BF16": 2, "F8_E5M2": 1, "F8_E4M3": 1}
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
-#: All arrays of an archive may have so many times the bytes of its file, or so many bytes where that is more. Weights hardly shrink.
+#: Limits on the arrays of an archive: as a multiple of the file's bytes, and in bytes for every file. Weights hardly compress.
 RATIO, UNPACKED = 200, 1 << 28
 
 
@@ -58,7 +58,7 @@ def _checked(name: str, array: np.ndarray, where: str) -> np.ndarray:
     return np.asarray(array, dtype=dtype, order="C")
 
 
-def _header(arrays: Mapping[str, np.ndarray]) -> bytes:
+def _header(arrays: Mapping[str, np.ndarray], framework: str) -> bytes:
     """Return length and JSON header; the arrays follow in the order of the mapping, without gaps."""
     entries: dict[str, object] = {}
     offset = 0
@@ -69,17 +69,18 @@ def _header(arrays: Mapping[str, np.ndarray]) -> bytes:
             "data_offsets": [offset, offset + array.nbytes],
         }
         offset += array.nbytes
-    text = json.dumps({_METADATA: {"format": "pe"}, **entries}, separators=(",", ":")).encode()
+    text = json.dumps({_METADATA: {"format": framework}, **entries}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str, int]:
+def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray], framework: str = "pe") -> tuple[str, int]:
     """Write arrays under `path` at once, flushed to the disk; for a file under its final name, see `atomic.temporary`.
 
     Args:
         path: a new or empty file.
         arrays: any shapes, including () and empty ones.
+        framework: whose names and order of axes they have; see `written_by`.
 
     Returns:
         sha256 of the file as hex digits, and its size in bytes.
@@ -95,7 +96,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str
     size = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        for piece in (memoryview(_header(ordered)), *(_bytes(array) for array in ordered.values())):
+        for piece in (memoryview(_header(ordered, framework)), *(_bytes(array) for array in ordered.values())):
             digest.update(piece)
             atomic.write_all(descriptor, piece)
             size += piece.nbytes

@@ -32,7 +32,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 
 def _chain(r: Rewriter, place: int, op: Operator) -> int:
-    """Let the makers of a sum's parts add them one after the other; return how many do."""
+    """Make the producers of a sum's terms accumulate into one buffer; return how many do."""
     parts = op.inputs["X"]
     if len(parts) < 2 or len(set(parts)) < len(parts):
         return 0

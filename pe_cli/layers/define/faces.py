@@ -129,6 +129,7 @@ def register() -> None:
                     answers=face.answers,
                     made_of=face.made_of,
                     writes=partial(write_doc, definition, face),
+                    example=face.example,
                 )
                 keep(make_layer(definition, face))
 

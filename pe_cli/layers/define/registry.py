@@ -76,6 +76,7 @@ class LayerDef:
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
         made_of: the op that it appends, where there is another op of its own name.
         writes: returns the function's docstring, where that is made of another one.
+        shown: a small model file with it, where none of the `examples.yaml` has one.
     """
 
     name: str
@@ -85,6 +86,7 @@ class LayerDef:
     answers: bool = True
     made_of: str = ""
     writes: Callable[[], str] | None = None
+    shown: str = ""
 
     @functools.cached_property
     def args(self) -> dict[str, LayerArg]:
@@ -101,7 +103,7 @@ class LayerDef:
 
     @property
     def example(self) -> str:
-        """A small model file with this layer: of the `examples.yaml` of a family, or of one beside a module of others.
+        """A small model file with this layer: of the `examples.yaml` of a family, or of one beside a module of others, or its own.
 
         A layer whose required arguments are all variables needs none: it is given a feed for each.
         """
@@ -110,6 +112,8 @@ class LayerDef:
             if self.name in _examples(file):
                 return _examples(file)[self.name]
         required = [a for a in self.args.values() if a.required]
+        if self.shown:
+            return inspect.cleandoc(self.shown) + "\n"
         if {a.kind for a in required} != {"variable"}:
             return ""
         feeds = "".join(f"  {a.name}: {{shape: [4]}}\n" for a in required)
@@ -154,11 +158,11 @@ def layer(fn: Fn) -> Fn: ...
 @overload
 def layer(
     *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
-    writes: Callable[[], str] | None = None,
+    writes: Callable[[], str] | None = None, example: str = "",
 ) -> Callable[[Fn], Fn]: ...
 def layer(
     fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
-    writes: Callable[[], str] | None = None,
+    writes: Callable[[], str] | None = None, example: str = "",
 ) -> Any:  # fmt: skip
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
@@ -170,12 +174,14 @@ def layer(
         answers: see `LayerDef`.
         made_of: see `LayerDef`.
         writes: see `LayerDef`.
+        example: see `LayerDef.shown`.
 
     Raises:
         PeError: USAGE; a package of others takes a name that there is, or its layer has an argument of a kind that is none of `KINDS`.
     """
     if fn is None:
-        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of, writes=writes)
+        facts = {"label": label, "judges": judges, "answers": answers, "made_of": made_of, "writes": writes, "example": example}
+        return functools.partial(layer, name=name, **facts)
     key = name or fn.__name__
     if is_foreign(fn.__module__):
         known = discover().get(key)
@@ -184,7 +190,7 @@ def layer(
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    made = LayerDef(key, fn, labels, judges, answers, made_of, writes)
+    made = LayerDef(key, fn, labels, judges, answers, made_of, writes, example)
     if is_foreign(fn.__module__):
         made.args  # noqa: B018 - told where it is loaded; ours are read when they are asked for
     LAYERS[key] = made

@@ -75,6 +75,7 @@ class Face(Value):
         returns: output slots that it returns; default: all, in the op's order.
         act: layers take the op's name as `act`.
         layer: it is a layer; False where a function is that, as it takes more.
+        example: a small model file with it; needed where an argument other than a variable is required.
         label, judges, answers, made_of: see `layers.define.registry.LayerDef`.
     """
 
@@ -87,6 +88,7 @@ class Face(Value):
     returns: str = ""
     act: bool = False
     layer: bool = True
+    example: str = ""
     label: str = ""
     judges: bool = False
     answers: bool = True

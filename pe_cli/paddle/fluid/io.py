@@ -1,9 +1,9 @@
-"""Saving and loading: parameters as safetensors files, inference models as JSON with their values beside."""
+"""Saving and loading: values as safetensors files, inference models as JSON beside them; values that the original saved are read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from pe_cli.paddle.fluid.decorators import (
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
+from pe_cli.paddle.fluid.original_files import is_original, read_original
 from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.names import missing
@@ -99,9 +100,10 @@ def _write(path: Path, arrays: Mapping[str, Array]) -> None:
         write_safetensors(part, arrays)
 
 
-def _read(path: Path) -> dict[str, Array]:
+def _read(path: Path, names: Sequence[str] | None = None) -> dict[str, Array]:
+    """Return name -> value of a file: a safetensors file, or one of the original, whose tensors may be without names."""
     with raised_as(FluidValueError):
-        return read_safetensors(path)
+        return read_original(path, names) if path.is_file() and is_original(path) else read_safetensors(path)
 
 
 def _chosen(program: Any, names: Any, predicate: Callable[[Variable], bool] | None) -> list[Variable]:
@@ -180,16 +182,17 @@ def load_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
 ) -> None:
-    """Load what `save_vars` saved; same arguments.
+    """Load what `save_vars` saved, here or in the original; same arguments.
 
     Raises:
         FluidValueError: a file or variable is missing, or a shape does not fit; a ValueError.
     """
     chosen = [v for v in _chosen(main_program, vars, predicate) if not v.is_data]
-    found = _read(_inside(dirname, filename)) if filename is not None else {}
+    # the original puts tensors into one file in the order of their names
+    found = _read(_inside(dirname, filename), sorted(v.name for v in chosen)) if filename is not None else {}
     if filename is None:
         for v in chosen:
-            found |= _read(_inside(dirname, v.name))
+            found |= _read(_inside(dirname, v.name), [v.name])
     _set(chosen, found)
 
 
@@ -328,7 +331,10 @@ def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array
     if saved[0].exists() or not path.exists():
         return _read(saved[0]) | (_read(saved[1]) if saved[1].is_file() else {})
     files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "__model__") if path.is_dir() else [path]
-    state = {name: value for file in files for name, value in _read(file).items()}
+    listed = None if var_list is None else sorted(getattr(v, "name", "") for v in var_list)
+    state: dict[str, Array] = {}
+    for file in files:
+        state |= _read(file, [str(file.relative_to(path))] if path.is_dir() else listed)
     for v in var_list or ():
         if not isinstance(v, Variable):
             raise FluidTypeError(f"load_program_state: var_list holds {v!r}", hint="give variables of a program")

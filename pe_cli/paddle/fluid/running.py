@@ -1,4 +1,4 @@
-"""One step of a program on some places of a scope: what every executor of the original comes down to."""
+"""Runs one step of a program on places of a scope: what every executor of fluid comes down to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traits about what results mean to users: losses, probabilities, classes, boxes."""
+"""Traits about the meaning of results: losses, probabilities, classes, boxes."""
 
 from __future__ import annotations
 
