@@ -37,7 +37,7 @@ from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
 
 AXIS = {"axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes")}
-
+_SAME = Weight(("X", "Y"), "elementwise", "")
 _DOC = """{title}
 
 Out = {formula}. Y is broadcast: its axes are those of X from `axis` on, or the last ones; an axis of size 1 fits any. Where Y has more
@@ -99,8 +99,7 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    same = Weight(("X", "Y"), "elementwise", "")
-    traits = [Layout(), SumsRows(("Y",), _of_columns), same, *([InPlace({"Out": "X"})] if in_place else [])]
+    traits = [Layout(), SumsRows(("Y",), _of_columns), _SAME, *([InPlace({"Out": "X"})] if in_place else [])]
     return op(name, inputs="X Y", attrs=AXIS, traits=traits, **facts)(infer)
 
 
