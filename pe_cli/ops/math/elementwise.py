@@ -30,7 +30,6 @@ from pe_cli.ops.define.traits import (
     Pointwise,
     Scalar,
     SumsRows,
-    Trait,
     Weight,
 )
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
@@ -209,7 +208,7 @@ def sub(x, y):
     return T(x - y)
 
 
-def _lower_sum_grad(definition: OpDef, sign: float, *traits: Trait) -> None:
+def _lower_sum_grad(definition: OpDef, sign: float, *traits: Any) -> None:
     @definition.grad(traits=[InPlace(_X_TAKES_OVER), *traits], adds="X@GRAD").lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
