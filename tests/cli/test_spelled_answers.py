@@ -62,7 +62,7 @@ def taught(folder: Path, pe: Pe, cost: str, last: str, devices: int = 1) -> Path
 def trained(folder: Path, pe: Pe, values: dict[str, np.ndarray]) -> Path:
     """Return a run that hardly moves from first values."""
     np.savez(folder / "values.npz", **values)
-    said = pe("train", folder / "config.yaml", "--quiet", "--init", folder / "values.npz")
+    said = pe("train", folder / "config.yaml", "--quiet", "--init", folder / "values.npz", "-o", "train.init.layout=paddle")
     assert said.code == 0, said.err
     return next((folder / "runs").iterdir())
 
