@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 CONFIG ?= configs/digits.yaml
-# PYTEST=... passes arguments on, e.g. make test PYTEST="-k lstm -x"
+# PYTEST=... passes arguments on and runs the tests alone, e.g. make test PYTEST="tests/ops -k lstm"; docs/architecture.md says what is fast
 # What stands together shares fixtures and kernels: each process has a stretch of the tests, and takes of another's when it is through.
 PYTEST ?= -n auto --dist worksteal
 # BENCH=... passes arguments on to benchmarks/run.py, e.g. make bench BENCH="--only mlp --resume"
@@ -30,7 +30,7 @@ train: $(VENV)/.run ## install pe and train the model of CONFIG
 
 # Types are checked on the core that the tests leave idle while they are collected.
 test: $(VENV)/.test ## check, and run all tests; what they cannot use here is told at the end
-	$(MAKE) --no-print-directory -j2 check suite
+	$(MAKE) --no-print-directory -j2 $(if $(filter file,$(origin PYTEST)),check) suite
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST)
@@ -75,12 +75,14 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 	$(BIN)/python docs/make_config.py
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_coverage.py
+	$(BIN)/python docs/make_stubs.py
 	$(BIN)/python docs/make_house.py
+	$(BIN)/python docs/make_inside.py
 	$(BIN)/python docs/make_pictures.py
 
 site: $(VENV)/.docs ## build docs/ as a site in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
+	@echo "Open build/site/index.html: its search needs no server"
 
 dist: $(VENV)/.created ## pack the sources of the last commit and a wheel into dist/ with their hashes; KEY=FILE signs these with an SSH key
 	rm -rf dist && mkdir dist

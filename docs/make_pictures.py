@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/pictures with pe itself: `python docs/make_pictures.py`; needs Graphviz or the extra [graphviz].
+"""Draw the pictures of docs/pictures with pe itself: `python docs/make_pictures.py`. The one of a report needs Chromium and Pillow.
 
 The models are those of the pages, so that a picture shows what its page says.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pe_cli.cli.main import run
+from pe_cli.io.view import drawing
 
 HERE = Path(__file__).resolve().parent
 PICTURES = HERE / "pictures"
@@ -20,17 +23,19 @@ PICTURES = HERE / "pictures"
 #: Picture -> command that draws it, in a folder with the files of the pages; {} is where it is drawn to.
 DRAWN = {
     "tutorial_loss.svg": "plot {first} -o {}",
-    "tutorial_graph.svg": "graph config.yaml --stage ssa --devices 1 --full {form} {}",
-    "tower.svg": "graph tower.yaml --stage ssa {form} {}",
-    "multi_device.svg": "graph linear_config.yaml --stage multi_device --devices 2 --full {form} {}",
-    "program.svg": "graph linear.yaml --stage program {form} {}",
-    "ssa.svg": "graph linear_config.yaml --stage ssa --devices 1 --full {form} {}",
-    "before_fusion.svg": "graph net_config.yaml --eval --stage ssa --devices 1 --full {form} {}",
+    "first_model.svg": "graph config.yaml --stage model --svg {}",
+    "tutorial_graph.svg": "graph config.yaml --stage ssa --devices 1 --full --svg {}",
+    "tower.svg": "graph tower.yaml --stage ssa --svg {}",
+    "multi_device.svg": "graph linear_config.yaml --stage multi_device --devices 2 --full --svg {}",
+    "program.svg": "graph linear.yaml --stage program --svg {}",
+    "ssa.svg": "graph linear_config.yaml --stage ssa --devices 1 --full --svg {}",
+    "before_fusion.svg": "graph net_config.yaml --eval --stage ssa --devices 1 --full --svg {}",
     "after_fusion.svg": (
-        "graph net_config.yaml --eval --stage fused --devices 1 --full"
-        " -o build_strategy.fuse_elewise_add_act_ops=true {form} {}"
+        "graph net_config.yaml --eval --stage fused --devices 1 --full -o build_strategy.fuse_elewise_add_act_ops=true --svg {}"
     ),
 }
+#: A photograph of the top of the first run's report.
+REPORT = "report.png"
 
 LINEAR = """\
 name: linear
@@ -54,8 +59,12 @@ train: {loss: loss, epochs: 1, batch_size: 32, optimizer: {type: SGD, learning_r
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """Make a folder with the files that the pictures are drawn of, and go there."""
-    before = Path.cwd()
+    """Make a folder with the files that the pictures are drawn of, and go there.
+
+    Graphviz is left alone: its layout depends on its version.
+    """
+    before, boxes = Path.cwd(), drawing.GRAPHVIZ
+    drawing.GRAPHVIZ = 0
     with tempfile.TemporaryDirectory() as made:
         os.chdir(made)
         try:
@@ -69,12 +78,28 @@ def workplace() -> Iterator[Path]:
             yield Path(made)
         finally:
             os.chdir(before)
+            drawing.GRAPHVIZ = boxes
 
 
-def draw(name: str, target: Path, form: str = "--svg") -> None:
-    """Draw one picture; with form `--dot`, the text that Graphviz would draw."""
+def draw(name: str, target: Path) -> None:
+    """Draw one picture."""
     first = next(Path("runs").glob("first-*"), None) if Path("runs").is_dir() else None
-    _say(DRAWN[name].format(target, form=form, first=first))
+    _say(DRAWN[name].format(target, first=first))
+
+
+def photograph(target: Path) -> None:
+    """Take a picture of the report of the first run as a browser shows it; without a browser, the old one stays."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        return
+    from PIL import Image
+
+    (first,) = Path("runs").glob("first-*")
+    _say(f"report {first} -o report.html")
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000", "--window-size=1000,640")
+    page = Path("report.html").resolve().as_uri()
+    subprocess.run([browser, *flags, f"--screenshot={Path('report.png').resolve()}", page], check=True, capture_output=True)
+    Image.open("report.png").convert("RGB").quantize(64).save(target, optimize=True)
 
 
 def _say(line: str) -> None:
@@ -88,6 +113,7 @@ def main() -> None:
         _say("train config.yaml -o output.name=first --quiet")
         for name in DRAWN:
             draw(name, PICTURES / name)
+        photograph(PICTURES / REPORT)
 
 
 if __name__ == "__main__":

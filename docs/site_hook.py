@@ -7,11 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Page outside docs/ -> where it stands in the site.
-TAKEN = {"README.md": "about.md", "SECURITY.md": "SECURITY.md", "CHANGES.md": "CHANGES.md", "configs/data/README.md": "shipped-data.md"}
+TAKEN = {name: name for name in ("SECURITY.md", "CHANGES.md", "CONTRIBUTING.md")} | {
+    "README.md": "about.md",
+    "configs/data/README.md": "shipped-data.md",
+}
+#: What a page may load: nothing from elsewhere.
+_LOADED = re.compile(r"<(?:script|link rel=\"(?:stylesheet|preload)\"|img)\b[^>]*?(?:src|href)=\"(?:https?:)?//[^\"]*")
 _LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(\))")
 
 
@@ -35,3 +41,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{link[1]}{posixpath.relpath(place, posixpath.dirname(here) or '.')}{link[3] or ''}{link[4]}"
 
     return _LINK.sub(turned, markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Return the page; one that would load something from elsewhere ends the build."""
+    if found := _LOADED.search(output):
+        raise PluginError(f"{page.file.src_uri} loads something from elsewhere: {found[0]}")
+    return output

@@ -26,6 +26,7 @@ from tests import needs  # noqa: E402
 gc.set_threshold(20_000, 10, 10)
 
 HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "pe_cli"
 #: Folders of tests that start processes, or run CUDA kernels on the CPU: some take as long as a thousand others.
 LONG = frozenset({"benchmarks", "cli", "collectives", "cuda", "fuzz", "session"})
 _HERE = ("127.0.0.1", "::1", "localhost", "")
@@ -39,6 +40,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Count what is skipped for want of something."""
     config.pluginmanager.register(needs.SkippedForWant(config), "skipped-for-want")
+    config.pluginmanager.register(OnlyExamples(), "only-examples")
+
+
+class OnlyExamples:
+    """Leaves out modules of the package that show no example: to look for one, pytest imports each and goes through all that it holds."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Return whether a file of the package has nothing to run."""
+        if collection_path.suffix != ".py" or PACKAGE not in collection_path.parents:
+            return None
+        return True if b">>> " not in collection_path.read_bytes() else None
 
 
 @pytest.hookimpl(optionalhook=True)

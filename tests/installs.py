@@ -1,4 +1,4 @@
-"""Install the wheel, and pe with each extra, into environments made for it, and use each: `python -m tests.installs [EXTRA ...]`.
+"""Install the wheel, the packed sources, and pe with each extra, into environments of their own: `python -m tests.installs [EXTRA ...]`.
 
 Part of `make check-deep`, for it takes minutes and gigabytes. What an extra is used by is a command of pe where it has one.
 """
@@ -65,13 +65,15 @@ def use(commands: Path, how: Sequence[str] | str, into: Path) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Try the wheel in dist/, where there is one, then extras; all of them where none is named."""
+    """Try what `make dist` has left in dist/, where it is there, then extras; all of them where none is named."""
     assert set(USES) == set(EXTRAS), "an extra is not tried, or is gone"
-    for wheel in (ROOT / "dist").glob("*.whl") if not names else ():
+    packed = [path for path in sorted((ROOT / "dist").glob("*")) if path.suffix in (".whl", ".gz")]
+    for archive in packed if not names else ():
         with tempfile.TemporaryDirectory() as made:
-            commands = environment(Path(made) / "made", str(wheel))
+            commands = environment(Path(made) / "made", str(archive))
             use(commands, ("train", str(ROOT / "configs" / "digits.yaml"), "-o", f"output.dir={made}"), Path(made))
-            sys.stdout.write(f"{wheel.name}: installed and used\n")
+            sys.stdout.write(f"{archive.name}: installed and used\n")
+            sys.stdout.flush()
     for name in names or USES:
         with tempfile.TemporaryDirectory() as made:
             use(environment(Path(made) / "made", f".[{name}]"), USES[name], Path(made))

@@ -26,6 +26,7 @@ _PACKAGES = {
     "matplotlib": ("matplotlib", "plot"),
     "tensorboardX": ("tensorboardX", "tensorboard"),
     "tensorboard": ("TensorBoard", ""),
+    "kubernetes_validate": ("kubernetes-validate", "peers"),
 }
 
 

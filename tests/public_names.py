@@ -75,9 +75,10 @@ def now() -> dict[str, dict[str, Any]]:
         public = {n: described(v) for n, v in vars(module).items() if n in offered}
         modules |= {f"{path}.{n}".lstrip("."): facts for n, facts in public.items() if facts is not None}
     layers = {
-        name: [_shown(d.fn, kinds=True), _first(d.fn), d.implied, list(d.labels), d.judges, d.answers, d.made_of, d.example != ""]
+        name: [_shown(d.fn, kinds=True), d.doc.partition("\n\n")[0], d.implied,
+               list(d.labels), d.judges, d.answers, d.made_of, d.example != ""]
         for name, d in all_layers().items()
-    }
+    }  # fmt: skip
     ops = {
         name: [str([(s.name, s.optional, s.variadic) for s in d.inputs]), str([s.name for s in d.outputs]),
                {a: [v.default, v.doc] for a, v in d.attrs.items()}, _first(d.infer) if d.infer else ""]

@@ -61,6 +61,7 @@ def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) ->
     warnings = _data(source, mistakes) if source.run else []
     if source.run:
         asked_for(source.run, mistakes)
+    told = _start(source, mistakes)
     mistakes.raise_all()
     rows = rows_of(source)
     echo(f"model {source.model.name}")
@@ -74,6 +75,8 @@ def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) ->
         warnings += _kernels(source, wanted, asked=bool(archs))
     mistakes.raise_all()
     for line in dict.fromkeys(line for program in source.built.programs or (source.built.eval,) for line in notes(program)):
+        echo(f"note: {line}")
+    for line in told:
         echo(f"note: {line}")
     for line in warnings:
         echo(f"warning: {line}", err=True)
@@ -123,6 +126,22 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
         with mistakes.catch():
             job().count_epochs()
     return absent + warnings
+
+
+def _start(source: Source, mistakes: Mistakes) -> list[str]:
+    """Return what `train.init` takes and leaves; a file that is not there yet is told."""
+    section = source.run.train.init if source.run and source.run.train else None
+    if section is None or source.run is None or mistakes:
+        return []
+    path = source.run.path.parent / section.from_
+    if not path.exists():
+        return [f"train.init: no such file or folder yet: {path}"]
+    from pe_cli.session.start import start_of
+
+    lines: list[str] = []
+    with mistakes.catch():
+        lines += start_of(section, source.run.path.parent, source.built).lines()
+    return lines
 
 
 def _job(source: Source) -> Job:

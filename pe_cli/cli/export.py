@@ -1,18 +1,28 @@
-"""pe export: a trained model as an ONNX file, with the data's side."""
+"""pe export: a trained model as an ONNX file with the data's side, or its weights as a safetensors file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
 from pe_cli.cli.say import echo
+from pe_cli.core.errors import PeError
+
+if TYPE_CHECKING:
+    from pe_cli.session.job import Job
 
 
 @click.command()
 @path_argument("target")
-@path_option("--onnx", "out", required=True, metavar="FILE", help="The file that is written.")
+@path_option("--onnx", "out", metavar="FILE", help="Write the model as an ONNX file.")
+@path_option("--safetensors", "weights", metavar="FILE", help="Write its weights as a safetensors file.")
+@click.option(
+    "--layout", type=click.Choice(["pe", "torch"]), help="Whose names and order of axes they have; torch: those of PyTorch.  [default: pe]"
+)
 @click.option(
     "--fetch",
     "fetches",
@@ -24,24 +34,58 @@ from pe_cli.cli.say import echo
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
 def command(
-    target: Path, out: Path, fetches: tuple[str, ...], raw: bool, checkpoint: Path | None, overrides: tuple[str, ...]
+    target: Path,
+    out: Path | None,
+    weights: Path | None,
+    layout: str | None,
+    fetches: tuple[str, ...],
+    raw: bool,
+    checkpoint: Path | None,
+    overrides: tuple[str, ...],
 ) -> None:
-    """Write a trained model for other runtimes.
+    """Write a trained model for other runtimes, or its weights for other frameworks.
 
     TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Inputs are the columns of the data as they are in the file,
     one each; what columns have learned in training and what the config does with feeds is part of the model. Outputs keep the names of
     their variables: numbers are in the units of the file, and OUTPUT_label names the most probable class. The batch axis stays open. Where
     an input cannot be the cell as it is, FILE.data.json says what it is made of.
     """
+    if out is None and weights is None:
+        raise PeError("nothing says what to write", hint="--onnx FILE or --safetensors FILE")
+    if layout is not None and weights is None:
+        raise PeError("--layout is for --safetensors", hint="add --safetensors FILE, or leave it out")
+    if out is None and (fetches or raw):
+        raise PeError("--fetch and --raw are for --onnx", hint="add --onnx FILE, or leave them out")
     from pe_cli.cli.common import open_trained
     from pe_cli.cli.progress import Quiet
+
+    job, values = open_trained(target, overrides, checkpoint, Quiet())
+    held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
+    if weights is not None:
+        _weights(job, held, weights, layout or "pe", values)
+    if out is not None:
+        _onnx(job, held, out, fetches, raw, values)
+
+
+def _weights(job: Job, held: Mapping[str, Any], file: Path, layout: str, values: str) -> None:
+    """Write weights as a safetensors file."""
+    from pe_cli.io import atomic
+    from pe_cli.io.tensors import write_safetensors
+    from pe_cli.session.weight_files import for_torch
+
+    named = for_torch(job.built.eval, held) if layout == "torch" else held
+    with atomic.temporary(file) as beside:
+        write_safetensors(beside, named, framework="pt" if layout == "torch" else "pe")
+    echo(f"{file}: {len(named)} tensors, {file.stat().st_size:,} bytes ({values})")
+
+
+def _onnx(job: Job, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...], raw: bool, values: str) -> None:
+    """Write the model as an ONNX file, and beside it what its inputs are made of."""
     from pe_cli.io.atomic import write_bytes
     from pe_cli.io.onnx.export import OPSET, export
     from pe_cli.session.exporting import Exporting
 
-    job, values = open_trained(target, overrides, checkpoint, Quiet())
     targets = list(dict.fromkeys([job.variable(name) for name in fetches] or job.outputs()))
-    held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
     exporting = Exporting(job, targets)
     around = None if raw else exporting.around(values)
     data = export(job.built.eval, held, targets, job.run.model.name, around)

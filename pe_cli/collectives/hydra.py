@@ -29,7 +29,7 @@ def way(environment: Mapping[str, str] | None = None) -> int | None:
 
 
 def take_leave() -> bool:
-    """Say that this process needs no one any more, so that the others may go on when it ends; whether hydra has heard it."""
+    """Tell hydra that this process has finished, so that its end does not end the others; return whether hydra has confirmed it."""
     descriptor = way()
     if descriptor is None:
         return False

@@ -66,7 +66,7 @@ class Lane:
         self._thread.start()
 
     def reserve(self, nbytes: int) -> None:
-        """Have room for pieces of so many bytes; see `Summing`."""
+        """Reserve the buffer for pieces of at most `nbytes` bytes; see `Summing`."""
         needed = room_for(nbytes) + 8  # half of an odd number of elements, rounded up
         if needed > len(self._room):
             self._room = np.empty(needed, np.uint8)
@@ -82,7 +82,7 @@ class Lane:
         return job
 
     def reserve_parts(self, nbytes: int) -> None:
-        """Have room for messages of so many bytes; see `Summing`."""
+        """Reserve the buffers for messages of at most `nbytes` bytes; see `Summing`."""
         if nbytes > len(self._rooms[0]):
             self._rooms = np.empty(nbytes, np.uint8), np.empty(nbytes, np.uint8)
 

@@ -218,6 +218,7 @@ class MpiPeers:
             if not left:
                 return
             waiting = left
+            # looking for heartbeats and failures costs several calls of the library, so it is done once in many polls
             if looks % SELDOM == SELDOM - 1:
                 self._beat()
                 awaited = {t.peer for t in waiting}
@@ -225,6 +226,7 @@ class MpiPeers:
                 silent = {r for r in awaited if time.monotonic() - max(begin[r], self._heard.get(r, 0.0)) >= self._timeout}
                 if silent:
                     raise self._lost(silent, f"did not answer for {self._timeout:g} seconds")
+            # a blocking wait would never return where the other process is lost, and would keep the lock from other threads
             time.sleep(0 if looks < EAGER else PAUSE)
 
     def _guarded(self, peers: Collection[int], act: Callable[[], Any]) -> Any:

@@ -102,6 +102,7 @@ def _forked(orphaned: int) -> int:
     if child == 0:
         os.setpgid(0, 0)  # a signal for all comes from the overseer alone
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, orphaned)
+        # the parent may have died between the fork and prctl, and then no signal comes
         if os.getppid() != parent:
             os._exit(int(ExitCode.PEER_LOST))
     return child

@@ -74,7 +74,7 @@ def gather_steps(rank: int, size: int) -> list[Step]:
 
 
 def room_for(sizes: Sequence[int], pieces: int) -> int:
-    """Return the elements of a message, for all processes alike, so that one takes half of all parts, or a piece of such a half.
+    """Return the elements of a message, equal on all processes: half of all parts, or a piece of that half where room is short.
 
     Args:
         sizes: elements of the part of each process.
@@ -141,7 +141,7 @@ def _exchange(links: Links, step: Step, parts: Parts, rooms: tuple[Array, Array]
 
 
 def _messages(arrays: Sequence[Array], most: int) -> Iterator[list[Array]]:
-    """Yield stretches of arrays that together have at most so many elements, and none with nothing."""
+    """Yield non-empty groups of array slices that together have at most a given number of elements."""
     message: list[Array] = []
     left = most
     for array in arrays:

@@ -33,7 +33,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: PeError) -> Failure:
-        """Return what is told of an error."""
+        """Return an error in the form in which processes report it to each other."""
         if isinstance(error, PeerError) and error.told is not None:
             return replace(error.told, met=False)
         return cls(error.message, error.code, local=is_local(error))

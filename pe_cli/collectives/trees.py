@@ -69,7 +69,7 @@ class Seat:
 
 
 def seat(rank: int, size: int) -> Seat:
-    """Return the place of a process among so many.
+    """Return the place of a process in the tree over all processes.
 
     >>> seat(2, 4).partners, seat(0, 3)
     ((3, 0), Seat(number=0, pair=1, gives=False, partners=(2,)))
@@ -147,6 +147,7 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         links.swap(at.pair, mine if at.gives else None, None if at.gives else other)
     spans: list[tuple[Array, Array]] = []
     held = values
+    # halving: at every level each of two partners adds up one half, so the work of adding is shared, too
     for level, partner in enumerate(at.partners):
         half = len(held) // 2
         halves = held[:half], held[half:]
@@ -156,6 +157,7 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         _take(links, partner, spans[-1][1], held, room)
     if isinstance(links, Halved):
         links.round(held)  # as the others get it
+    # doubling: the way back, on which the finished parts are exchanged in the opposite order
     for partner, (kept, given) in zip(reversed(at.partners), reversed(spans), strict=True):
         links.swap(partner, kept, given)
     if at.pair is not None:
@@ -179,6 +181,7 @@ def small_sum(links: Links, values: Array) -> Array:
         total = total if at.gives else total + came
     for partner in at.partners:
         links.swap(partner, total, came)
+        # both partners add the same two numbers, and addition of two commutes to the bit: all get equal sums without a broadcast
         total = total + came
     if at.pair is not None:
         links.swap(at.pair, None if at.gives else total, total if at.gives else None)
@@ -212,7 +215,7 @@ def _unframed(block: bytes, size: int) -> list[bytes]:
 
 
 def pieces(elements: int, most: int) -> Sequence[slice]:
-    """Cut so many elements into as few pieces of about one length as have at most so many each."""
+    """Cut a number of elements into as few pieces of nearly equal length as keep each at or below `most`."""
     count = max(1, -(-elements // max(1, most)))
     cuts = [elements * i // count for i in range(count + 1)]
     return [slice(low, high) for low, high in itertools.pairwise(cuts)]

@@ -128,7 +128,7 @@ def is_silent(error: BaseException) -> bool:
 
 
 def system_error(error: BaseException) -> PeError | None:
-    """Return what is said of an error that the system gave and nobody has explained; None of any other error."""
+    """Return the message for an error of the operating system that no other code has explained; None for other errors."""
     if isinstance(error, MemoryError) or is_silent(error):
         return PeError("out of memory", hint="use a smaller batch_size", code=ExitCode.DEVICE)
     if isinstance(error, OSError) and error.filename is not None:

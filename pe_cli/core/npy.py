@@ -52,7 +52,7 @@ def claims(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def read_array(file: IO[bytes], left: int) -> np.ndarray[Any, Any]:
-    """Read an array of which nothing is allocated that is not there.
+    """Read an array and allocate no more than the file really holds.
 
     Args:
         file: at the first byte of the array.

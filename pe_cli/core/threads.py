@@ -86,7 +86,7 @@ class Work:
 
 
 class _Kept(Thread):
-    """A thread that does one work after another; a daemon, so that one that hangs in a read cannot keep the process from ending."""
+    """A thread that runs one piece of work after another; a daemon, so that a hanging read cannot keep the process from ending."""
 
     def __init__(self) -> None:
         super().__init__(name=IDLE, daemon=True)

@@ -23,7 +23,7 @@ from pe_cli.data.origin import Origin
 if TYPE_CHECKING:
     from pe_cli.data.together import Together
 
-#: Cells that are taken for missing, besides the empty one, when a reader is told of no others.
+#: Cells that count as missing besides the empty one, unless the config names others.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 #: Rows of a mistake that are kept for its message.
 SHOWN = 5

@@ -100,7 +100,7 @@ class FittedColumn:
         return np.concatenate(decoded, axis=2).reshape(np.shape(values))
 
     def labels(self, count: int) -> list[str]:
-        """Return names of so many predicted numbers."""
+        """Return a name for each predicted number."""
         if self.classes and count == len(self.classes):
             return [f"{self.name}_{name}" for name in self.classes]
         of = [column.name for column in self.inner] or [self.name]

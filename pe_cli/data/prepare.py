@@ -178,7 +178,7 @@ class Prepared:
     def _deal_fits(
         self, table: Table, rows: Rows | None, names: Iterable[str], declared: Mapping[str, tuple[str, ColumnOptions]]
     ) -> dict[str, tuple[FittedColumn, list[str]]]:
-        """Return what columns have learned of which one process has fitted each, with what it says."""
+        """Return what columns have learned, each fitted by one process, with the messages of that process."""
         if self.sources.together is None:
             return {}
 

@@ -56,7 +56,7 @@ class Readable(Protocol):
     """What bytes are read from."""
 
     def read(self, size: int = ..., /) -> bytes:
-        """Return so many bytes, fewer at the end."""
+        """Return up to a number of bytes; fewer at the end of the file."""
 
 
 def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a column") -> Array:

@@ -19,13 +19,13 @@ from pe_cli.data.fields import Rows
 from pe_cli.data.fitted import FittedColumn
 from pe_cli.ops.define.lod import offsets_name
 
-#: Classes of a column that are told, and texts.
+#: How many classes and texts of a column are listed.
 MOST_CLASSES, MOST_TEXTS = 10, 3
-#: Characters that are told of a long text.
+#: Characters of a long text that are shown.
 MOST_CHARACTERS = 300
 #: Bytes of an array that are read at a time.
 STEP = 1 << 24
-#: Different whole numbers of an array up to which they are told as classes.
+#: Distinct integers of an array up to which they are listed as classes.
 WHOLE = 1000
 
 

@@ -19,7 +19,7 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.errors import ExitCode, PeError
 
 Array = np.ndarray[Any, Any]
-#: Arrays begin at multiples of so many bytes.
+#: Alignment of arrays in bytes.
 ALIGNED = 64
 #: Shape and element type of an array.
 Sizes = tuple[tuple[int, ...], str]
@@ -77,7 +77,7 @@ class Together:
         return next((told for told in self._all(what, mine) if told is not None), None)
 
     def span(self, rows: int) -> tuple[int, int]:
-        """Return the first of so many rows that this process does, and the one behind its last."""
+        """Return the range of rows that this process works on: the first, and the one after the last."""
         return rows * self.index // self.count, rows * (self.index + 1) // self.count
 
     def owns(self, name: str) -> bool:
@@ -130,7 +130,7 @@ def _machine() -> list[object]:
 
 @contextlib.contextmanager
 def _file(size: int) -> Iterator[str]:
-    """Make a file of so many bytes, whose room on the disk is sure; its name is gone at the end.
+    """Create a file of a given size with its disk space allocated; the name is removed at the end.
 
     Raises:
         OSError: there is no room.

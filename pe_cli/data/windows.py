@@ -31,7 +31,7 @@ Part = Literal["input", "horizon"]
 STEP = 1 << 18
 #: Series that a note names.
 NAMED = 3
-#: A step of time is a gap where it is longer than so many usual ones.
+#: A time step is a gap if it is longer than the usual step by this factor.
 LONGER = 1.5
 
 

@@ -189,7 +189,7 @@ class CpuStep:
         return [tape for tape in (self.tape, self._stamped) if tape is not None]
 
     def loan(self, spot: Spot) -> Loan | None:
-        """Return what lets the step read arrays in the place of what lies at a spot; see `Step.loan`."""
+        """Return a zero-copy feed, by which the step reads a caller's array instead of the bytes at a spot; see `Step.loan`."""
         return self._loans.loan(spot)
 
     def watch(self, seconds: float, tell: Callable[[Stalled], PeError]) -> None:

@@ -271,7 +271,7 @@ class CudaStep:
 
 
 def _report_words(reporters: int) -> int:
-    """Return the words of the host that error reports of so many works are copied to."""
+    """Return host memory for the error reports of a number of tasks."""
     return TURNS * max(1, reporters) * REPORT
 
 

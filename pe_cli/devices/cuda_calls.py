@@ -15,7 +15,7 @@ from pe_cli.kernels.library_calls import AcrossKernel, SumKernel
 
 #: Threads of a block, and most blocks of a grid, where the kernel does not say.
 BLOCK, GRID = 256, 2048
-#: What calls may have that is no kernel of ours: others enqueue it.
+#: Kinds of calls that are no kernel of ours: a library or the driver enqueues them.
 NO_KERNELS = (Chosen, SumKernel, AcrossKernel, MirroredKernel)
 #: Most blocks along x, y and z.
 AXIS_BLOCKS = (2**31 - 1, 65535, 65535)

@@ -30,7 +30,7 @@ from pe_cli.kernels.cuda_compiler import Capability, cubin
 
 #: Oldest capability that the compilers of CUDA 13 know.
 LEAST_CAPABILITY: Capability = (7, 5)
-#: How a capture looks at calls that are not captured, such as giving memory back: it lets them be.
+#: Capture mode: calls that are not captured, such as freeing memory, stay allowed.
 _RELAXED = 2
 #: What is captured next waits for what is named, and for nothing else.
 _INSTEAD = 1
@@ -89,7 +89,7 @@ class CudaDriver(OneDevice):
             raise PeError(f"{self.name} failed: {name}: {error_name(self._library, result)}", code=ExitCode.DEVICE)
 
     def _enter(self) -> None:
-        """Let this thread use the device: a context belongs to a thread until another is set."""
+        """Make the device's context current on this thread."""
         self._do("cuCtxSetCurrent", self._context)
 
     def _let_go(self, name: str, *args: Any) -> None:
@@ -181,7 +181,7 @@ class CudaDriver(OneDevice):
         self._do("cuMemcpyDtoDAsync_v2", address, room, value.nbytes, self._stream)
 
     def ask(self, entry: Any, record: Array) -> None:
-        """Let the host call a C function in the order of launches, on a thread of the driver's; see `Driver`."""
+        """Enqueue a host function: the driver calls it on a thread of its own, in the order of launches; see `Driver`."""
         self._enter()
         self._do("cuLaunchHostFunc", self._stream, entry, record.ctypes.data)
 
@@ -240,7 +240,7 @@ class CudaDriver(OneDevice):
         return [where[i] or 0 for i in range(count.value)]
 
     def captured_after(self, nodes: Collection[int]) -> None:
-        """Let what is captured next on the stream wait for nodes of the graph, and for nothing else."""
+        """Set the dependencies of what is captured next on the stream to exactly these nodes of the graph."""
         self._enter()
         wanted = (POINTER * len(nodes))(*nodes)
         self._do("cuStreamUpdateCaptureDependencies_v2", self._stream, wanted, None, len(nodes), _INSTEAD)
@@ -248,7 +248,7 @@ class CudaDriver(OneDevice):
     # --- beside other devices ------------------------------------------------------------------------------------------
 
     def follow(self, other: CudaDriver) -> None:
-        """Let what is launched from now on wait for all that another device has been given so far.
+        """Make later launches wait for everything that another device has been given so far.
 
         While the other's launches are captured, those of this one are, from now on, too.
         """
@@ -262,7 +262,7 @@ class CudaDriver(OneDevice):
         self._do("cuStreamWaitEvent", self._stream, other._event, 0)
 
     def open_to(self, other: CudaDriver) -> str:
-        """Let kernels read and write the memory of another device; return why they cannot, or nothing."""
+        """Enable peer access to another device's memory; return why that is impossible, or an empty text."""
         able = ctypes.c_int()
         self._do("cuDeviceCanAccessPeer", ctypes.byref(able), self._ordinal, other._ordinal)
         if not able.value:

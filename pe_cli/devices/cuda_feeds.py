@@ -19,14 +19,14 @@ TURNS = 2
 
 
 def carried(nbytes: int) -> Carried:
-    """Return what brings a feed of so many bytes to a device."""
+    """Return the double buffer that carries a feed of a given size to a device."""
     if not nbytes:
         return Carried(0, 0)
     return Carried(TURNS * WORD * words_of(nbytes), TURNS * nbytes if nbytes >= LARGE else 0)
 
 
 class CudaFeed:
-    """What brings arrays to a place on a device; see `Loan`. An array may be changed as soon as it has been lent.
+    """Copies a caller's arrays to a place on a device; see `Loan`. The caller may change an array as soon as `lend` has returned.
 
     Args:
         memory: that the place is in.

@@ -133,7 +133,7 @@ class Group(Member):
         return self._members[home]
 
     def turn(self, home: int) -> None:
-        """Let a device wait for all that was asked before."""
+        """Make a device wait for all earlier operations of the group."""
         if home == self._last:
             return
         for other, driver in enumerate(self._drivers):

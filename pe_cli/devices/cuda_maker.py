@@ -27,7 +27,7 @@ from pe_cli.kernels.nothing import nothing
 
 #: int64 words of an error report.
 REPORT = 8
-#: Stands for what others enqueue where a kernel is asked for.
+#: The kernel of a launch that a library or the driver enqueues.
 NOTHING = built_of(Call(nothing, (), "float32", "float32"))
 
 

@@ -99,7 +99,7 @@ class Driver(Protocol):
         """
 
     def ask(self, entry: Any, record: Array) -> None:
-        """Let the host call a C function `void f(int64 *record)` in the order of launches; function and record last as long as steps."""
+        """Enqueue a host call of a C function `void f(int64 *record)` in the order of launches; function and record outlive the steps."""
 
     def mark(self) -> Mark:
         """Return what notes how far launches have come."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.devices.cuda_protocol import Driver, Extent
 
-#: Bytes of an allocation, of a whole number, and of which the place of several is a multiple.
+#: Bytes of an allocation and of an integer, and the alignment of a group of integers.
 PAGE, WORD, ALIGNMENT = 1 << 16, 8, 64
 
 

@@ -24,7 +24,7 @@ def address(array: Array) -> int:
 
 
 class SpotLoan:
-    """What stands in the place of a spot; see `Loan`.
+    """A zero-copy feed: the caller's array in the place of a spot; see `Loan`.
 
     Args:
         spot: that others stand in for.
@@ -42,7 +42,7 @@ class SpotLoan:
         self._words: tuple[Array, Array] | None = None
 
     def changed(self) -> None:
-        """Say that `records` is another."""
+        """Mark `records` as changed, so that cached addresses are computed again."""
         self._words = None
 
     def lend(self, array: Array | None) -> None:
@@ -86,19 +86,19 @@ class Loans:
         return self._loans[key]
 
     def note(self, spot: Spot, word: int, offset: int) -> None:
-        """Say that a word of the records is the address of a spot, plus bytes."""
+        """Register a word of the records that holds a spot's address plus an offset in bytes."""
         found = self._of(spot)
         found.records[word] = offset
         found.changed()
         self._spots[word] = self._key(spot)
 
     def note_table(self, spot: Spot, word: int, table: Array, index: int, offset: int) -> None:
-        """Say the same of a word of a table, whose address a word of the records is."""
+        """Register a word of a table that holds a spot's address; a word of the records holds the table's address."""
         self._of(spot).tables[word, index] = table, offset
         self._table_spots.setdefault(word, set()).add(self._key(spot))
 
     def forget(self, words: Iterable[int]) -> None:
-        """Say that words of the records will be something else; nothing is lent now, see `end`."""
+        """Unregister words of the records, which will be reused; no array may be lent meanwhile, see `end`."""
         for word in words:
             spot = self._spots.pop(word, None)
             if spot is not None:
@@ -109,21 +109,21 @@ class Loans:
                 found.tables = {at: place for at, place in found.tables.items() if at[0] != word}
 
     def forbid(self, spot: Spot) -> None:
-        """Say that a spot's address stands elsewhere, too: it can't be lent."""
+        """Exclude a spot from zero-copy: its address is also stored where it cannot be patched."""
         self._fixed.add(self._key(spot))
 
     def loan(self, spot: Spot) -> SpotLoan | None:
-        """Return what stands in for a spot; None where its address can't be replaced."""
+        """Return the zero-copy feed of a spot; None where its address cannot be patched."""
         return None if self._key(spot) in self._fixed else self._of(spot)
 
     def end(self) -> None:
-        """Make a step read every spot itself again."""
+        """End all zero-copy feeds: the step reads its own memory again."""
         for found in self._loans.values():
             if found.array is not None:
                 found.lend(None)
 
     def renew(self, tape: Tape) -> None:
-        """Write the loans that run into a further tape, and all later ones."""
+        """Patch the arrays that are lent now, and all later ones, into a further tape."""
         self._tapes.append(tape)
         for found in self._loans.values():
             if found.array is not None:

@@ -58,6 +58,7 @@ def run_tape(tape: Addr, n: Int, failed: PtrI64):
 
 @helper
 def _push(s, node, queue):
+    # a queue has a slot for every node, and a node is pushed once per step at most: a ticket never meets a slot that is in use
     n = s[NODES]
     ticket = atomic_add(s[TAILS] + LINE * queue, 1)
     atomic_store(s[QUEUE] + 8 * (queue * n + ticket % n), node)
@@ -72,6 +73,7 @@ def _take(s, queue):
         return -1
     slot = s[QUEUE] + 8 * (queue * n + head % n)
     node = atomic_load(slot)
+    # below 0: the pusher has its ticket and has not written the node yet; the claim fails where another thread was faster
     if node < 0 or atomic_claim(s[HEADS] + LINE * queue, head, head + 1) == 0:
         return -1
     atomic_store(slot, -1)
@@ -155,6 +157,7 @@ def work(schedule, me, spin, yield_):
         if run_segment(s[TAPE], begin[node], end[node]) != 0:
             atomic_store(s[ABORT], 1)
             return
+        # reset before successors are released: another thread may finish the step, and the next one must find the full count
         atomic_store(s[COUNT] + LINE * node, initial[node])
         following = _release(s, node, me)
         atomic_add(s[DONE], 1)
@@ -174,6 +177,8 @@ def pool_worker(pool: Addr, me: Int):
             if spins < p[P_SPIN]:
                 pause()
             else:
+                # The flag is set before the epoch is read again, and `run_step` raises the epoch before it reads the flag: one of
+                # the two sees the other, so no wake-up is lost. If the leader has taken the flag, its post has to be consumed.
                 atomic_store(slot, 1)
                 if atomic_load(pool + 8 * P_EPOCH) == seen or atomic_swap(slot, 0) == 0:
                     call_c(p[P_WAIT], slot + LINE)
@@ -206,6 +211,7 @@ def run_step(pool: Addr, schedule: Addr, helpers: Int):
         if atomic_swap(slot, 0) == 1:
             call_c(p[P_POST], slot + LINE)
     work(schedule, 0, 2000, p[P_YIELD])
+    # helpers may still look into the queues: the schedule is the next step's only when all have left it
     spins = 0
     while atomic_load(pool + 8 * P_FINISHED) < helpers:
         spins += 1

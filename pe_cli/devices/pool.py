@@ -32,7 +32,7 @@ def native_function(kernel: object) -> ctypes._FuncPointer:
 
 
 def runners(threads: int) -> list[Instance]:
-    """Return the kernels that run steps with so many threads; who compiles others compiles them along."""
+    """Return the kernels that run steps with a number of threads, to be compiled along with a plan's own."""
     return [Instance(k) for k in (native.run_tape, *((native.run_step, native.pool_worker) if threads > 1 else ()))]
 
 
@@ -123,6 +123,7 @@ class Pool:
         usable = os.sched_getaffinity(0)
         for t, core in moves(cores, usable).items():
             with contextlib.suppress(OSError):
+                # binding moves the thread at once; releasing it right after leaves later moves to the system
                 os.sched_setaffinity(self._threads[t], {core})
                 os.sched_setaffinity(self._threads[t], usable)
 

@@ -168,7 +168,7 @@ class Step(Protocol):
         """Run once; return what `run` returns, and when everything ran. Slower than `run`, which it leaves as it is."""
 
     def refill(self, works: Mapping[int, Work], spot: Callable[[Buffer], Spot]) -> bool:
-        """Make other calls for some works from the next step on; lent arrays are given back.
+        """Replace the calls of some tasks from the next step on; zero-copy feeds end.
 
         Args:
             works: number -> a work whose calls are on what those so far read and write. Those with numbers of parts have the same
@@ -180,7 +180,7 @@ class Step(Protocol):
         """
 
     def loan(self, spot: Spot) -> Loan | None:
-        """Return what lets the step read arrays in the place of what lies at a spot; None where it can't: write a copy to the spot.
+        """Return a zero-copy feed for a spot; None where that is impossible and a copy has to be written to the spot.
 
         Args:
             spot: where a buffer starts that no other shares bytes with, and that no call writes.
@@ -191,7 +191,7 @@ class Step(Protocol):
 
 
 class Loan(Protocol):
-    """What stands in the place of a spot.
+    """A zero-copy feed: a caller's array that a step reads in the place of a spot of its own memory.
 
     Attributes:
         array: what steps read; None: the spot itself.

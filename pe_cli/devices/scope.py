@@ -69,7 +69,7 @@ class Scope:
         self._arenas += 1
 
     def forget(self, names: Collection[str]) -> None:
-        """Let go of variables, so that others of their names may be of other types; their room stays with those beside them."""
+        """Drop variables, so that their names may get other types; their memory is freed with that of their neighbours."""
         for name in names:
             self.moves += self._types.pop(name, None) is not None
             self._where.pop(name, None)

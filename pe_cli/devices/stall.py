@@ -39,7 +39,7 @@ class StampedStep:
         return self._tell(self.look(seconds))
 
     def stop(self) -> None:
-        """Let no further kernel begin."""
+        """Stop the step: no further kernel is started."""
         self._tape.abort()
 
     def look(self, idle: float) -> Stalled:

@@ -103,7 +103,7 @@ class Tape:
         return report
 
     def replace(self, i: int, instruction: Instruction, target: int) -> None:
-        """Put an instruction in the place of another, between steps; target: address of its kernel."""
+        """Replace an instruction between steps; target: address of its kernel."""
         before, self.instructions[i] = self.instructions[i], instruction
         report = self._record(i, instruction)
         if before.instance != instruction.instance:

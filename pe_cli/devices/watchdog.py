@@ -14,7 +14,7 @@ from pe_cli.core.threads import Thread
 
 #: Seconds between two looks, at most; a quarter of the shortest limit where that is less.
 LOOK = 1.0
-#: Seconds that a step gets to end by itself once it was told to, at least; its limit where that is more, up to GRACE_MOST.
+#: Seconds that a step gets to end after it was aborted: at least this, or its own limit up to GRACE_MOST.
 GRACE, GRACE_MOST = 0.5, 5.0
 
 

@@ -15,7 +15,7 @@ class Arenas:
         self._live: dict[int, weakref.WeakSet[Memory]] = {}
 
     def take(self, d: int, place: Place, nbytes: int) -> Memory:
-        """Return memory of at least so many bytes for a plan's device.
+        """Return memory of at least a given size for a device of a plan.
 
         That is the largest of another plan where it will do.
 

@@ -91,7 +91,7 @@ def longest(ops: Sequence[Cost], time: Callable[[Cost], float]) -> float:
 
 
 def wide(ops: Sequence[Cost], threads: int) -> bool:
-    """Return whether there is enough side by side to keep so many threads busy with whole ops, which are faster than their parts.
+    """Return whether enough ops are independent to keep all threads busy without splitting any; whole ops are faster than their parts.
 
     Half of the work may lie beside the longest way, so that no thread waits for it; updates, which need no cut to be shared, do not count.
     """
@@ -100,7 +100,7 @@ def wide(ops: Sequence[Cost], threads: int) -> bool:
 
 
 def on_threads(ops: Sequence[Cost], threads: int) -> float:
-    """Return what a step takes on one device with so many threads, in microseconds: no less than the longest way through its ops.
+    """Return the estimated duration of a step on one device in microseconds: at least the critical path through its ops.
 
     Args:
         ops: `costs` of the step.

@@ -304,7 +304,7 @@ class Executor:
         return split_sizes(samples, devices) if self._feeds.divisible else [1] * devices
 
     def _shared(self, feed: Feed, fetches: Sequence[str], samples: int) -> Batch:
-        """Find or make the plan of a batch of which this process has its share alone.
+        """Find or make the plan for this process's share of a batch.
 
         What others have follows from the number of samples, but for sequences: of those all tell each other.
         """

@@ -105,7 +105,7 @@ class Feeds:
         return cut(arrays, self.grouped, self.batched, begin, end)
 
     def parts(self, arrays: Mapping[str, Array], sizes: Sequence[int]) -> list[dict[str, Array]]:
-        """Return checked arrays in parts of so many samples; views, no copies."""
+        """Split checked arrays into parts of the given numbers of samples; views, no copies."""
         return cut_parts(arrays, sizes, self.grouped, self.batched)
 
 

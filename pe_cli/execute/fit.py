@@ -47,7 +47,7 @@ def _touched(old: Task, new: Task) -> list[tuple[Buffer, Buffer]]:
 
 
 def _pair(pairs: Pairs, taken: Pairs, old: Buffer, new: Buffer) -> bool:
-    """Note that a buffer comes in another's place; return False where it has another, or that one is taken."""
+    """Match two buffers of the plans; return False where either is matched to another already."""
     return pairs.setdefault(new, old) is old and taken.setdefault(old, new) is new
 
 

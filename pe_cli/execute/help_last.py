@@ -12,7 +12,7 @@ from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import Divisible
 from pe_cli.program.ir import Role
 
-#: How much of its operations a device offers to others: cores of one machine differ by less, for the time of a step.
+#: Share of its operations that a device offers to others; the speeds of cores differ by less than that within a step.
 SHARE = 0.3
 #: Operations of a device, about half a millisecond, below which the step is over before help comes.
 WORTH_HELP = 50_000_000

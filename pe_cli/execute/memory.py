@@ -182,7 +182,7 @@ class _Lives:
             self.span = {root: [-1, len(tasks)] for root in self.span}
 
     def last(self, ends: Collection[Buffer]) -> None:
-        """Let buffers live to the end."""
+        """Extend the lifetimes of buffers to the end of the step."""
         for b in ends:
             span = self.span[self._groups.find(b)]
             span[1] = max(span[1], self._end)
@@ -300,6 +300,7 @@ def _offsets(
     elsewhere = {groups.find(b): b for b in placed}
     roots: dict[Buffer, int] = {}
     total = 0
+    # side by side from the arena's beginning: a collective takes all of them as one array
     for b in pinned:
         root = groups.find(b)
         if root not in roots and root not in elsewhere:
@@ -307,7 +308,9 @@ def _offsets(
             total += aligned(b.type.nbytes)
     base = total
     todo = [r for r in lives.span if r not in roots and r not in elsewhere]
+    # the largest first: small buffers fit into the gaps that large ones leave, seldom the other way round
     todo.sort(key=lambda r: (-lives.size[r], lives.span[r][0]))
+    # best fit compares each buffer with all others, so it is for a bounded number; slots of equal size take constant time each
     large, small = todo[:MOST_PLACED], todo[MOST_PLACED:]
     room = _Room(lives, len(large))
     for root in large:

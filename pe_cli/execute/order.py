@@ -86,6 +86,8 @@ def dependencies(
     Raises:
         AssertionError: the graph does not order two tasks that touch the same variable, which one of them writes.
     """
+    # Bytes alone would order all tasks, too. Both are computed so that each proves the other: a missing edge of the graph is found
+    # here, in every plan, and not as a rare race.
     of_graph = graph_edges(tasks, graph)
     bytes_ = _Bytes()
     waits: list[set[int]] = []
@@ -109,6 +111,7 @@ def dependencies(
         if _in_line(rules, collective, update):
             found |= {previous[task.home]} if task.home in previous else set()
             previous[task.home] = i
+        # what has a successor in these sets needs no edge of its own: waiting for the successor waits for it, too
         found.discard(i)
         if not update:
             # no other update waits for the join of a table's rows, nor for the op that takes the step of a table with it
@@ -220,6 +223,7 @@ class _Bytes:
                 found.update(piece.writers, piece.readers)
                 piece.writers = (*(t for t in piece.writers if t in kin), task)
                 piece.readers = tuple(t for t in piece.readers if t in kin)
+            # a write gives its whole range one history again, so that cuts do not pile up over a long step
             if pieces and not kin:
                 begins, held = self._spaces[write[0]]
                 del begins[first + 1 : last], held[first + 1 : last]
@@ -227,7 +231,7 @@ class _Bytes:
         return {t for t in found if t not in kin} if kin else found
 
     def _cut(self, where: int, at: int) -> None:
-        """Let a piece begin at a place."""
+        """Split the history at a byte, so that a piece begins there."""
         begins, held = self._spaces.setdefault(where, ([0], [_Piece()]))
         place = bisect_left(begins, at)
         if place == len(begins) or begins[place] != at:

@@ -69,7 +69,7 @@ class Plans(Mapping[Request, Plan]):
             self._forget(next(iter(self._plans)))
 
     def _refitted(self, request: Request, graph: Graph) -> Plan | None:
-        """Let the least recently used plan that has the memory serve a request, and no longer that of its own.
+        """Refit the least recently used plan with enough memory to a request; it no longer serves its earlier one.
 
         Returns:
             None while there is room for one more plan, and where none does it.

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Whole:
-    """The devices of all processes, of which this one has some in a row.
+    """The devices of all processes; this process has a contiguous range of them.
 
     Args:
         types: of every variable, by device.
@@ -60,7 +60,7 @@ def whole_of(
 
 
 class Told:
-    """What processes tell each other of a batch of which each has its share alone; all of them ask the same, in the same order.
+    """The exchange of batch facts between processes that each see only their share; all make the same calls in the same order.
 
     Args:
         peers: the processes.

@@ -6,7 +6,7 @@ import os
 
 from pe_cli.program.ir import Program
 
-#: Returns so many bytes that nobody can foresee.
+#: Returns a number of unpredictable bytes; tests replace it.
 unforeseen = os.urandom
 
 

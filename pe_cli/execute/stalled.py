@@ -6,7 +6,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.protocol import Stalled
 from pe_cli.execute.plan import Plan
 
-#: Ops that wait, in the message; the others are counted.
+#: Waiting ops that the message names; further ones are counted.
 SHOWN = 6
 
 

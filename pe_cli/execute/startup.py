@@ -19,7 +19,7 @@ def run_startup(
     progress: Callable[[int, int, str], None] | None = None,
     threads: int = 1,
 ) -> None:
-    """Run a startup program on the CPU, by so many threads, and copy what it made to every device that has values of its own."""
+    """Run a startup program on the CPU, and copy its values to every device that has a replica."""
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
     here = device(scope.places[0].kind).is_host
     first = scope.of_first() if here else Scope([Place("cpu", 0)])

@@ -81,7 +81,7 @@ def begin_sum(lowering: GraphLowering, node: StartSum) -> Run:
 
 
 class Shared:
-    """Variables of which each process has its own rows, and the room for what crosses.
+    """Variables whose rows are sharded over processes, and the buffers for their exchange.
 
     Args:
         lowering: of the graph; keeps what is under way.
@@ -133,7 +133,7 @@ class Shared:
 
 
 def _rows_of(graph: Graph) -> dict[str, Rows]:
-    """Return who has which rows, of every variable of which processes have rows of their own."""
+    """Return, for every sharded variable, which process has which rows."""
     found = {}
     for op in graph.program.global_block().ops:
         own = op.definition.get(OwnRows)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import ModuleType
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
@@ -27,22 +26,21 @@ from pe_cli.graph.passes import (
     common_subexpressions,
     dead_code,
     fold_constants,
-    fuse_bn_act,
-    fuse_bn_add_act,
-    fuse_bn_conv,
-    fuse_bn_statistics,
-    fuse_conv_bn,
-    fuse_elewise_add_act,
-    fuse_epilogue,
     fuse_grad_update,
     fuse_optimizer,
-    fuse_relu_depthwise,
+    fusions,
     layout,
     recompute,
     sync_batch_norm,
 )
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.region import Region, changed, regions_of
+
+#: Switches of the fusions that ops declare, in the order in which they are applied.
+FUSIONS = (
+    "fuse_bn_add_act_ops", "fuse_bn_act_ops", "fuse_relu_depthwise_conv", "fuse_elewise_add_act_ops", "fuse_gemm_epilogue",
+    "fuse_conv_bn", "fuse_bn_statistics", "fuse_bn_conv",
+)  # fmt: skip
 
 Pass = Callable[[Program, Sequence[str]], tuple[Program, str]]
 
@@ -89,14 +87,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.simplify, common_subexpressions.run),
         (strategy.simplify, dead_code.run),
         (strategy.data_layout == "auto", layout.run),
-        (strategy.fuse_bn_add_act_ops, _unless_synchronised(strategy, fuse_bn_add_act)),
-        (strategy.fuse_bn_act_ops, _unless_synchronised(strategy, fuse_bn_act)),
-        (strategy.fuse_relu_depthwise_conv, fuse_relu_depthwise.run),
-        (strategy.fuse_elewise_add_act_ops, fuse_elewise_add_act.run),
-        (strategy.fuse_gemm_epilogue, fuse_epilogue.run),
-        (strategy.fuse_conv_bn and target.caches, _unless_synchronised(strategy, fuse_conv_bn)),
-        (strategy.fuse_bn_statistics and target.caches, _unless_synchronised(strategy, fuse_bn_statistics)),
-        (strategy.fuse_bn_conv and target.caches, _unless_synchronised(strategy, fuse_bn_conv)),
+        *(_fusion(switch, strategy, target) for switch in FUSIONS),
         (strategy.enable_addto, addto.run),
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
@@ -107,12 +98,16 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
     return [run for wanted, run in known if wanted]
 
 
-def _unless_synchronised(strategy: BuildStrategy, of: ModuleType) -> Pass:
-    """Return a pass that fuses batch_norm, or one that leaves it alone where sync_batch_norm is going to replace it."""
-    if not strategy.sync_batch_norm:
-        run: Pass = of.run
-        return run
-    return lambda program, fetches: (program, f"{of.NAME}: nothing fused: sync_batch_norm takes the batch_norm ops")
+def _fusion(switch: str, strategy: BuildStrategy, target: Target) -> tuple[bool, Pass]:
+    """Return whether a fusion is wanted, and its pass: one that leaves batch_norm alone where sync_batch_norm is going to replace it."""
+    run = fusions.fusion_pass(switch)
+    if not getattr(strategy, switch):
+        return False, run
+    found = fusions.fusions()[switch]
+    wanted = all(getattr(target, fact) for fact in found.on)
+    if not (found.unless_synchronised and strategy.sync_batch_norm):
+        return wanted, run
+    return wanted, lambda program, fetches: (program, f"{switch}: nothing fused: sync_batch_norm takes the batch_norm ops")
 
 
 def apply_passes(

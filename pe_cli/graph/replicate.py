@@ -251,7 +251,7 @@ class _Replication:
     # --- rows that are a process's own --------------------------------------------------------------------------------
 
     def _scattered(self, fetches: Collection[str]) -> set[str]:
-        """Return the gradients of which processes need their own rows alone."""
+        """Return the gradients that are reduce-scattered: each process needs only its own rows."""
         whole = {*fetches}
         for op in self.ops:
             own = op.definition.get(OwnRows)
@@ -265,7 +265,7 @@ class _Replication:
         return variables[first].dtype != variables[second].dtype or (first in self.scattered) != (second in self.scattered)
 
     def _give(self, name: str) -> None:
-        """Let processes give each other the rows of a parameter, in a bucket with others."""
+        """Append an all-gather of a parameter's rows over processes, in a bucket with others."""
         variables = self.program.global_block().vars
         if self.updated.names and self._differ(self.updated.names[0], name):
             self._hand_out()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 
-from pe_cli.ops.define.registry import forward_name, grad_name
+from pe_cli.ops.define.registry import OpDef, forward_name, grad_name
 from pe_cli.program.ir import Block, Operator, Program
 
 
@@ -30,6 +30,7 @@ class Rewriter:
         self._writers: dict[str, set[int]] = {}
         self._like: dict[str, str] = {}
         self._gradients: dict[str, list[str]] | None = None
+        self._places: dict[int, int] = {}
 
     @cached_property
     def program(self) -> Program:
@@ -50,16 +51,21 @@ class Rewriter:
         return list(self.block.ops)
 
     def _enter(self, place: int, op: Operator) -> None:
+        self._places[id(op)] = place
         for name in op.input_names():
             self._readers.setdefault(name, set()).add(place)
         for name in op.output_names():
             self._writers.setdefault(name, set()).add(place)
 
-    def places(self, *types: str) -> list[tuple[int, Operator]]:
-        """Return the operators of these types with their places, in order."""
-        if "ops" not in self.__dict__ and not any(op.type in types for op in self._before.global_block().ops):
+    def places_of(self, wanted: Callable[[OpDef], bool]) -> list[tuple[int, Operator]]:
+        """Return the operators whose definition is wanted with their places, in order."""
+        if "ops" not in self.__dict__ and not any(wanted(op.definition) for op in self._before.global_block().ops):
             return []  # a program without any need not be copied
-        return [(place, op) for place, op in enumerate(self.ops) if op is not None and op.type in types]
+        return [(place, op) for place, op in enumerate(self.ops) if op is not None and wanted(op.definition)]
+
+    def place_of(self, op: Operator) -> int:
+        """Return the place of an operator that has one."""
+        return self._places[id(op)]
 
     def op(self, place: int) -> Operator:
         """Return the operator of a place that has one."""
@@ -70,10 +76,6 @@ class Rewriter:
     def readers(self, name: str) -> list[int]:
         """Return the places of the operators that read a variable."""
         return sorted(self._readers.get(name, ()))
-
-    def readers_of(self, names: list[str], type: str, slot: str) -> list[tuple[int, Operator]]:
-        """Return the operators of a type that read these variables, one at least, in a slot; with their places, in order."""
-        return [(p, op) for p in self.readers(names[0]) if (op := self.op(p)).type == type and op.inputs.get(slot) == names]
 
     def writer(self, name: str) -> int | None:
         """Return the place of the only operator that writes a variable; None for none and for several."""
@@ -229,27 +231,6 @@ def told(name: str, did: str, reasons: Counter[str], nothing: str) -> str:
     if not did:
         return f"{name}: nothing fused: {why or nothing}"
     return f"{name}: {did}" + (f"; not {why}" if why else "")
-
-
-def fuse_each(
-    name: str, program: Program, fetches: Collection[str], types: Sequence[str], take: Callable[[Rewriter, int, Operator], str], did: str,
-    nothing: str,
-) -> tuple[Program, str]:
-    """Return the program after a pass that does `take_each` for all operators of some types, and what it did, as `told` has it.
-
-    Args:
-        name: of the pass.
-        program: not changed.
-        fetches: variables that stay.
-        types: of the operators.
-        take: see `take_each`.
-        did: what became of so many of them.
-        nothing: why, where there is none.
-    """
-    r = Rewriter(program, fetches)
-    found = r.places(*types)
-    done = take_each(r, found, take)
-    return (r.finish() if done else program), told(name, f"{done} of {len(found)} {did}" if done else "", r.reasons, nothing)
 
 
 def take_each(r: Rewriter, found: Sequence[tuple[int, Operator]], take: Callable[[Rewriter, int, Operator], str]) -> int:

@@ -202,7 +202,7 @@ class Wait(Collective):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StartSum(Start):
-    """Begins to sum the first device's sums over all processes, which goes on beside what comes after; without slot X this adds nothing.
+    """Starts an asynchronous all-reduce of the first device's sums over all processes; without slot X this process contributes nothing.
 
     Attributes:
         pieces: that are summed one after the other, so that the room for them stays small.
@@ -222,13 +222,13 @@ class WaitSum(Wait):
 
 
 class StartScatter(StartSum):
-    """Begins a sum of which every process gets the rows that are its own; the others then hold something else."""
+    """Starts a reduce-scatter: every process gets the sum of its own rows; the other rows are undefined afterwards."""
 
     kind: ClassVar[str] = "start_reduce_scatter_processes"
 
 
 class WaitScatter(WaitSum):
-    """Waits for a sum of which every process gets its own rows."""
+    """Waits for a reduce-scatter."""
 
     kind: ClassVar[str] = "wait_reduce_scatter_processes"
 

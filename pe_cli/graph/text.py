@@ -176,7 +176,7 @@ def _read(line: Line, builder: GraphBuilder) -> None:
 
 
 def _of_sum(line: Line) -> dict[str, Any]:
-    """Take what is said of a sum over processes."""
+    """Parse the attributes of a sum over processes."""
     facts: dict[str, Any] = {}
     if line.peek() == "pieces":
         line.word()

@@ -39,11 +39,13 @@ def _append(path: Path, data: bytes, shown: Path, kept: str, *, lines: bool) -> 
         descriptor = open_to_append(path)
         try:
             size = os.fstat(descriptor).st_size
+            # half a line that a kill has left must not become one line with this one
             if lines and size and os.pread(descriptor, 1, size - 1) != b"\n":
                 data = b"\n" + data
             try:
                 atomic.write_all(descriptor, data)
             except OSError:
+                # a full disk takes part of a line; a reader of the file would stumble over it, so it is taken back
                 os.ftruncate(descriptor, size)
                 raise
         finally:

@@ -259,6 +259,7 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield draft
+        # the data must be on the disk before the name: a file system may write a rename first, and a power failure would leave it empty
         if sync:
             sync_file(draft)
         draft.rename(target)

@@ -115,7 +115,7 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that it ran, by a clock that nobody sets; of runs that do not tell, from the start to the last that was heard of it."""
+        """Seconds that it ran, by a monotonic clock; for runs without that record, from the start to its last sign of life."""
         told = self.status.get("seconds")
         if isinstance(told, int | float):
             return float(told)

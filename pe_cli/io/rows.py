@@ -13,7 +13,7 @@ from typing import Any
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io import atomic, strict_json
 
-#: What writes so many rows: name -> one value per row.
+#: A function that writes a block of rows: name -> one value per row.
 Write = Callable[[Mapping[str, Sequence[Any]]], None]
 
 

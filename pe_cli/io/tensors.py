@@ -25,11 +25,15 @@ from pe_cli.io import atomic
 from pe_cli.io.regular import open_regular
 
 _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+#: Entry of the header with the framework that wrote the file.
+_METADATA = "__metadata__"
+#: Element types that no variable has, and that are read as float32: bytes of each.
+_NARROW = {"F16": 2, "BF16": 2, "F8_E5M2": 1, "F8_E4M3": 1}
 #: What NumPy and the zip reader raise for a damaged archive.
 _DAMAGED = (OSError, KeyError, *DAMAGED_ZIP, *UNREADABLE)
 #: Bytes that a byte of an archive can unpack to, at most: deflate reaches 1032.
 MOST_PACKED = 1100
-#: All arrays of an archive may have so many times the bytes of its file, or so many bytes where that is more. Weights hardly shrink.
+#: Limits on the arrays of an archive: as a multiple of the file's bytes, and in bytes for every file. Weights hardly compress.
 RATIO, UNPACKED = 200, 1 << 28
 
 
@@ -54,7 +58,7 @@ def _checked(name: str, array: np.ndarray, where: str) -> np.ndarray:
     return np.asarray(array, dtype=dtype, order="C")
 
 
-def _header(arrays: Mapping[str, np.ndarray]) -> bytes:
+def _header(arrays: Mapping[str, np.ndarray], framework: str) -> bytes:
     """Return length and JSON header; the arrays follow in the order of the mapping, without gaps."""
     entries: dict[str, object] = {}
     offset = 0
@@ -65,17 +69,18 @@ def _header(arrays: Mapping[str, np.ndarray]) -> bytes:
             "data_offsets": [offset, offset + array.nbytes],
         }
         offset += array.nbytes
-    text = json.dumps(entries, separators=(",", ":")).encode()
+    text = json.dumps({_METADATA: {"format": framework}, **entries}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str, int]:
+def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray], framework: str = "pe") -> tuple[str, int]:
     """Write arrays under `path` at once, flushed to the disk; for a file under its final name, see `atomic.temporary`.
 
     Args:
         path: a new or empty file.
         arrays: any shapes, including () and empty ones.
+        framework: whose names and order of axes they have; see `written_by`.
 
     Returns:
         sha256 of the file as hex digits, and its size in bytes.
@@ -91,7 +96,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str
     size = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        for piece in (memoryview(_header(ordered)), *(_bytes(array) for array in ordered.values())):
+        for piece in (memoryview(_header(ordered, framework)), *(_bytes(array) for array in ordered.values())):
             digest.update(piece)
             atomic.write_all(descriptor, piece)
             size += piece.nbytes
@@ -123,7 +128,8 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         name -> array, each its own writable memory.
 
     Raises:
-        PeError: DATA; the file is missing, truncated or corrupt, or holds an element type that is none of ours.
+        PeError: DATA; the file is missing, truncated or corrupt, or holds an element type that is none of ours and no narrow float,
+            which are read as float32.
     """
     if not path.is_file():
         raise data_error(f"{path}: no such file")
@@ -131,13 +137,66 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         with safe_open(path, framework="np") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - the reader is no mapping, it has keys() only
-                _refuse_unknown(path, name, tensors.get_slice(name).get_dtype())
+                code = tensors.get_slice(name).get_dtype()
+                if code in _NARROW:
+                    arrays[name] = _widened(path, name, code, tuple(tensors.get_slice(name).get_shape()))
+                    continue
+                _refuse_unknown(path, name, code)
                 arrays[name] = _own(tensors.get_tensor(name))
     except (SafetensorError, OSError, ValueError) as error:
         raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
     except MemoryError:
         raise PeError(f"{path}: its arrays don't fit into memory", code=ExitCode.DEVICE) from None
     return arrays
+
+
+def written_by(path: Path) -> str:
+    """Return what a safetensors file says of the framework that wrote it; empty where it says nothing.
+
+    Raises:
+        PeError: DATA; it is damaged.
+    """
+    try:
+        with safe_open(path, framework="np") as tensors:
+            return str((tensors.metadata() or {}).get("format", ""))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise data_error(f"{path}: not a whole safetensors file: {_first_line(error)}") from None
+
+
+def _widened(path: Path, name: str, code: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array of narrow floats as float32, in which each of their values is exact.
+
+    Raises:
+        OSError, ValueError: the file has changed since the library has checked its header.
+    """
+    with open_regular(path) as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        begin, _ = json.loads(stream.read(length))[name]["data_offsets"]
+        stream.seek(8 + length + begin)
+        count = math.prod(shape)
+        data = stream.read(count * _NARROW[code])
+    raw = np.frombuffer(data, "<u2" if _NARROW[code] == 2 else "u1")
+    if len(raw) != count:
+        raise ValueError(f"'{name}' was cut off")
+    if code == "BF16":
+        found = (raw.astype(np.uint32) << 16).view(np.float32)
+    elif code == "F8_E4M3":
+        found = _EIGHTHS[raw]
+    else:  # the upper byte of a float16 is an E5M2
+        found = (raw if code == "F16" else raw.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    return found.reshape(shape)
+
+
+def _e4m3() -> np.ndarray:
+    """Return the float32 of each byte: a sign, four bits of exponent and three of mantissa, no infinity, and two NaN."""
+    byte = np.arange(256)
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    size = np.where(exponent > 0, (8 + mantissa) * 2.0 ** (exponent - 10), mantissa * 2.0**-9)
+    size[byte & 127 == 127] = np.nan
+    return np.where(byte < 128, size, -size).astype(np.float32)
+
+
+_EIGHTHS = _e4m3()
 
 
 def described(path: Path) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -216,7 +275,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 value = archive[name]
                 if not isinstance(value, np.ndarray):
                     raise ValueError(f"'{name}' is not an array")
-                arrays[name] = _own(_checked(name, value, f"{path}: "))
+                arrays[name] = _own(_checked(name, value.astype(np.float32) if value.dtype == np.float16 else value, f"{path}: "))
     except MemoryError:
         raise PeError(f"{path}: its arrays don't fit into memory", code=ExitCode.DEVICE) from None
     except _DAMAGED as error:

@@ -57,7 +57,7 @@ from pe_cli.kernels.words import COUNT, MOST, code_of
 ) = range(16)
 #: Why a scan or a pass ended.
 DONE, RAGGED, NUL, BEHIND_QUOTE, FULL, CHANGED = range(6)
-#: A block of rows ends after so many rows, or so many bytes.
+#: A block of rows ends after this many rows or bytes, whichever comes first.
 BLOCK_ROWS, BLOCK_BYTES = 256, 1 << 20
 
 
@@ -85,6 +85,7 @@ def find_rows(text: Addr, n: Int, delimiter: Int, state: PtrI64, blocks: PtrI64)
     for base in range(0, n, BLOCK):
         mask = find_special(text + base, delimiter)
         odd = find_odd(text + base)
+        # bytes behind the window's end are readable and meaningless: their bits are cleared
         if n - base < BLOCK:
             inside = (1 << (n - base)) - 1
             mask &= inside
@@ -98,7 +99,7 @@ def find_rows(text: Addr, n: Int, delimiter: Int, state: PtrI64, blocks: PtrI64)
             state[HIGH] = 1
         while mask != 0:
             p = base + lowest_bit(mask)
-            mask &= mask - 1
+            mask &= mask - 1  # clears the lowest bit, which is the byte at hand
             c = byte(text + p)
             if quoted == 1:
                 if c == QUOTE:
@@ -107,6 +108,7 @@ def find_rows(text: Addr, n: Int, delimiter: Int, state: PtrI64, blocks: PtrI64)
                     touch = 1
                 continue
             if quoted == 2:
+                # a quote right behind a closing one is an escaped quote, also where the window ended between the two
                 if c == QUOTE and p == after and touch == 1:
                     quoted = 1
                     continue

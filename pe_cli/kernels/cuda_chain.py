@@ -19,7 +19,7 @@ from pe_cli.kernels.parsing import statements
 
 #: Threads of the block.
 THREADS = 256
-#: The first block of one; a text that asks for its place in the grid is told this.
+#: Block number that a chained kernel sees: each launch had one block only.
 ALONE = (
     "_table_block = _u32(0)\n"
     + "\n".join(f"_table_blockIdx_{axis} = _i32(0)\n_table_gridDim_{axis} = _i32(1)" for axis in "xyz")

@@ -22,7 +22,7 @@ from pe_cli.kernels.cuda_table import PLACES, Here, placed, tree_of
 from pe_cli.kernels.lang import POINTERS
 from pe_cli.kernels.parsing import statements
 
-#: What a kernel is told of its place: its first block that is another's, and its blocks along x, y and z.
+#: Placement of a kernel in a mixed launch: its first block behind its own ones, and its blocks along x, y and z.
 TOLD = ("until", "gridDim_x", "gridDim_y", "gridDim_z")
 #: Element type -> annotation of a pointer to it.
 _NAMED = {"bool": "PtrU8"} | {kind: name for name, kind in POINTERS.items() if name.startswith("Ptr") and kind not in ("T", "U")}

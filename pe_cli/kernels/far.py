@@ -38,6 +38,7 @@ def store_past(env: Any, value: Any, at: Any, builder: Any = None) -> None:
 
     from pe_cli.core.types import DTYPES
 
+    # LLVM makes a non-temporal store (movnt on x86) of a store with this metadata, if it is aligned to the vector's size
     b = builder or env.builder
     done = b.store(value, at, align=DTYPES[env.dtype] * value.type.count)
     done.set_metadata("nontemporal", b.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
@@ -64,6 +65,7 @@ def fence_past(env: Any, args: list[Any]) -> Any:
     from llvmlite import ir
 
     del args
+    # non-temporal stores are exempt from x86's order of stores: only sfence puts them before what other threads read next
     if platform.machine() in {"x86_64", "AMD64"}:
         env.builder.call(env.function("llvm.x86.sse.sfence", ir.VoidType(), []), [])
     else:
@@ -128,6 +130,7 @@ def store_row(source, target, count):
 @helper
 def store_run(source, target, count):
     """Copy elements past the caches, but those in lines at the ends that are not whole; addresses."""
+    # a line that is written in part would be read from memory first, so both ends go through the cache
     head = min(count, (LINE - target % LINE) % LINE // SIZE)
     tail = head + (count - head) // (LINE // SIZE) * (LINE // SIZE)
     x, y = pointer(source), pointer(target)

@@ -283,6 +283,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     """
     if m <= 0 or n <= 0:
         return
+    # with few columns, vectors along the columns would be mostly empty: vectors run along the sums instead
     if (ta == 0 and _is_narrow(n, k)) or (tb and _is_narrow(m, k)):
         if ta == 0 and _is_narrow(n, k):
             _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
@@ -298,6 +299,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     if bias == 0 and n == 1 and ldc == 1 and tb == 0:
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
         xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
+    # packing costs a pass over B: it pays where many rows of A reuse the strip, or where B's columns do not lie side by side
     pack = tb != 0 or (ta == 0 and m >= PACK_ROWS and ldb >= 2 * LANES)
     once = k <= DEPTH * 4 // SIZE
     past = is_far(c, ldc, m * n) and bias == 0 and once
@@ -305,6 +307,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
     while True:
         depth = k if once else min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
         add = 1 if done > 0 else (acc if acc != 0 else (PAST if past else 0))
+        # blocks keep depth x width elements of B in the second cache while all rows of A pass
         width = _columns_at_once(n, depth)
         for j0 in range(0, n, width):
             wide = min(width, n - j0)

@@ -91,6 +91,7 @@ def add_products(x, g, centre, first, rows, columns, four, sums):
                 k = a + c
                 m = centre[c]
                 total = add(add(add(add(sums[c], g[k]), g[k + columns]), g[k + 2 * columns]), g[k + 3 * columns])
+                # in the order of the loop below, row after row: unrolling by four must not change a bit
                 inner = fma(g[k], x[k] - m, sums[columns + c])
                 inner = fma(g[k + columns], x[k + columns] - m, inner)
                 inner = fma(g[k + 2 * columns], x[k + 2 * columns] - m, inner)

@@ -162,6 +162,7 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, pixel, sc
     m = scratch + SIZE * 16 * v_plane
     window = m + SIZE * 16 * most * BLOCK_COLUMNS
     beside = window + SIZE * 16 * C
+    # outputs that a tile at the border lacks are written here, so that the inner loop needs no condition
     _zeros(beside, BLOCK_COLUMNS)
     total = images * high * wide
     for begin in range(0, total, most):
@@ -174,6 +175,7 @@ def winograd_images(x, u, y, images, H, W, C, OH, OW, OC, ph, pw, acc, pixel, sc
             width = d * UNIT
             used = min(width, OC - column)
             plane = most * width
+            # the 16 products are independent: one place of the transformed tile each, over all tiles and channels
             for p in range(16):
                 panel(
                     d, count, OC - column, scratch + SIZE * p * v_plane, u + SIZE * (p * C * OC + column), m + SIZE * p * plane,

@@ -1,4 +1,4 @@
-"""Optimizers around another: they change its gradients or its steps, and everything else is its own."""
+"""Optimizer wrappers: they change the gradients or the steps of another optimizer."""
 
 from __future__ import annotations
 

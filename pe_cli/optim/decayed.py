@@ -1,4 +1,4 @@
-"""Optimizers whose weight decay is apart from the gradient. What they compute stands at the ops that they append."""
+"""Optimizers with decoupled weight decay; their updates are documented at the ops that they append."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lengths of gradients as variables of the program, to be looked at; nothing depends on them."""
+"""Gradient norms as variables of the program, for observation alone."""
 
 from __future__ import annotations
 

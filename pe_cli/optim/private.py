@@ -1,4 +1,4 @@
-"""Dpsgd: descent that hides single samples. What it computes stands at the op."""
+"""Dpsgd: differentially private gradient descent; its update is documented at the op."""
 
 from __future__ import annotations
 

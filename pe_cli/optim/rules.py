@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
 
 from pe_cli.core.errors import PeError
-from pe_cli.optim.adafactor import Adafactor
-from pe_cli.optim.around import GradientCentralization
+from pe_cli.optim.around import Around
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.decayed import SGDW, AdamW, Lion, MomentumW, NAdam, RAdam
 from pe_cli.optim.fields import Declared, least, part
-from pe_cli.optim.lookahead import Lookahead
-from pe_cli.optim.moments import Adam, Adamax, Lamb
-from pe_cli.optim.muon import Muon
 from pe_cli.optim.optimizer import Optimizer, Rate, State
-from pe_cli.optim.private import Dpsgd
 from pe_cli.optim.regularizer import Regularizer
-from pe_cli.optim.sharpness import SAM
 
 
 class SGD(Optimizer):
@@ -196,12 +192,19 @@ class Ftrl(Declared):
             raise PeError(f"Ftrl needs l1 >= 0, l2 >= 0 and lr_power <= 0, got {self.l1}, {self.l2} and {self.lr_power}")
 
 
+#: What optimizers are made of, and none of them.
+_BASES = (Optimizer, Declared, Around)
+
+
+def _discovered() -> list[type[Optimizer]]:
+    """Import every module of this folder and return the optimizers that they define, this one's first."""
+    package = import_module("pe_cli.optim")
+    names = [__name__, *sorted(f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__))]
+    found = [value for name in names for value in vars(import_module(name)).values() if inspect.isclass(value)]
+    return [kind for kind in dict.fromkeys(found) if issubclass(kind, Optimizer) and kind not in _BASES]
+
+
 #: Optimizers by the type that a config names, with and without the suffix Optimizer of fluid's names; keyword arguments only.
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
-    made.__name__ + suffix: made
-    for suffix in ("", "Optimizer")
-    for made in (
-        *(SGD, Momentum, LarsMomentum, Adagrad, DecayedAdagrad, Adam, Adamax, Lamb, RMSProp, Adadelta, Ftrl, Dpsgd),
-        *(AdamW, SGDW, MomentumW, Lion, NAdam, RAdam, Adafactor, Muon, Lookahead, SAM, GradientCentralization),
-    )
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    made.__name__ + suffix: made for suffix in ("", "Optimizer") for made in _discovered()
 }

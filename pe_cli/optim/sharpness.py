@@ -1,4 +1,4 @@
-"""Sharpness-aware minimization: the gradient of another optimizer's step is taken a little uphill from the parameters."""
+"""Sharpness-aware minimization (SAM): the gradient of a step is taken a little uphill of the parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts of the dynamic mode call and what a static graph can do: values, gradients, and random states."""
+"""Functions of the dynamic mode that a static graph can offer: values, gradients, and random states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the original's types that still say where, what and what to do."""
+"""Errors of PaddlePaddle's types that also say where, what and what to do."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -113,16 +112,6 @@ def equal_all(x: Any, y: Any, name: str | None = None) -> Any:
     return layers.reduce_all(layers.equal(x, y))
 
 
-def chunk(x: Any, chunks: int, axis: Any = 0, name: str | None = None) -> Any:
-    """Cut an axis into equal parts."""
-    return layers.split(x, chunks, axis)
-
-
-def split(x: Any, num_or_sections: Any, axis: Any = 0, name: str | None = None) -> Any:
-    """Cut an axis into a number of equal parts, or into given sizes; the first axis, where fluid's takes the last."""
-    return layers.split(x, num_or_sections, axis)
-
-
 def squeeze(x: Any, axis: Any = None, name: str | None = None) -> Any:
     """Leave out axes of size 1."""
     return layers.squeeze(x, _axes(axis))
@@ -133,20 +122,10 @@ def unsqueeze(x: Any, axis: Any, name: str | None = None) -> Any:
     return layers.unsqueeze(x, _axes(axis))
 
 
-def flip(x: Any, axis: Any, name: str | None = None) -> Any:
-    """Reverse the order along axes."""
-    return layers.flip(x, axis)
-
-
 def meshgrid(*args: Any, **given: Any) -> Any:
     """Lay vectors out along the axes of a grid: vectors, or one list of them."""
     vectors = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
     return layers.meshgrid(list(vectors))
-
-
-def expand(x: Any, shape: Any, name: str | None = None) -> Any:
-    """Repeat axes of size 1 up to given sizes; fluid's takes the numbers of copies."""
-    return layers.broadcast_to(x, shape)
 
 
 def expand_as(x: Any, y: Any, name: str | None = None) -> Any:
@@ -281,11 +260,6 @@ def multinomial(x: Any, num_samples: int = 1, replacement: bool = False, name: s
 # In the static mode of the original these return a new tensor, too; memory is shared by the plans of `enable_inplace`.
 
 
-def reshape_(x: Any, shape: Sequence[int], name: str | None = None) -> Any:
-    """Return `reshape(x, shape)`."""
-    return layers.reshape(x, shape)
-
-
 def squeeze_(x: Any, axis: Any = None, name: str | None = None) -> Any:
     """Return `squeeze(x, axis)`."""
     return squeeze(x, axis)
@@ -305,14 +279,9 @@ def scatter_(x: Any, index: Any, updates: Any, overwrite: bool = True, name: str
     return layers.scatter(x, index, updates, name, overwrite)
 
 
-def tanh_(x: Any, name: str | None = None) -> Any:
-    """Return `tanh(x)`."""
-    return layers.tanh(x)
-
-
 __all__ = [
-    "allclose", "arange", "bernoulli", "chunk", "empty", "empty_like", "equal_all", "expand", "expand_as", "flip",
+    "allclose", "arange", "bernoulli", "empty", "empty_like", "equal_all", "expand_as",
     "get_default_dtype", "is_tensor", "isfinite", "meshgrid", "multinomial", "norm", "normal", "numel", "rand",
-    "randint", "randn", "reshape_", "scatter_", "set_default_dtype", "split", "squeeze", "squeeze_", "std", "tanh_",
+    "randint", "randn", "scatter_", "set_default_dtype", "squeeze", "squeeze_", "std",
     "uniform", "unique", "unsqueeze", "unsqueeze_", "var",
 ]  # fmt: skip

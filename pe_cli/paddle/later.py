@@ -9,16 +9,7 @@ from pe_cli.paddle import functions
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.framework import as_dtype
-
-
-def concat(x: Any, axis: Any = 0, name: str | None = None) -> Any:
-    """Put tensors one behind the other along an axis."""
-    return layers.concat(x, axis)
-
-
-def stack(x: Any, axis: int = 0, name: str | None = None) -> Any:
-    """Put tensors of one shape side by side along a new axis."""
-    return layers.stack(x, axis)
+from pe_cli.paddle.forwarding import declared, table
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:
@@ -29,26 +20,6 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
 def gather(x: Any, index: Any, axis: Any = None, name: str | None = None) -> Any:
     """Take the entries of an axis, the first where there is none, whose numbers a vector holds."""
     return layers.gather(x, index, overwrite=False) if axis in (None, 0) else layers.index_select(x, index, axis)
-
-
-def gather_nd(x: Any, index: Any, name: str | None = None) -> Any:
-    """Take what places, the last axis of index, point to."""
-    return layers.gather_nd(x, index)
-
-
-def scatter_nd_add(x: Any, index: Any, updates: Any, name: str | None = None) -> Any:
-    """Add updates at the places that the last axis of index points to."""
-    return layers.scatter_nd_add(x, index, updates)
-
-
-def strided_slice(x: Any, axes: Any, starts: Any, ends: Any, strides: Any, name: str | None = None) -> Any:
-    """Take every few entries between two places along axes."""
-    return layers.strided_slice(x, axes, starts, ends, strides)
-
-
-def crop(x: Any, shape: Any = None, offsets: Any = None, name: str | None = None) -> Any:
-    """Cut a part of a shape out of a tensor."""
-    return layers.crop_tensor(x, shape, offsets)
 
 
 def topk(x: Any, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None) -> Any:
@@ -76,18 +47,6 @@ def _extreme(kind: str) -> Callable[..., Any]:
 
 
 argmax, argmin = _extreme("argmax"), _extreme("argmin")
-
-
-def _compared(kind: str) -> Callable[..., Any]:
-    def made(x: Any, y: Any, name: str | None = None) -> Any:
-        return getattr(layers, kind)(x, y)
-
-    made.__name__ = made.__qualname__ = kind
-    made.__doc__ = f"Append `{kind}` of two tensors and return its bool result."
-    return made
-
-
-_COMPARISONS = ("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal")
 
 
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
@@ -139,46 +98,6 @@ def linspace(start: Any, stop: Any, num: int, dtype: Any = None, name: str | Non
     return layers.linspace(start, stop, num, dtype or functions.get_default_dtype())
 
 
-def increment(x: Any, value: float = 1.0, name: str | None = None) -> Any:
-    """Add a number to a [1] variable, in place."""
-    return layers.increment(x, value)
-
-
-def histogram(input: Any, bins: int = 100, min: float = 0, max: float = 0, name: str | None = None) -> Any:
-    """Count entries in bins of one width; see `fluid.layers.histogram`."""
-    return layers.histogram(input, bins, min, max)
-
-
-def is_empty(x: Any, name: str | None = None) -> Any:
-    """Tell whether a tensor has no entries."""
-    return layers.is_empty(x)
-
-
-def assign(x: Any, output: Any = None) -> Any:
-    """Copy a tensor, an array or numbers."""
-    return layers.assign(x, output)
-
-
-def mm(input: Any, mat2: Any, name: str | None = None) -> Any:
-    """Multiply matrices, or batches of them."""
-    return layers.matmul(input, mat2)
-
-
-def addmm(input: Any, x: Any, y: Any, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Any:
-    """Return beta input + alpha x y."""
-    return layers.addmm(input, x, y, alpha=alpha, beta=beta)
-
-
-def tril(x: Any, diagonal: int = 0, name: str | None = None) -> Any:
-    """Keep what is on and below a diagonal."""
-    return layers.tril(x, diagonal)
-
-
-def triu(x: Any, diagonal: int = 0, name: str | None = None) -> Any:
-    """Keep what is on and above a diagonal."""
-    return layers.triu(x, diagonal)
-
-
 def diag(x: Any, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Any:
     """Put a vector on a diagonal of a matrix, or take a diagonal of a matrix as a vector.
 
@@ -226,26 +145,42 @@ def flatten(x: Any, start_axis: int = 0, stop_axis: int = -1, name: str | None =
     return layers.reshape(x, [*([0] * first), -1, *x.shape[last + 1 :]])
 
 
-def shard_index(input: Any, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Any:
-    """Number ids within the shard that holds them; see `fluid.layers.shard_index`."""
-    return layers.shard_index(input, index_num, nshards, shard_id, ignore_value)
-
-
-def add(x: Any, y: Any, name: str | None = None) -> Any:
-    """Add two tensors."""
-    return layers.elementwise_add(x, y)
-
-
-def sigmoid(x: Any, name: str | None = None) -> Any:
-    """Return 1 / (1 + exp(-x))."""
-    return layers.sigmoid(x)
+#: Functions that are another one of fluid's by 2.x's arguments: that one, the arguments, the first line of the doc.
+_FORWARDED = {
+    "concat": ("concat", "x axis=0 name", "Put tensors one behind the other along an axis."),
+    "strided_slice": ("strided_slice", "x axes starts ends strides name", "Take every few entries between two places along axes."),
+    "crop": ("crop_tensor", "x shape=None offsets=None name", "Cut a part of a shape out of a tensor."),
+    "is_empty": ("is_empty", "x name", "Tell whether a tensor has no entries."),
+    "assign": ("assign", "x output=None", "Copy a tensor, an array or numbers."),
+    "addmm": ("addmm", "input x y beta:beta=1.0 alpha:alpha=1.0 name", "Return beta input + alpha x y."),
+    "shard_index": (
+        "shard_index", "input index_num nshards shard_id ignore_value=-1",
+        "Number ids within the shard that holds them; see `fluid.layers.shard_index`.",
+    ),
+    "chunk": ("split", "x chunks axis=0 name", "Cut an axis into equal parts."),
+    "split": (
+        "split", "x num_or_sections axis=0 name",
+        "Cut an axis into a number of equal parts, or into given sizes; the first axis, where fluid's takes the last.",
+    ),
+    "flip": ("flip", "x axis name", "Reverse the order along axes."),
+    "expand": ("broadcast_to", "x shape name", "Repeat axes of size 1 up to given sizes; fluid's takes the numbers of copies."),
+    "reshape_": ("reshape", "x shape name", "Return `reshape(x, shape)`."),
+    "tanh_": ("tanh", "x name", "Return `tanh(x)`."),
+    "add": ("elementwise_add", "x y name", "Add two tensors."),
+    **{
+        kind: (kind, "x y name", f"Append `{kind}` of two tensors and return its bool result.")
+        for kind in ("equal", "not_equal", "less_than", "less_equal", "greater_than", "greater_equal")
+    },
+    **{
+        kind: (f"reduce_{kind}", "x axis=None keepdim=False name", f"Append `reduce_{kind}` along axes.")
+        for kind in ("max", "min", "all", "any")
+    },
+}
 
 
 def later_functions() -> dict[str, Any]:
-    """Return every function of this module by its name in 2.x."""
+    """Return every function of this module by its name in 2.x, and those that ops declare."""
     own = (
-        concat, stack, add_n, gather, gather_nd, scatter_nd_add, strided_slice, crop, topk, argmax, argmin, sum, prod, zeros, ones, eye,
-        full_like, zeros_like, ones_like, linspace, increment, histogram, is_empty, assign, mm, addmm, tril, triu, diag, flatten,
-        shard_index, add, sigmoid,
+        add_n, gather, topk, argmax, argmin, sum, prod, zeros, ones, eye, full_like, zeros_like, ones_like, linspace, diag, flatten,
     )  # fmt: skip
-    return {**{f.__name__: f for f in own}, **{name: _compared(name) for name in _COMPARISONS}}
+    return {**{f.__name__: f for f in own}, **table({**_FORWARDED, **declared("tensor")}, lambda name: getattr(layers, name))}

@@ -1,4 +1,4 @@
-"""Files of data sets: where they lie, and what archives hold. Nothing is downloaded, and nothing is unpacked to the disk."""
+"""Data set files: where they lie and how archives are read. Nothing is downloaded, and nothing is unpacked to the disk."""
 
 from __future__ import annotations
 

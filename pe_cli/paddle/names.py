@@ -1,4 +1,4 @@
-"""Names of the original: what is there is an attribute; what is not is an AttributeError that says so."""
+"""The names of PaddlePaddle's reference: a missing one is an AttributeError that explains itself."""
 
 from __future__ import annotations
 

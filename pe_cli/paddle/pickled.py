@@ -1,4 +1,4 @@
-"""Dicts of arrays out of pickles, without running them: instructions are read one by one, and those that could call anything are refused.
+"""Reads dicts of arrays out of pickles without executing them: opcodes are interpreted one by one, and dangerous ones are refused.
 
 Source:
     CPython, `pickletools`; NumPy, `ndarray.__reduce__`.

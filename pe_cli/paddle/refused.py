@@ -1,4 +1,4 @@
-"""Names of the original that are refused: each with the reason, and with what to use here.
+"""Names of PaddlePaddle that are refused, each with the reason and a replacement.
 
 One table serves the errors and docs/coverage.md. A name that ends with `.*` stands for everything in a module.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -33,12 +32,6 @@ SAME = {
     "floor_divide": "elementwise_floordiv",
     "mod": "elementwise_mod",
 }  # fmt: skip
-_REDUCED = {
-    "max": "reduce_max",
-    "min": "reduce_min",
-    "all": "reduce_all",
-    "any": "reduce_any",
-}
 
 
 def mean(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
@@ -110,19 +103,9 @@ def randperm(n: int, dtype: str = "int64", name: str | None = None) -> Any:
     return layers.randperm(n, dtype=dtype)
 
 
-def _reduced(name: str) -> Callable[..., Any]:
-    def made(x: Any, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Any:
-        return getattr(layers, _REDUCED[key])(x, axis, keepdim)
-
-    key = made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"Append `{_REDUCED[name]}` along axes."
-    return made
-
-
 def functions() -> dict[str, Any]:
     """Return every function that is there."""
     same = {name: getattr(layers, other) for name, other in SAME.items() if hasattr(layers, other)}
-    reduced = {n: _reduced(n) for n in _REDUCED}
     own = (mean, full, pow, clip, where, nonzero, masked_select, cumsum, einsum, argsort, sort, scatter, randperm)
     more = {name: getattr(further, name) for name in further.__all__}
-    return {**same, **reduced, **{f.__name__: f for f in own}, **more, **later_functions()}
+    return {**same, **{f.__name__: f for f in own}, **more, **later_functions()}

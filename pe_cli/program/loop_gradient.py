@@ -66,7 +66,7 @@ class LoopGradient(RegionGradient):
         self.join()
 
     def _forward(self, count: int) -> None:
-        """Let the op run its forward ops as they are now: loops among them may collect more."""
+        """Rebuild the op's region from its forward ops as they are now: loops among them may collect more."""
         program = self.made.clone()
         block = program.global_block()
         keep_only(block, block.ops[:count], self.region.args)
@@ -246,7 +246,7 @@ class LoopGradient(RegionGradient):
             self._append_joint(joint, every, outer_of)
 
     def _keep(self, names: Sequence[str]) -> dict[str, str]:
-        """Let the op collect variables of every round; return them with their rows."""
+        """Make the op collect variables of every iteration; return the variables with the collected rows."""
         op, region = self.op, self.region
         rows = dict(zip(region.results[len(self.states) :], op.outputs.get("Out", []), strict=True))
         missing = [n for n in names if n not in rows]

@@ -49,7 +49,7 @@ def read_json(text: str, begin: int = 0) -> tuple[Any, int]:
 
 
 def portable(cls: _Class) -> _Class:
-    """Let programs that carry objects of this class be saved: `@portable` above `@dataclass(frozen=True)`."""
+    """Register a class whose objects may be saved with programs: `@portable` above `@dataclass(frozen=True)`."""
     assert dataclasses.is_dataclass(cls), f"{cls.__name__} is no dataclass"
     assert CLASSES.setdefault(cls.__name__, cls) is cls, f"two portable classes are called {cls.__name__}"
     return cls

@@ -20,7 +20,7 @@ from pe_cli.session.job import Job
 from pe_cli.session.targets import is_label, labels
 
 Array = np.ndarray[Any, Any]
-#: Classes up to which the probability of each is told, and not only that of the most probable one.
+#: Number of classes up to which all probabilities are written, and not only the largest.
 EACH = 30
 #: Arguments of loss layers that take what the model says, in the order in which they are looked for.
 _SCORES = ("logits", "input", "x", "predict", "left")
@@ -87,7 +87,7 @@ class Answer:
         return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
 
     def _items(self, rows: Array) -> Any:
-        """Return what is said of the items of a sequence: [items], or [items, numbers]."""
+        """Return the predictions for the items of a sequence: [items], or [items, numbers]."""
         if self.spelled or self.classes:
             codes = rows.reshape(-1) if self.spelled else _best(rows, self.logits)
             return codes.tolist() if self.column is None else self.column.decode(codes[None])[0]

@@ -85,7 +85,7 @@ class Batches:
         return len(self._small) + len(self._large)
 
     def fits(self, rows: int) -> bool:
-        """Whether so many rows are answered in one batch."""
+        """Whether a number of rows fits into one batch."""
         return rows <= self._batch or not self._predictor.separate
 
     def submit(self, ask: Ask) -> None:

@@ -41,12 +41,12 @@ class Calendar:
         return at.batch > 0 or ((self.epochs is None or at.epoch < self.epochs) and not self.enough(at))
 
     def total(self, epoch_steps: int) -> int | None:
-        """Return the steps of the whole run, where an epoch has so many; None where nothing but the user ends it."""
+        """Return the steps of the whole run, given the steps of an epoch; None where only the user ends it."""
         steps = None if self.epochs is None else self.epochs * epoch_steps
         return min((n for n in (steps, self.steps) if n is not None), default=None)
 
     def has_come(self, period: Period, at: Progress) -> bool:
-        """Return whether so many steps or epochs are done; in a smoke run one step stands for them."""
+        """Return whether a period in steps or epochs is over; in a smoke run it is over after one step."""
         if self._smoke:
             return at.step > 0
         return (at.epoch if period.unit == "epoch" else at.step) >= period.count

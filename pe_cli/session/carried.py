@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pe_cli.session.compare import Training
 
 Array = np.ndarray[Any, Any]
-#: Ending of such a file.
+#: Suffix of a file with a saved step.
 ENDING = ".safetensors"
 #: Names of arrays: what a step begins with, what it computes, and the rest as JSON in UTF-8.
 BEGIN, VALUE, FACTS = "begin/", "value/", "facts"
@@ -52,7 +52,7 @@ def carry(training: Training, step: int, path: Path) -> int:
 
 
 class Carried:
-    """A training of which one step is in a file.
+    """A training step that was saved to a file, for comparison.
 
     Args:
         path: of the file that `carry` wrote.

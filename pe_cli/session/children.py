@@ -93,7 +93,7 @@ def start_training(
 
 
 def stop(children: Collection[Child]) -> None:
-    """Let trainings write a checkpoint and end, and forget what they said; an interrupt while they do ends them at once.
+    """Stop trainings: they write a checkpoint and end; a second interrupt kills them at once.
 
     Raises:
         KeyboardInterrupt: there was one.

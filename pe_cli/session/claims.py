@@ -15,7 +15,7 @@ from pe_cli.session.sweep_record import Sweep, read_sweep
 
 #: Folder of the claims in that of a sweep.
 CLAIMS = ".claims"
-#: Seconds that a process waits for the record, which others have for a moment only.
+#: Seconds to wait for the lock on the record, which others hold for a moment only.
 PATIENCE = 60.0
 
 

@@ -74,7 +74,7 @@ class Comparison:
 
 
 class Training(Protocol):
-    """A training of which a step is compared."""
+    """One of the two trainings that are compared."""
 
     @property
     def path(self) -> Path:

@@ -152,7 +152,7 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
 
 
 def class_names(job: Job, split: str, label: str, width: int) -> tuple[str, ...]:
-    """Return the names of so many classes that a label has in its data; numbers where they have none."""
+    """Return the names of a label's classes; numbers where the data has no names."""
     section = job.run.feeds.get(label)
     field = section.from_ if section and isinstance(section.from_, str) else label
     known = list(getattr(job.data.dataset(split), "classes", {}).get(field, ()))[:width]

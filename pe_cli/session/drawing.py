@@ -64,7 +64,7 @@ def sample_weights(run: RunSpec, prepared: Prepared, dataset: Dataset) -> Weight
 
 
 def label_field(run: RunSpec, dataset: Dataset, wish: str) -> str:
-    """Return the field of the label whose classes a wish of `data` is about.
+    """Return the label's field whose classes a setting of `data` refers to.
 
     Raises:
         PeError: USAGE; the model is taught no classes, or several labels.

@@ -85,7 +85,7 @@ class Evaluator:
         return totals.take(names) | collector.results()
 
     def collector(self, split: str, limit: int | None = None) -> Collector:
-        """Return what gathers the values of the metrics over a split, of so many batches at most.
+        """Return the collector of metric values over a split, limited to a number of batches.
 
         Raises:
             PeError: USAGE, they would take more memory than they may.

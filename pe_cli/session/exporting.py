@@ -81,7 +81,7 @@ class Exporting:
         return Around(fed, outputs, constants, self._missing(), self._facts(fed, outputs, checkpoint))
 
     def _fit(self) -> None:
-        """Let columns learn, where the values come without what they have learned."""
+        """Fit the columns on the training rows, where the values come without fitted columns."""
         prepared = self.job.data.prepared
         if "train" in self.job.run.data and (prepared.wishes.columns or is_table(prepared.sources.opened("train"))):
             prepared.fit()

@@ -99,7 +99,7 @@ def unread(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
 
 
 def with_pixels(rows: Sequence[Row], predictor: Predictor, memory: int) -> tuple[list[Row], list[str]]:
-    """Return rows with the pixels of their pictures in the place of these, and what happened to them.
+    """Return rows with each picture replaced by its pixels, and notes on what was done to pictures.
 
     Args:
         rows: with pictures as bytes, or as base64 text.

@@ -38,7 +38,7 @@ from pe_cli.session.epochs import steps_of_epoch
 from pe_cli.session.job_data import JobData
 from pe_cli.session.observer import Observer
 from pe_cli.session.owners import divided
-from pe_cli.session.start import check_frozen, read_start
+from pe_cli.session.start import check_frozen, start_of
 from pe_cli.session.team import Team
 from pe_cli.session.teams import join_team, launched_team
 from pe_cli.session.values import Values
@@ -200,8 +200,7 @@ class Job:
     def _start(self, section: TrainSection) -> bool:
         taken: Collection[str] = ()
         if section.init is not None:
-            types = {v.name: v.type for v in self.built.eval.list_vars() if v.persistable and v.name in self.scope}
-            start = read_start(section.init, self.run.path.parent, types)
+            start = start_of(section.init, self.run.path.parent, self.built)
             for name, value in start.values.items():
                 self.scope.set(name, value)
             for line in start.lines():

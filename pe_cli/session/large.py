@@ -52,7 +52,7 @@ class LargeWork:
             self._changed.notify()
 
     def ended(self, work: Work) -> None:
-        """Say that work holds no memory any more."""
+        """Release the memory of finished work."""
         with self._changed:
             self.used -= work.cost
             self._changed.notify()

@@ -9,7 +9,7 @@ from pe_cli.config.sections.output import BestSection
 from pe_cli.config.sections.train import EarlyStoppingSection, PlateauSection
 from pe_cli.session.state import Progress
 
-#: A loss is beyond all measure when it is so many times that of the first step (or 1, where that is less), or greater than this.
+#: A loss counts as exploded when it exceeds the first step's (or 1, if that is more) by this factor, or this absolute value.
 TIMES, MOST = 1e9, 1e30
 #: A learning rate is not lowered by less.
 LEAST_CHANGE = 1e-8
@@ -103,7 +103,7 @@ class Measures:
 
 
 def beats(value: float, before: float | None, section: PlateauSection) -> bool:
-    """Tell whether a measurement beats the best one by more than a share of that one; NaN never does."""
+    """Return whether a measurement is better than the best by more than a relative margin; NaN never is."""
     if before is None:
         return value < math.inf if section.mode == "min" else value > -math.inf
     if section.mode == "min":

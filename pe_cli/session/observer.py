@@ -40,7 +40,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Row:
-    """What is told of an epoch, or of a part of a long one.
+    """The metrics of an epoch, or of a part of a long epoch.
 
     Args:
         step: steps done.
@@ -59,13 +59,13 @@ class Observer:
     """Does nothing; commands override what they show. Called on the main thread, never inside a step."""
 
     def compiling(self, done: int, total: int, name: str) -> None:
-        """Say that a kernel is being compiled."""
+        """A kernel is being compiled."""
 
     def started(self, start: Start) -> None:
-        """Say that the loop begins."""
+        """The loop begins."""
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
-        """Say that a training step is done: its number from 1, epoch from 0, loss and samples."""
+        """A training step is done: its number from 1, epoch from 0, loss and samples."""
 
     def wants_plan(self) -> bool:
         """Whether `planned` should be told of the next step; asked before every one."""
@@ -78,7 +78,7 @@ class Observer:
         """Say which metrics were written."""
 
     def epoch_ended(self, step: int, epoch: int) -> None:
-        """Say that an epoch is over, evaluation included: steps and epochs done."""
+        """An epoch is over, evaluation included: steps and epochs done."""
 
     def row(self, row: Row) -> None:
         """Say what is to be shown of an epoch."""
@@ -87,7 +87,7 @@ class Observer:
         """Say something in a line."""
 
     def ended(self, state: str) -> None:
-        """Say that the loop is over: done, stopped or failed. Everything is written."""
+        """The loop is over: done, stopped or failed. Everything is written."""
 
 
 class Observers(Observer):

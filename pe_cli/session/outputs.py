@@ -13,7 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io import append, fetches
 from pe_cli.io.run_folder import RunFolder
 
-#: Name of the metrics among the positions; the others are names of files in the fetches' folder.
+#: Key of metrics.jsonl among the recorded file positions; the other keys are files in the folder of fetches.
 METRICS = "metrics.jsonl"
 
 

@@ -32,7 +32,7 @@ def divided(run: RunSpec, built: Built, team: Team) -> tuple[Built, dict[str, Ro
 
 
 class Divided:
-    """Variables of which this process has some rows, in a scope.
+    """Sharded variables in a scope: this process holds some rows of each.
 
     Args:
         rows: variable -> rows of each process.

@@ -214,7 +214,7 @@ class PeerTeam(Team):
         self._leave(self.leads)
 
     def _leave(self, says: bool) -> None:
-        """Let the others go on when this process ends, or wait at its end, after its own last words, for that of the one that speaks."""
+        """End so that the others can go on, or wait at the end until the process that reports the error has done so."""
         if not self.peers.take_leave() and not says:
             atexit.register(_linger, LINGER)
 

@@ -121,7 +121,7 @@ def chunks(kept: Kept) -> Iterator[tuple[int, int]]:
 
 
 def read_by_servers(servers: Servers, kept: Mapping[str, Sequence[Kept]], folder: Path, names: Collection[str]) -> dict[str, set[str]]:
-    """Let servers read their rows of tables from a checkpoint; return host:port -> tables that the server there has read.
+    """Make servers read their rows of tables from a checkpoint; return host:port -> tables that the server there has read.
 
     Raises:
         PeError: DATA; the checkpoint is damaged.
@@ -142,7 +142,7 @@ def _finite(values: np.ndarray[Any, Any]) -> bool:
 
 
 def save_pieces(servers: Servers, kept: Mapping[str, Sequence[Kept]], tables: Mapping[str, TensorType], root: Path) -> Pieces | None:
-    """Let servers write tables beside the checkpoints of a run; None where one of them does not see the folder.
+    """Make servers write their tables beside the checkpoints of a run; None where one of them cannot access the folder.
 
     Args:
         servers: connections.

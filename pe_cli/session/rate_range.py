@@ -23,7 +23,7 @@ from pe_cli.session.step import Stepper
 
 #: Share of the smoothed loss that each step keeps of what was before.
 KEPT = 0.9
-#: The loss has diverged when it is greater than the least one by so many times that one, and greater than the first.
+#: The loss has diverged when it exceeds the smallest loss by this factor, and the first loss.
 TIMES = 3.0
 #: The slope of the loss is taken over this part of all steps on either side.
 WINDOW = 20

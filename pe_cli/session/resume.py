@@ -216,7 +216,7 @@ def _is_position(value: object) -> bool:
 
 
 def _mark(root: Path, step: int, best: int | None) -> None:
-    """Let the marks say what they said when the checkpoint was written."""
+    """Restore the marks to what they were when the checkpoint was written."""
     checkpoint.mark(root, "last", step)
     if best is not None and checkpoint.folder_of(root, best).is_dir():
         checkpoint.mark(root, "best", best)

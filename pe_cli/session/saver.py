@@ -90,6 +90,7 @@ class Saver:
             self._failure = error
 
     def _write(self, snapshot: Snapshot) -> None:
+        # a checkpoint with NaN would replace a good one as `last`, and every resume would fail
         for name, at in self._parameters.items():
             if not _is_finite(snapshot, name):
                 raise _diverged(name, at, snapshot.step, self._root)
@@ -104,6 +105,7 @@ class Saver:
                 continue  # nothing was written to it yet
             except OSError as error:
                 raise atomic.write_error(error, file) from None
+        # the checkpoint counts on the outputs above, so it appears after they are safe; marks move once it is whole; old ones go last
         checkpoint.write(self._root, snapshot.step, snapshot.arrays, snapshot.meta, None, snapshot.beside, snapshot.pieces)
         checkpoint.mark(self._root, "last", snapshot.step)
         if snapshot.best:

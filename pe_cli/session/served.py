@@ -162,7 +162,7 @@ class Served:
         self.team.texts({})  # nobody gives gradients before the servers know it
 
     def learned(self, host: ScopeHost) -> Learned:
-        """Return what is told of what this trainer has learned, with geo; since this was first called."""
+        """With geo: return figures of this trainer's local updates since the first call."""
         section, found = self.run.distributed, self.division.found
         assert section is not None
         assert isinstance(section.sync, Geo)
@@ -199,7 +199,7 @@ class ServedValues(Values):
         return {k.whole for each in self._served.kept.values() for k in each} - set(self.scope)
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of every variable that training goes on from; the first process takes them from the servers."""
+        """Return a copy of every variable of the training state; the first process takes them from the servers."""
         return self._saved(None)[0]
 
     def save(self, root: Path) -> tuple[dict[str, Array], Pieces | None]:
@@ -301,7 +301,7 @@ class ServedValues(Values):
             self.give({name: value})
 
     def give(self, arrays: Mapping[str, Value], done: Mapping[str, Collection[str]] | None = None) -> None:
-        """Write values to servers, of which each gets its rows.
+        """Write values to servers; each gets its own rows.
 
         Args:
             arrays: values by name.

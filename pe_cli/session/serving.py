@@ -66,7 +66,7 @@ class Pending:
         return self.last
 
     def forget(self) -> None:
-        """Let go of what knows it, so that its memory is given back at once and not when Python looks for cycles."""
+        """Drop references to it, so that its memory is freed at once and not by the garbage collector."""
         if self.last is not None and self.last.error is not None:
             self.last.error.__traceback__ = None
         self.last = self.work = None

@@ -60,7 +60,7 @@ class Stepper:
         return len(self._job.places) * self._job.team.size * self._job.shares
 
     def fits(self, samples: int) -> bool:
-        """Whether a batch of so many samples is trained on: uneven_batch may leave out one that has too few for all devices."""
+        """Whether a batch is trained on: uneven_batch may skip one with too few samples for all devices."""
         return self._job.run.executor.uneven_batch != "drop" or samples >= self._shares
 
     def fit(self, feed: Feed, samples: int) -> tuple[Feed, int] | None:

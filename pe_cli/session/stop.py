@@ -78,7 +78,7 @@ class StopRequest:
         os.close(pipe)
 
     def count(self) -> None:
-        """Say that a step is done."""
+        """Count a finished step."""
         self._steps += 1
 
     @property
@@ -106,5 +106,5 @@ class SharedStop(StopRequest):
 
     @property
     def now(self) -> bool:
-        """Whether all know that one was asked."""
+        """Whether all processes have agreed to stop."""
         return self.agreed

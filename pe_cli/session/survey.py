@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pe_cli.data.fitted import FittedColumn
     from pe_cli.session.job import Job
 
-#: Columns that are told, numbers of a sample and characters of a cell that are shown.
+#: How many columns are described, and how many numbers of a sample and characters of a cell are shown.
 MOST_COLUMNS, NUMBERS, CELL = 500, 12, 80
 
 
@@ -86,7 +86,7 @@ class _Looked:
                 self.tables[use] = self.prepared.sources.table(use)
 
     def fitted(self) -> PeError | None:
-        """Let the columns learn; return what is wrong with them."""
+        """Fit the columns; return what is wrong with them."""
         try:
             if "train" in self.tables:
                 self.prepared.fit()

@@ -24,7 +24,7 @@ from pe_cli.session.sweep import text, write_best
 from pe_cli.session.sweep_record import Sweep, Trial, text_of
 from pe_cli.session.trials import key_of
 
-#: Seconds between two looks at trials that are trained here, and between two at the record where others train.
+#: Seconds between two polls of the trials that are trained here, and of the record while others train.
 LOOK, LOOK_FOR_OTHERS = 0.02, 0.3
 
 Say = Callable[[str], None]
@@ -182,7 +182,7 @@ class Runner:
         self.say(f"trial {trial.number} of {sweep.count}{after}: {came}  ({values})")
 
     def _interrupt(self) -> None:
-        """Let the trials write checkpoints and end."""
+        """Make the trials write checkpoints and end."""
         stop([one.child for one in self._running])
         with record(self.folder) as sweep:
             for one in self._running:

@@ -142,7 +142,7 @@ class Team:
         return f"pe train --resume {folder}"
 
     def trains_in(self, folder: Path) -> None:
-        """Say where the run is, to whoever may have to write why it has failed."""
+        """Pass on the run's folder, where the reason of a failure may have to be written."""
 
     def advise(self, hint: str) -> None:
         """Say what to do when a process is lost."""
@@ -152,7 +152,7 @@ class Team:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """End as the others do: they are told of an error inside, and this process waits for them at the end."""
+        """A context in which all processes end together: an error inside is reported to the others, and the end waits for them."""
         yield
 
     @contextlib.contextmanager

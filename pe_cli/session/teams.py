@@ -63,7 +63,7 @@ def are_several(run: RunSpec) -> bool:
 
 
 def _apart() -> str:
-    """Return what is said where a launcher has started several processes that train apart."""
+    """Return the warning for several processes of a launcher that each train alone."""
     from pe_cli.collectives.launchers import started_by
 
     started = started_by(os.environ)

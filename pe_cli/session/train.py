@@ -136,7 +136,7 @@ class Trainer:
 
                     for phase, stages in self.stepper.stages(self.readings.always).items():
                         draw(stages, self.keeper.folder, f"{prefix}{phase}_" if phase else prefix, self.run.model.name)
-                if given:
+                if given:  # values from elsewhere cannot be made again from the seed, so a resume needs them in a checkpoint
                     self.keeper.save()
                 with self.stop, collection.steady():
                     self._announce(loader)
@@ -227,6 +227,7 @@ class Trainer:
         readings = self.readings
         due = [n for n in readings.arrays if self._fetched_now(self.run.fetches[n].every)] if readings.arrays else []
         wanted = readings.variables(due) if due else readings.always
+        # a GPU computes one step while Python prepares the next, unless something of this step is needed before the next begins
         late = self._ahead and not due and self._may_be_late()
         if not late and self._running is not None:
             self._settle()
@@ -259,7 +260,7 @@ class Trainer:
         self._take_explained(step.found, step.due, step.number, step.feed, step.batch)
 
     def _take_explained(self, found: StepResult, due: Sequence[str], step: int, feed: Mapping[str, Array], batch: int) -> None:
-        """Do `_take`; an error names the row of the data that it comes from."""
+        """Do `_take`; an error names the row of the data that caused it."""
         try:
             self._take(found, due, step)
         except PeError as error:
@@ -278,7 +279,7 @@ class Trainer:
         return self.calendar.ends_epoch(every, epoch) or self.calendar.is_last(epoch)
 
     def _explain(self, error: PeError, feed: Mapping[str, Array], batch: int) -> None:
-        """Let an error of a step name the row of the data that it comes from."""
+        """Add the row of the data to an error of a step."""
         place = Place(self._reading[0], self.at.epoch, batch, self._reading[1])
         if isinstance(error, OutOfRangeError):
             locate(error, feed, place)

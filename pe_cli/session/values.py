@@ -70,7 +70,7 @@ class Values:
         return len(known)
 
     def state(self) -> dict[str, Array]:
-        """Return a copy of every variable that training goes on from; of those that differ between devices, all copies."""
+        """Return a copy of every variable of the training state; of those that differ between devices, every replica."""
         found = {name: self._get(name) for name in self.scope if name not in self._sums}
         apart, devices = self._apart(), len(self.scope.places)
         if apart:

@@ -209,7 +209,7 @@ def _counts(part: _Part, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]
 
 
 def _classes(train: _Part, part: _Part) -> list[str]:
-    """Warn of classes that one part has and another lacks."""
+    """Warn of classes that occur in one split and not in another."""
     found: list[str | None] = []
     for name in train.targets:
         here, there = _counts(train, name), _counts(part, name)

@@ -113,7 +113,10 @@ def test_every_shipped_model_trains_two_steps_on_made_up_data(pe: Pe, path: Path
 def test_init_takes_the_values_that_match(pe: Pe, config: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "start.npz", **{"guess.w_0": np.ones((4, 1), np.float32), "other": np.zeros(2, np.float32)})
     frozen = "train.optimizer.learning_rate=1e-30"
-    said = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen)
+    strict = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen)
+    assert strict.code == 3
+    assert "strict: false names them alone" in strict.err
+    said = pe("train", config, "--init", tmp_path / "start.npz", "-o", frozen, "-o", "train.init.strict=false")
     assert said.code == 0, said.err
     assert "start values: 1 of 2 from" in said.err
     assert "as initialised: guess.b_0" in said.err

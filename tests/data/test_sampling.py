@@ -35,6 +35,19 @@ def test_samples_are_drawn_in_proportion_to_their_weights():
     assert ((counts - expected)[chosen] ** 2 / expected[chosen]).sum() < 13.8  # chi-squared with 2 degrees of freedom, 0.1%
 
 
+@pytest.mark.parametrize(
+    ("weights", "place", "drawn"),
+    [
+        pytest.param([0, 1], 0.0, 1, id="the first number of all, and a first sample without weight"),
+        pytest.param([1, 0, 1], 0.5, 2, id="the edge of two samples, and one without weight between them"),
+        pytest.param([1, 1, 0], 1.0, 1, id="a place that is rounded up to the end, and a last sample without weight"),
+    ],
+)
+def test_a_place_at_an_edge_draws_a_sample_that_has_weight(monkeypatch, weights, place, drawn):
+    monkeypatch.setattr("pe_cli.data.sampling.uniform", lambda key, at: np.full(len(at), place))
+    assert Sampler(np.array(weights, np.float64), 0).draw(0).tolist() == [drawn] * len(weights)
+
+
 def test_epochs_and_seeds_draw_other_samples_and_the_same_ones_again():
     weights = np.ones(50)
     drawn = [Sampler(weights, seed).draw(epoch).tolist() for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))]

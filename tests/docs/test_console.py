@@ -1,4 +1,4 @@
-"""The tutorial and the how-to pages do what they say, command by command."""
+"""The README, the tutorial and the how-to pages do what they say, command by command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from tests.docs.console import ROOT, difference, run_page, same
 from tests.docs.forked import started
 from tests.rotation import of_today
 
-PAGES = [page for page in (ROOT / "docs").rglob("*.md") if "```console\n" in page.read_text(encoding="utf-8")]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if "```console\n" in page.read_text(encoding="utf-8")
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +26,7 @@ def pe() -> Iterator[str]:
         yield line
 
 
-@pytest.mark.parametrize("page", of_today(sorted(PAGES), 8), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", of_today(sorted(PAGES), 8), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

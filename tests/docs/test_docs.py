@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import os
 import re
@@ -22,7 +21,7 @@ from pe_cli.io.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGES.md")),
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "ops"),
 ]
 NAMED = {"ids": lambda p: str(p.relative_to(ROOT)) if isinstance(p, Path) else None}
@@ -68,12 +67,12 @@ def test_every_complete_config_trains(page: Path, path: str, tmp_path: Path) -> 
 
 def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
     files = examples(ROOT / "docs" / "adding-an-op.md", "tested")
-    assert len(files) == 3
+    assert len(files) == 2
     write(tmp_path, files)
     # as if the files stood in pe_cli/; a process of its own, because registries are for good
     places = "\n".join(
         f"import pe_cli.{package}\npe_cli.{package}.__path__.append({str(tmp_path / package.replace('.', '/'))!r})"
-        for package in ("ops.loss", "layers")
+        for package in ("ops.loss",)
     )
     (tmp_path / "conftest.py").write_text(f"{places}\nfrom tests.conftest import rng\n")
     check = "from pe_cli.layers.define.registry import find\n\n\ndef test_its_layer_is_found():\n    assert find('log_cosh_cost').doc\n"
@@ -104,6 +103,12 @@ def test_the_tables_say_what_the_code_checks(name: str) -> None:
     assert script("make_config").render(text) == text, "run make docs"
 
 
+def test_the_stubs_are_those_of_the_functions() -> None:
+    stubs = script("make_stubs")
+    for package in stubs.PACKAGES:
+        assert stubs.render(package) == stubs.place(package).read_text(encoding="utf-8"), "run make docs"
+
+
 def test_the_page_of_commands_is_what_their_help_says() -> None:
     assert script("make_commands").render() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run make docs"
 
@@ -118,26 +123,25 @@ GRAPHS = [name for name in PICTURES.DRAWN if PICTURES.DRAWN[name].startswith("gr
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Draw the graphs of the pages as text, which needs no Graphviz."""
+    """Draw the graphs of the pages."""
     folder = tmp_path_factory.mktemp("drawn")
     with PICTURES.workplace():
         for name in GRAPHS:
-            PICTURES.draw(name, folder / name, "--dot")
+            PICTURES.draw(name, folder / name)
     return folder
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_picture_shows_what_pe_draws_today(name: str, drawn: Path) -> None:
-    """Graphviz titles every node with its key and every arrow with both, whatever its version does to the layout."""
-    key = r'"((?:[^"\\]|\\.)*)"'
-    dot = (drawn / name).read_text(encoding="utf-8")
-    nodes = set(re.findall(rf"^\s*{key} \[", dot, re.MULTILINE))
-    arrows = {f"{a}->{b}" for a, b in re.findall(rf"^\s*{key} -> {key}", dot, re.MULTILINE)}
-    svg = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
-    titles = {html.unescape(t) for t in re.findall(r"<g id=\"(?:node|edge)\d+\" [^>]*>\s*<title>(.*?)</title>", svg)}
-    assert len(nodes) > 5
-    shown = {t for t in titles if "legend" not in t}
-    assert shown == {t for t in nodes | arrows if "legend" not in t}, "run make docs"
+    made = (drawn / name).read_text(encoding="utf-8")
+    assert made.count("<g class") > 5
+    assert made == (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8"), "run make docs"
+
+
+def test_the_pictures_of_the_parts_are_those_of_their_tables() -> None:
+    for name, text in script("make_inside").drawn().items():
+        assert text == (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8"), "run make docs"
+        assert f"pictures/{name})" in (ROOT / "docs" / "inside" / f"{name[7:-4]}.md").read_text(encoding="utf-8")
 
 
 def test_the_picture_of_the_folders_is_that_of_the_contract() -> None:
@@ -147,12 +151,11 @@ def test_the_picture_of_the_folders_is_that_of_the_contract() -> None:
     assert house.render() == house.PICTURE.read_text(encoding="utf-8"), "run make docs"
 
 
-def test_pictures_are_small_and_carry_no_script() -> None:
-    for picture in (ROOT / "docs" / "pictures").iterdir():
-        text = picture.read_text(encoding="utf-8")
-        assert picture.name in {*PICTURES.DRAWN, "house.svg", "benchmarks.svg", "scaling.svg"}  # two are of benchmarks
-        assert len(text) < 100_000
-        assert "<script" not in text
+def test_pictures_are_small_carry_no_script_and_are_drawn_by_a_script() -> None:
+    known = {*PICTURES.DRAWN, PICTURES.REPORT, *script("make_inside").drawn(), "house.svg", "benchmarks.svg", "scaling.svg"}
+    found = {picture.name: picture.read_bytes() for picture in (ROOT / "docs" / "pictures").iterdir()}
+    assert set(found) == known
+    assert all(len(data) < 100_000 and b"<script" not in data for data in found.values())
 
 
 def test_the_pages_of_ops_are_those_of_the_registry(tmp_path: Path) -> None:
@@ -202,9 +205,20 @@ def test_every_command_and_option_exists(page: Path) -> None:
 
 def test_the_site_has_every_page_and_no_other() -> None:
     named = re.findall(r"- (?:[^:\n]+: )?([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    taken = {"about.md", "SECURITY.md", "CHANGES.md", "ops/README.md"}  # by docs/site_hook.py, and the index of ops
+    taken = {"about.md", "SECURITY.md", "CHANGES.md", "CONTRIBUTING.md", "ops/README.md"}  # by docs/site_hook.py, and the index of ops
     pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "ops"}
     assert sorted(named) == sorted(pages | taken)
+
+
+def test_the_first_page_groups_the_how_to_pages_as_the_site_does() -> None:
+    nav = yaml.safe_load(re.sub(r"!!\S+", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))["nav"]
+    (groups,) = (section["How to"] for section in nav if "How to" in section)
+    site = {name: set(pages) for group in groups for name, pages in group.items()}
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").partition("## How to\n")[2].partition("\n## ")[0]
+    parts = re.split(r"^### (.*)\n", text, flags=re.MULTILINE)[1:]
+    listed = {name: set(re.findall(r"\]\((how-to/[\w-]+\.md)\)", part)) for name, part in zip(parts[::2], parts[1::2], strict=True)}
+    assert list(listed) == list(site)
+    assert listed == site
 
 
 def test_the_workflow_for_ci_is_yaml_whose_commands_are_those_of_the_page() -> None:
@@ -236,6 +250,9 @@ def test_files_that_are_named_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for path in re.findall(r"`((?:pe_cli|benchmarks|tests|docs)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), path
+    if page.parent.name == "inside" or page.name == "architecture.md":  # paths there start in pe_cli, and may be a file's name alone
+        for path in re.findall(r"`([\w/*-]+\.py|[a-z_]+/[\w/]*)`", text):
+            assert (ROOT / path).exists() or any((ROOT / "pe_cli").rglob(path.rstrip("/"))), path
 
 
 # --- exit codes -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
+from pe_cli.devices.cpu import CpuStep
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
@@ -230,3 +231,29 @@ def test_a_list_feeds_each_device_its_own_batch():
 def test_a_list_of_the_wrong_length_is_an_error():
     with pytest.raises(PeError, match="3 feeds for 2 devices"):
         make(2).run([batch(4, 0)] * 3, ["loss"])
+
+
+def test_of_steps_that_nobody_looks_at_one_more_is_open_when_another_begins(monkeypatch):
+    """A device keeps what is read of the newest two steps: a third that begins would write over the first one's values."""
+    running: list[int] = []
+    ended: list[int] = []
+
+    def start(self: CpuStep, step: int, wanted: object):
+        running.append(step)
+
+        def finish() -> tuple[None, list[np.ndarray]]:
+            running.remove(step)
+            ended.append(step)
+            return None, [np.full((1,), step, "float32")]
+
+        return finish
+
+    monkeypatch.setattr(CpuStep, "start", start)
+    executor = make(1)
+    kept = [executor.run(batch(8, 0), ["loss"], step, late=True) for step in range(5)]
+    assert running == [3, 4]
+    assert ended == [0, 1, 2]
+    assert [float(one.values[0]["loss"][0]) for one in kept] == [0, 1, 2, 3, 4]
+    executor.run(batch(6, 0), ["loss"], 5, late=True)
+    executor.run(batch(8, 0), ["loss"], 6, late=True)
+    assert running == [6], "steps of another batch size have another plan, which waits for all before"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.execute.merge import merge
+from pe_cli.execute.merge import mean_of_numbers, merge
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -33,3 +33,19 @@ def test_no_number_stays_none(bad):
 
 def test_integers_are_cut_off():
     assert merge([np.array([1]), np.array([4])], [2, 2], "mean").tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "expected"),
+    [
+        # a number less than 2 is lost beside 1e16, whose neighbour is 1e16 + 2
+        pytest.param([4e16, 4.0, 4.0, 4.0], (4, (0, 1, 2, 3)), 1e16 + 2, id="(1e16 + 1) + (1 + 1)"),
+        pytest.param([4.0, 4.0, 4e16, 4.0], (4, (0, 1, 2, 3)), 1e16 + 2, id="(1 + 1) + (1e16 + 1)"),
+        pytest.param([3e16, 3.0, 3.0], (4, (0, 2, 3)), 1e16 + 2, id="a device without samples: 1e16 + (1 + 1)"),
+        pytest.param([3e16, 3.0, 3.0], (4, (0, 1, 2)), 1e16, id="another one: (1e16 + 1) + 1"),
+        pytest.param([4e16, 4.0, 4.0, 4.0], None, 1e16, id="parts that come one after the other: ((1e16 + 1) + 1) + 1"),
+    ],
+)
+def test_numbers_of_devices_are_added_in_the_order_of_the_tree(values, places, expected):
+    arrays = [np.array([value]) for value in values]
+    assert mean_of_numbers(arrays, [1] * len(values), places) == expected

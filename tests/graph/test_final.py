@@ -103,6 +103,17 @@ def test_an_update_adds_gradients_up_where_its_op_can():
     )
 
 
+def test_a_sum_that_two_updates_read_stays():
+    """An update that adds gradients up itself leaves no sum for another one to read."""
+    another = "  optimize fused_sgd(Param=u, Grad=w@GRAD, LearningRate=rate) -> ParamOut=u vars(u, w@GRAD)\n"
+    program = parse_program(FUSED.replace("  forward mul(", "  param u: float32[3, 2]\n  forward mul(", 1) + another)
+    graph = share_updates.run(replicate(program, PLACES, BuildStrategy()), {"w", "u"}, ["loss"])
+    made = describe(graph)
+    assert made.count(" as update") == 2
+    assert "-> Out=w@GRAD@0.2\n" in made, "one copy of the sum is enough for both"
+    assert absorb_sums.run(graph) is graph
+
+
 def test_a_sum_that_every_device_reads_stays():
     graph = share_updates.run(graph_of(REPLICATED.replace(" sgd(", " fused_sgd("), FUSED), {"w"}, ["w@GRAD"])
     assert absorb_sums.run(graph) is graph

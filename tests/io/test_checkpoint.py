@@ -142,7 +142,7 @@ def test_an_npz_with_a_pickle_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [np.ones(2, np.float16), np.ones(2, complex), np.array(["a"])], ids=["half", "complex", "text"]
+    "array", [np.ones(2, np.int8), np.ones(2, complex), np.array(["a"])], ids=["int8", "complex", "text"]
 )
 def test_a_type_that_no_variable_has_is_refused(tmp_path: Path, array: np.ndarray) -> None:
     np.savez(tmp_path / "a.npz", w=array)
@@ -154,9 +154,9 @@ def test_a_type_that_no_variable_has_is_refused(tmp_path: Path, array: np.ndarra
     assert not list((tmp_path / "c").iterdir())
 
 
-def test_half_precision_in_safetensors_is_refused_by_name(tmp_path: Path) -> None:
-    safetensors.numpy.save_file({"w": np.ones(2, np.float16)}, tmp_path / "a.safetensors")
-    with pytest.raises(PeError, match="'w' has the type F16"):
+def test_int8_in_safetensors_is_refused_by_name(tmp_path: Path) -> None:
+    safetensors.numpy.save_file({"w": np.ones(2, np.int8)}, tmp_path / "a.safetensors")
+    with pytest.raises(PeError, match="'w' has the type I8"):
         checkpoint.load(tmp_path / "a.safetensors")
 
 

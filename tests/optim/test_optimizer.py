@@ -12,8 +12,9 @@ from pe_cli.optim.clip import (
     GradientClipByValue,
     set_gradient_clip,
 )
+from pe_cli.optim.moments import Adam, Lamb
 from pe_cli.optim.regularizer import L1Decay, L2Decay
-from pe_cli.optim.rules import SGD, Adam, Lamb, Momentum
+from pe_cli.optim.rules import SGD, Momentum
 from pe_cli.optim.schedule import ExponentialDecay
 from pe_cli.program.ir import Role
 from pe_cli.program.parse import parse_program

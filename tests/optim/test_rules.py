@@ -8,21 +8,9 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.moments import Adam, Adamax, Lamb
 from pe_cli.optim.regularizer import L2Decay
-from pe_cli.optim.rules import (
-    OPTIMIZERS,
-    SGD,
-    Adadelta,
-    Adagrad,
-    Adam,
-    Adamax,
-    DecayedAdagrad,
-    Ftrl,
-    Lamb,
-    LarsMomentum,
-    Momentum,
-    RMSProp,
-)
+from pe_cli.optim.rules import OPTIMIZERS, SGD, Adadelta, Adagrad, DecayedAdagrad, Ftrl, LarsMomentum, Momentum, RMSProp
 from tests.needs import torch
 from tests.optim.support import Training
 

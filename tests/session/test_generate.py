@@ -70,3 +70,16 @@ def test_draws_have_their_frequencies_and_depend_on_seed_and_number_alone():
     assert (np.abs(counts - 10_000 * np.array(SHARES)) < 4 * deviation).all()
     assert [sampling.draw(logits, number) for number in (5, 4)] == [drawn[5], drawn[4]]
     assert [Sampling(seed=4).draw(logits, number) for number in range(50)] != drawn[:50]
+
+
+@pytest.mark.parametrize(
+    ("logits", "place", "drawn"),
+    [
+        pytest.param([-np.inf, 0.0], 0.0, 1, id="the first number of all, and a first token that is never drawn"),
+        pytest.param([0.0, 0.0], 0.5, 1, id="an interval has its begin and not its end"),
+        pytest.param([0.0, -np.inf, 0.0], 0.5, 2, id="a token between that is never drawn"),
+    ],
+)
+def test_a_number_at_the_edge_of_two_tokens_draws_one_that_has_a_probability(monkeypatch, logits, place, drawn):
+    monkeypatch.setattr("pe_cli.session.generate.uniform", lambda key, at: np.full(len(at), place))
+    assert Sampling().draw(np.array(logits), 0) == drawn

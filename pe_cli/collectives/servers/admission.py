@@ -17,7 +17,7 @@ from pe_cli.collectives.servers.handshake import Handshake
 
 #: Connections at once that have not shown that they know the secret, and seconds that each has for that.
 STRANGERS, SECONDS = 128, 2.0
-#: Connections that are taken one after the other before the others are heard again; seconds between two looks at whether all is over.
+#: Connections that are accepted in a row before open ones are served again; seconds between two looks at whether all is over.
 BATCH, LOOK = 32, 0.5
 #: Seconds after a connection that could not be taken.
 PAUSE = 0.01

@@ -27,7 +27,7 @@ WAITING = "FLAGS_rpc_deadline is how long trainers wait, in milliseconds"
 
 
 def often(seconds: float) -> float:
-    """Return the seconds between two signs of life, where so many seconds of silence are the end."""
+    """Return the seconds between two heartbeats, given the seconds of silence after which a peer counts as lost."""
     return min(LIFE, seconds / 4)
 
 
@@ -44,7 +44,7 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         PeError: USAGE, its host is not known.
         PeerError: it does not listen or answer in time; USAGE, what listens there is no server of this group.
     """
-    begun, where, unanswered, patience = time.monotonic(), addresses(endpoint), 0, WHILE
+    begun, where, unanswered, patience = time.monotonic(), addresses(endpoint, until), 0, WHILE
     for again in itertools.count():
         made, what = None, "does not listen"
         try:
@@ -150,7 +150,7 @@ class Servers:
         Thread(target=self._live, name="signs of life", daemon=True).start()
 
     def allow(self, most: int) -> None:
-        """Expect answers of up to so many bytes from now on."""
+        """Raise the limit on the size of answers."""
         self._most = max(self._most, most)
 
     def ask(self, messages: Mapping[str, Message], doing: str) -> dict[str, Message]:

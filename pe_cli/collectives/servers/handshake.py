@@ -78,6 +78,7 @@ class Handshake:
         word, self._got = self._got, b""
         if not self.greeted:
             self.greeted = True
+            # both nonces are in both proofs: a recorded connection cannot be played back to either side
             mine = secrets.token_bytes(NONCE)
             self._nonces = word[len(GREETING) :] + mine
             return GREETING + mine + proof(self._key, b"server", self._endpoint, self._nonces)
@@ -105,6 +106,7 @@ def introduce(connection: socket.socket, key: bytes, endpoint: str, until: float
     connection.sendall(GREETING + mine)
     answer = _word(connection, len(GREETING) + NONCE + PROOF, GREETING, until)
     nonces = mine + answer[len(GREETING) : -PROOF]
+    # the trainer checks first, and proves nothing to a server that does not know the secret
     if not hmac.compare_digest(answer[-PROOF:], proof(key, b"server", endpoint, nonces)):
         raise FrameError(OTHER_GROUP, hint=DIFFERENT)
     connection.sendall(proof(key, b"trainer", endpoint, nonces))
@@ -112,7 +114,7 @@ def introduce(connection: socket.socket, key: bytes, endpoint: str, until: float
 
 
 def _word(connection: socket.socket, size: int, begins: bytes, until: float) -> bytes:
-    """Return so many bytes, all of them in time."""
+    """Read an exact number of bytes before the deadline."""
     got = b""
     while len(got) < size:
         connection.settimeout(max(until - time.monotonic(), 0.001))

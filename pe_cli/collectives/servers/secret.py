@@ -11,6 +11,7 @@ import secrets
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from pe_cli.core.errors import PeError
 
 #: Characters of a secret, at least, and bytes of the file that holds one, at most.
 LEAST, MOST = 16, 4096
+#: Seconds in which the name of a host has to be known, and those between two looks.
+NAMED, AGAIN = 20.0, 0.25
 #: How a user makes a secret.
 MAKES = "(umask 077; head -c 32 /dev/urandom | base64 > FILE)"
 SHARE = f"give all processes the same one: as the variable {SECRET}, or in a file that distributed.secret names; {MAKES} makes one"
@@ -55,18 +58,27 @@ def group_key(endpoints: Iterable[str], group: str = "", file: Path | None = Non
     return hmac.digest(hashlib.sha256(secret).digest(), b"group " + group.encode("utf-8", "surrogateescape"), "sha256")
 
 
-def addresses(endpoint: str) -> list[tuple[socket.AddressFamily, str, int]]:
+def addresses(endpoint: str, until: float = 0.0) -> list[tuple[socket.AddressFamily, str, int]]:
     """Return kind, address and port of a text `host:port`, those of the internet's fourth version first.
+
+    Args:
+        endpoint: host:port.
+        until: by `time.monotonic`; so long, and no longer than `NAMED`, a name may take to be known: that of a pod is when it has begun.
 
     Raises:
         PeError: USAGE, the host is not known.
     """
     host, _, port = endpoint.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise PeError(f"server {endpoint}: host is not known: {why}", hint="look at where servers are") from None
+    until = min(until, time.monotonic() + NAMED)
+    while True:
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            break
+        except (socket.gaierror, UnicodeError) as error:
+            if isinstance(error, UnicodeError) or time.monotonic() + AGAIN > until:
+                why = getattr(error, "strerror", None) or str(error)
+                raise PeError(f"server {endpoint}: host is not known: {why}", hint="look at where servers are") from None
+            time.sleep(AGAIN)
     return sorted(((kind, str(where[0]), int(where[1])) for kind, _, _, _, where in found), key=lambda one: one[0] != socket.AF_INET)
 
 

@@ -70,13 +70,13 @@ class _Gone:
     code: ExitCode = ExitCode.PEER_LOST
 
 
-def listen(endpoint: str) -> socket.socket:
-    """Return a socket that listens at host:port; port 0 takes one that is free.
+def listen(endpoint: str, until: float = 0.0) -> socket.socket:
+    """Return a socket that listens at host:port; port 0 takes one that is free. Until a time by `time.monotonic` the name may be unknown.
 
     Raises:
         PeError: USAGE, the port is in use, or the host is not known or not of this machine.
     """
-    kind, host, port = addresses(endpoint)[0]
+    kind, host, port = addresses(endpoint, until)[0]
     try:
         return socket.create_server((host, port), family=kind, backlog=WAITING)
     except OSError as error:
@@ -127,7 +127,7 @@ class Service:
         self._left: set[int] = set()
         self._sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._admission = Admission(listener or listen(endpoint), endpoint, key, self._admit)
+        self._admission = Admission(listener or listen(endpoint, time.monotonic() + seconds), endpoint, key, self._admit)
 
     @property
     def present(self) -> list[int]:

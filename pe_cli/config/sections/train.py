@@ -52,7 +52,13 @@ class EmaSection(Section):
 class StartSection(Section):
     """Where first values of parameters come from, beside their initializers."""
 
-    from_: PathName = Field(alias="from", description="a run, a checkpoint, a .safetensors, .npz or .onnx file")
+    from_: PathName = Field(
+        alias="from", description="a run, a checkpoint, a .safetensors file, the index of several, an .npz or .onnx file"
+    )
+    layout: Literal["paddle", "torch", "keras", "flax"] | None = Field(
+        default=None,
+        description="whose order of axes the weights of a .safetensors or .npz file have; an .onnx file and a run say it themselves",
+    )
     only: list[Name] | None = Field(
         default=None, min_length=1, description="patterns of names in the model that take a value; all when absent"
     )
@@ -63,8 +69,10 @@ class StartSection(Section):
     match: dict[str, Name] = Field(
         default_factory=dict, description="name in the model -> name in the file, where a pattern does not say it"
     )
-    strict: StrictBool = Field(
-        default=False, description="refuse values that only one side has, and values of another shape, instead of naming them"
+    strict: StrictBool | None = Field(
+        default=None,
+        description="refuse values that only one side has, of another shape or of an unknown layout, instead of naming them; "
+        "true when absent, but for a run or a checkpoint",
     )
 
 

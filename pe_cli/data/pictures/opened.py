@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_PIXELS = 1024 * 1024 * 1024 // 4 // 3
 #: Pixels of a side, at most, those of a JPEG: to resize a picture of a longer one takes memory for each pixel of the side.
 MOST_SIDE = 65535
-#: A picture has so many pixels, at most, for each byte of its file, or so many where that is more.
+#: Limits on pixels: per byte of the file, and a number that every file may have.
 PIXELS_PER_BYTE, SMALL = 1000, 1 << 24
 #: Scans of a JPEG, at most: each is a pass over all pixels, and a byte of the file is enough for thousands of them.
 MOST_SCANS = 100

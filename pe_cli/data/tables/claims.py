@@ -19,7 +19,7 @@ from pe_cli.data.origin import Origin
 from pe_cli.data.tables import flatbuffers, thrift, width
 from pe_cli.data.tables.source import RATIO, UNPACKED
 
-#: Values of a file, in all columns together: so many for each of its bytes, or so many where that is more.
+#: Limits on the values of a file in all columns together: per byte of the file, and a number that every file may have.
 VALUES_PER_BYTE, FEW = 1000, 1 << 22
 #: Bytes of a page's header that are looked at first, and at most, as by Parquet's own readers: statistics of long texts stand in it.
 _HEADER, _LONGEST = 1 << 10, 1 << 24

@@ -35,7 +35,7 @@ from pe_cli.kernels import csv as kernels
 from pe_cli.kernels.decimal import powers_of_five
 from pe_cli.kernels.text import SLACK
 
-#: Distinct texts of a column may have so many bytes.
+#: Limit on the bytes of a column's distinct texts.
 MOST_WORDS = 1 << 30
 #: Numbers of a window that Python reads at a time.
 LATER = 4096

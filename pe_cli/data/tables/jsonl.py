@@ -23,7 +23,7 @@ from pe_cli.data.tables.values import Texts, as_number, as_text
 
 #: Bytes that a key takes at least, with its value.
 KEY = 5
-#: Lines between two of which the offset is kept.
+#: The offset of one line in this many is kept, to find rows again.
 STRIDE = 256
 
 

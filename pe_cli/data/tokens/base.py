@@ -104,7 +104,7 @@ class Tokenizer:
         return Encoded(ids[:at], offsets, unknown)
 
     def bound(self, size: int, texts: int) -> int:
-        """Return how many ids so many bytes of texts have at most."""
+        """Return an upper bound on the number of ids for texts of a given size in bytes."""
         return size
 
     def worker(self) -> Encoder:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pe_cli.graph.rewrite import Rewriter
 from pe_cli.ops.define.registry import added_slot
-from pe_cli.ops.define.traits import AddsUp
+from pe_cli.ops.define.traits import AddsAll, AddsUp
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "enable_addto"
@@ -21,7 +21,7 @@ NAME = "enable_addto"
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with gradients that are added in place, and a sentence on what was done."""
     r = Rewriter(program, fetches)
-    sums = [(place, op) for place, op in r.places("sum") if op.role is Role.BACKWARD]
+    sums = [(place, op) for place, op in r.places_of(lambda definition: definition.has(AddsAll)) if op.role is Role.BACKWARD]
     counts = [_chain(r, place, op) for place, op in sums]
     added, gone = sum(counts), sum(r.ops[place] is None for place, _ in sums)
     why = "; ".join(f"{count} x {text}" for text, count in sorted(r.reasons.items()))
@@ -32,7 +32,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 
 def _chain(r: Rewriter, place: int, op: Operator) -> int:
-    """Let the makers of a sum's parts add them one after the other; return how many do."""
+    """Make the producers of a sum's terms accumulate into one buffer; return how many do."""
     parts = op.inputs["X"]
     if len(parts) < 2 or len(set(parts)) < len(parts):
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pe_cli.core.errors import PeError
+from pe_cli.ops.define.traits import Folds
 from pe_cli.program.ir import Program, Role
 
 
@@ -17,7 +18,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     del fetches
     made = program.clone()
     block = made.global_block()
-    starts = [op for op in block.ops if op.role is Role.LOSS and op.type == "fill_like"]
+    starts = [op for op in block.ops if op.role is Role.LOSS and (folds := op.definition.get(Folds)) is not None and folds.alone]
     if not starts:
         if any(op.role is Role.BACKWARD for op in block.ops):
             raise PeError("gradient_scale_strategy is Customized, but the program has no gradient of a loss to feed")

@@ -2,32 +2,31 @@
 
 Where there is one device, nothing is between the gradient of a parameter and its update. An operator that can (`descends` of an op)
 subtracts rate times gradient from the parameter block by block, while a block is in registers: neither a variable for the gradient nor
-a pass over both is left. The gradient of a table is 0 in most rows: what takes rows of it and sgd or adam become one operator
-(`TABLES`), which writes no zeros to read them again. Products, sums and rounding are those of the optimizer, so no bit changes.
+a pass over both is left. The gradient of a table is 0 in most rows: what takes rows of it and an update become one operator
+(`UpdatesTable`), which writes no zeros to read them again. Products, sums and rounding are those of the optimizer, so no bit changes.
 Schedules of learning rates go to the program's front: fluid puts them behind the gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pe_cli.graph.rewrite import Rewriter, take_each, told
-from pe_cli.ops.define.registry import added_slot, find, rate_slot
-from pe_cli.ops.define.traits import AddsUp
+from pe_cli.ops.define.registry import OpDef, added_slot, discover, find, grad_name, rate_slot
+from pe_cli.ops.define.traits import AddsUp, Descends, Table, UpdatesTable
 from pe_cli.program.ir import Operator, Program, Role
 
 NAME = "fuse_grad_update"
-#: Update -> the operator that does it and the gradient of a table's lookup.
-TABLES = {"sgd": "lookup_sgd", "adam": "lookup_adam"}
-LOOKUPS = ("lookup_table_grad", "lookup_table_v2_grad")
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with gradients that are subtracted where they are made, and a sentence on what was done."""
     r = Rewriter(_rates_first(program), fetches)
-    updates = [(place, op) for place, op in r.places(*TABLES) if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
-    updates = [(place, op) for place, op in updates if op.type == "sgd" or _of_table(r, op)]
-    done = take_each(r, updates, _take)
+    tables = _tables()
+    found = r.places_of(lambda definition: definition.has(Descends) or definition.name in tables)
+    updates = [(place, op) for place, op in found if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
+    updates = [(place, op) for place, op in updates if op.definition.has(Descends) or _table_of(r, op)]
+    done = take_each(r, updates, lambda r, place, update: _take(r, place, update, tables))
     did = f"{done} of {len(updates)} updates are done by gradients" if done else ""
     return (r.finish() if done else program), told(NAME, did, r.reasons, "no parameter is updated by sgd, and no table by adam")
 
@@ -50,13 +49,19 @@ def _rates_first(program: Program) -> Program:
     return made
 
 
-def _of_table(r: Rewriter, update: Operator) -> bool:
-    """Whether an update is by the gradient of a lookup."""
+def _tables() -> dict[str, OpDef]:
+    """Return the ops that take the step of a table together with its gradient, by the update that each does."""
+    return {found.update: op for op in discover().values() if (found := op.get(UpdatesTable)) is not None}
+
+
+def _table_of(r: Rewriter, update: Operator) -> Table | None:
+    """Return what takes rows of the table that is updated by its gradient; None where something else makes the gradient."""
     at = r.writer(update.inputs["Grad"][0])
-    return at is not None and r.op(at).type in LOOKUPS
+    of = r.op(at).definition.is_grad_of if at is not None else None
+    return find(of).get(Table) if of else None
 
 
-def _take(r: Rewriter, place: int, update: Operator) -> str:
+def _take(r: Rewriter, place: int, update: Operator, tables: Mapping[str, OpDef]) -> str:
     """Take an update where its gradient is made; return why that is not done, empty where it is."""
     (gradient,) = update.inputs["Grad"]
     at = r.writer(gradient)
@@ -65,11 +70,16 @@ def _take(r: Rewriter, place: int, update: Operator) -> str:
     maker = r.op(at)
     added = maker.definition.get(AddsUp)
     slot = next((s for s in (added.descends if added else ()) if maker.outputs.get(s) == [gradient]), None)
-    if not _of_table(r, update) and (slot is None or maker.inputs.get(added_slot(slot))):
+    table = _table_of(r, update) if update.type in tables else None
+    if table is None and (slot is None or maker.inputs.get(added_slot(slot))):
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):
         return f"a gradient {why}"
-    made = _subtracting(maker, update, slot) if slot else _looking_up(maker, update)
+    made = None
+    if slot:
+        made = _subtracting(maker, update, slot)
+    elif table:
+        made = _looking_up(maker, update, table, tables[update.type])
     if made is None:
         return "an update writes another variable than it reads"
     if not r.replace_first([at, place], made):
@@ -87,9 +97,8 @@ def _subtracting(maker: Operator, update: Operator, slot: str) -> Operator | Non
     return Operator(maker.type, inputs, outputs, maker.attrs, maker.role, [], maker.at, maker.scope)
 
 
-def _looking_up(lookup: Operator, update: Operator) -> Operator:
+def _looking_up(lookup: Operator, update: Operator, table: Table, both: OpDef) -> Operator:
     """Return the operator that does the gradient of a lookup and the update."""
-    type = TABLES[update.type]
-    inputs = {**update.inputs, "Grad": lookup.inputs["Out@GRAD"], "Ids": lookup.inputs["Ids"]}
-    attrs = {k: v for k, v in {**lookup.attrs, **update.attrs}.items() if k in find(type).attrs}
-    return Operator(type, inputs, update.outputs, attrs, lookup.role, [], lookup.at, lookup.scope)
+    inputs = {**update.inputs, "Grad": lookup.inputs[grad_name(table.out)], "Ids": lookup.inputs[table.ids]}
+    attrs = {k: v for k, v in {**lookup.attrs, **update.attrs}.items() if k in both.attrs}
+    return Operator(both.name, inputs, update.outputs, attrs, lookup.role, [], lookup.at, lookup.scope)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pe_cli.ops.define.registry import OpDef, discover
-from pe_cli.ops.define.traits import UpdatesMany
+from pe_cli.ops.define.traits import Decays, UpdatesMany
 from pe_cli.program.ir import Block, Operator, Program, Role
 
 
@@ -57,8 +57,8 @@ def _forms() -> dict[str, OpDef]:
 
 
 def _decays(block: Block, fetches: Collection[str], forms: Mapping[str, OpDef]) -> dict[int, Operator]:
-    """Return the l2_decay op of every update that alone reads its result and whose form over lists decays, by the update's id."""
-    makers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "l2_decay" and not op.inputs.get("Rows")}
+    """Return the weight decay of every update that alone reads its result and whose form over lists decays, by the update's id."""
+    makers = {op.outputs["Out"][0]: op for op in block.ops if op.definition.has(Decays) and not op.inputs.get("Rows")}
     readers = Counter(n for op in block.ops for n in op.input_names())
     found = {}
     for op in block.ops:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import GRAD, forward_name
-from pe_cli.ops.define.traits import Layout
+from pe_cli.ops.define.traits import AlongChannels, Layout
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
 
 TO_LAST = [0, 2, 3, 1]
@@ -25,7 +25,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
         return program, "layout: no operator on images in NCHW"
     made = program.clone()
     made.is_test = program.is_test
-    walk = _Walk(made.global_block(), set(fetches))
+    walk = _Walk(made.global_block(), fetches)
     walk.run()
     return made, f"layout: {walk.switched} operators run channels-last, {walk.transposes} transposes"
 
@@ -65,7 +65,7 @@ def _moved(kind: TensorType, order: list[int]) -> TensorType:
 class _Walk:
     """One walk over a block's operators, rewriting them in place."""
 
-    def __init__(self, block: Block, fetches: set[str]) -> None:
+    def __init__(self, block: Block, fetches: Collection[str]) -> None:
         self.block = block
         self.fetches = fetches
         self.last: set[str] = set()  # variables that have a twin with the newest value
@@ -86,7 +86,7 @@ class _Walk:
             if _data_format(op) == "NCHW" and _images(self.block, op) and self._single(_images(self.block, op)):
                 self._switch(op)
             elif self._is_channel_bias(op):
-                self._elementwise(op, {"axis": -1})
+                self._elementwise(op, {along.attr: -1} if (along := op.definition.get(AlongChannels)) else {})
             elif op.definition.get(Layout) == Layout() and self._same_shape(op):
                 self._elementwise(op, {})
             else:
@@ -113,7 +113,8 @@ class _Walk:
 
     def _is_channel_bias(self, op: Operator) -> bool:
         """Whether this adds a vector over the channels of an image that has a twin (and the gradient of that)."""
-        if op.type not in ("elementwise_add", "elementwise_add_grad") or op.attrs.get("axis") != 1:
+        along = op.definition.get(AlongChannels)
+        if along is None or op.attrs[along.attr] != 1:
             return False
         images = [n for n in [*op.input_names(), *op.output_names()] if len(self.block.var(n).shape) == 4]
         others = [n for n in [*op.input_names(), *op.output_names()] if n not in images]

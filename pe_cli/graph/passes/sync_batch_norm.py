@@ -6,35 +6,35 @@ from collections.abc import Collection
 
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find, grad_name
+from pe_cli.ops.define.traits import SumsOverDevices
 from pe_cli.program.ir import Block, Operator, Program
 
 NAME = "sync_batch_norm"
-#: Ops that are split, with the ops that they become: partial sums of one device, and the rest given all partial sums.
-SYNCED = {
-    "batch_norm": ("sync_batch_norm_sums", "sync_batch_norm"),
-    "batch_norm_grad": ("sync_batch_norm_grad_sums", "sync_batch_norm_grad"),
-}
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with statistics over all devices, and a sentence on what was done."""
     del fetches
-    found = sum(map(_split_up, program.global_block().ops))
+    found = sum(_split_up(op) is not None for op in program.global_block().ops)
     if not found:
         return program, f"{NAME}: the program takes no statistics of a batch"
     made = program.clone()
     block = made.global_block()
-    block.ops = [part for op in block.ops for part in (_parts(block, op) if _split_up(op) else [op])]
+    block.ops = [part for op in block.ops for part in _parts(block, op)]
     return made, f"{NAME}: {found} ops take statistics over the samples of all devices"
 
 
-def _split_up(op: Operator) -> bool:
-    return op.type in SYNCED and not op.attrs["is_test"]
+def _split_up(op: Operator) -> SumsOverDevices | None:
+    found = op.definition.get(SumsOverDevices)
+    return None if found is None or op.attrs[found.unless] else found
 
 
 def _parts(block: Block, op: Operator) -> list[Operator]:
-    """Return the two ops that one becomes; the first alone where nobody needs the gradient of the image."""
-    first, second = SYNCED[op.type]
+    """Return the two ops that one becomes, the first alone where nobody needs the gradient of the image; itself where it stays."""
+    split = _split_up(op)
+    if split is None:
+        return [op]
+    first, second = split.sums, split.rest
     out = op.outputs.get("Y") or op.outputs.get(grad_name("X")) or next(iter(op.outputs.values()))
     partial = block.create_var(
         f"{out[0]}@SYNC", TensorType((2 * block.var(op.inputs["Scale"][0]).shape[0] + 1,), "float64"), stop_gradient=True

@@ -16,7 +16,7 @@ from pe_cli.io.view.compare import NOISE, differences
 
 #: Columns of what differs.
 MOST_COLUMNS = 4
-#: Values that differ, in the name of a run beside others.
+#: How many differing values the name of a run shows in a comparison.
 MOST_NAMED = 3
 #: What begins with these says most about how a run did, in this order; what is kept says nothing about it.
 _FIRST = ("train.", "model.", "data.", "executor.seed")

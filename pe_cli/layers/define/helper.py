@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError, WrongType, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.define.weight_norm import weight_norm
+from pe_cli.ops.define.faces import Face
+from pe_cli.ops.define.registry import discover
 from pe_cli.program.defaults import default_main_program, default_startup_program
 from pe_cli.program.initializer import Constant, Initializer, Xavier
 from pe_cli.program.ir import Block, Parameter, Program, Variable
 from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 
-#: Ops that are activations: `act` takes their names, and `activations.py` makes a layer of each.
-ACTIVATIONS = (
-    "abs", "brelu", "ceil", "cos", "elu", "exp", "floor", "gelu", "hard_shrink",
-    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "logsigmoid", "mish", "pow", "reciprocal", "relu", "relu6", "round",
-    "rsqrt", "sigmoid", "sign", "sin", "soft_relu", "softplus", "softshrink", "softsign", "sqrt", "square",
-    "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu", "softmax", "log_softmax",
-)  # fmt: skip
 #: Further ops and layers that `act` takes: one variable, of the shape that they give.
 FURTHER_ACTIVATIONS = ("acos", "asin", "atan", "cosh", "erf", "log1p", "selu", "sequence_softmax", "sinh", "tan")
 #: Those that are layers of several ops.
 _OF_LAYERS = ("selu",)
+
+
+@functools.cache
+def activations() -> tuple[str, ...]:
+    """Return the ops whose names layers take as `act`: those that declare so."""
+    return tuple(sorted(name for name, found in discover().items() if any(isinstance(f, Face) and f.act for f in found.faces)))
 
 
 class LayerHelper:
@@ -91,8 +93,8 @@ class LayerHelper:
         """
         if act is None:
             return x
-        if act not in ACTIVATIONS + FURTHER_ACTIVATIONS:
-            hint = did_you_mean(act, ACTIVATIONS) or f"one of {', '.join(ACTIVATIONS)}"
+        if act not in (*activations(), *FURTHER_ACTIVATIONS):
+            hint = did_you_mean(act, activations()) or f"one of {', '.join(activations())}"
             raise self.error(f"{self.layer_type}: there is no activation '{act}'", hint=hint)
         if act in _OF_LAYERS:
             from pe_cli.layers.define.registry import find

@@ -1,4 +1,4 @@
-"""What fluid.layers has that is no layer of a model file: why, and what a file has instead."""
+"""Replacements: functions of fluid.layers that are no layer of a model file, with the reason and what a file uses instead."""
 
 from __future__ import annotations
 

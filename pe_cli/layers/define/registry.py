@@ -16,6 +16,9 @@ from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.layers.define.instead import INSTEAD
 
+#: Where the folders of the families are.
+_FAMILIES = Path(__file__).parents[1]
+
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 #: Annotation of a parameter -> kind of value that a config gives for it.
@@ -72,6 +75,8 @@ class LayerDef:
         judges: it measures and is no loss.
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
         made_of: the op that it appends, where there is another op of its own name.
+        writes: returns the function's docstring, where that is made of another one.
+        shown: a small model file with it, where none of the `examples.yaml` has one.
     """
 
     name: str
@@ -80,6 +85,8 @@ class LayerDef:
     judges: bool = False
     answers: bool = True
     made_of: str = ""
+    writes: Callable[[], str] | None = None
+    shown: str = ""
 
     @functools.cached_property
     def args(self) -> dict[str, LayerArg]:
@@ -90,13 +97,27 @@ class LayerDef:
     @property
     def doc(self) -> str:
         """The function's docstring."""
+        if self.writes is not None and self.fn.__doc__ is None:
+            self.fn.__doc__ = self.writes()
         return inspect.getdoc(self.fn) or ""
 
     @property
     def example(self) -> str:
-        """A small model file with this layer, of `examples.yaml` beside the layer's module; empty for a layer without one."""
-        written = Path(inspect.getfile(self.fn)).with_name("examples.yaml")
-        return _examples(written).get(self.name, "") if written.is_file() else ""
+        """A small model file with this layer: of the `examples.yaml` of a family, or of one beside a module of others, or its own.
+
+        A layer whose required arguments are all variables needs none: it is given a feed for each.
+        """
+        folder = Path(inspect.getfile(self.fn)).parent if is_foreign(self.fn.__module__) else _FAMILIES
+        for file in sorted(folder.glob("examples.yaml" if is_foreign(self.fn.__module__) else "*/examples.yaml")):
+            if self.name in _examples(file):
+                return _examples(file)[self.name]
+        required = [a for a in self.args.values() if a.required]
+        if self.shown:
+            return inspect.cleandoc(self.shown) + "\n"
+        if {a.kind for a in required} != {"variable"}:
+            return ""
+        feeds = "".join(f"  {a.name}: {{shape: [4]}}\n" for a in required)
+        return f"feeds:\n{feeds}layers:\n  out: {{type: {self.name}, {', '.join(f'{a.name}: {a.name}' for a in required)}}}\n"
 
     @property
     def implied(self) -> str | None:
@@ -136,11 +157,13 @@ LAYERS: dict[str, LayerDef] = {}
 def layer(fn: Fn) -> Fn: ...
 @overload
 def layer(
-    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
+    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    writes: Callable[[], str] | None = None, example: str = "",
 ) -> Callable[[Fn], Fn]: ...
 def layer(
-    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = ""
-) -> Any:
+    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    writes: Callable[[], str] | None = None, example: str = "",
+) -> Any:  # fmt: skip
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.
 
     Args:
@@ -150,12 +173,15 @@ def layer(
         judges: see `LayerDef`.
         answers: see `LayerDef`.
         made_of: see `LayerDef`.
+        writes: see `LayerDef`.
+        example: see `LayerDef.shown`.
 
     Raises:
         PeError: USAGE; a package of others takes a name that there is, or its layer has an argument of a kind that is none of `KINDS`.
     """
     if fn is None:
-        return functools.partial(layer, name=name, label=label, judges=judges, answers=answers, made_of=made_of)
+        facts = {"label": label, "judges": judges, "answers": answers, "made_of": made_of, "writes": writes, "example": example}
+        return functools.partial(layer, name=name, **facts)
     key = name or fn.__name__
     if is_foreign(fn.__module__):
         known = discover().get(key)
@@ -164,7 +190,7 @@ def layer(
     else:
         assert key not in LAYERS, f"layer {key} is registered twice"
     labels = (label,) if label else LayerDef.labels
-    made = LayerDef(key, fn, labels, judges, answers, made_of)
+    made = LayerDef(key, fn, labels, judges, answers, made_of, writes, example)
     if is_foreign(fn.__module__):
         made.args  # noqa: B018 - told where it is loaded; ours are read when they are asked for
     LAYERS[key] = made

@@ -1,4 +1,4 @@
-"""Sizes: those that a reshape writes, and those that are given as variables, whose values only a step knows."""
+"""Size arguments of layers: fixed numbers, or variables whose values only a step knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that say what anchors and proposals should learn: rpn_target_assign, generate_proposal_labels and others."""
+"""Target assignment for anchors and proposals: rpn_target_assign, generate_proposal_labels and others."""
 
 from __future__ import annotations
 

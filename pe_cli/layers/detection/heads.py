@@ -201,24 +201,3 @@ def detection_output(
         "score_threshold": float(score_threshold), "nms_top_k": nms_top_k, "keep_top_k": keep_top_k,
         "nms_threshold": float(nms_threshold), "nms_eta": float(nms_eta), "background_label": background_label,
     })  # fmt: skip
-
-
-@layer
-def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
-    """Cut boxes to their images.
-
-    Args:
-        input: [images, boxes, 4], or [boxes, 4] with a sequence for each image: left, top, right, bottom, in pixels.
-        im_info: [images, 3]: height, width and scale of the network's input.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape of input, from 0 to the last pixel.
-
-    Raises:
-        PeError: shapes that do not fit.
-
-    Source:
-        fluid.layers.box_clip.
-    """
-    return LayerHelper("box_clip", name).one("box_clip", {"Input": input, "ImInfo": im_info}, None, "Output")

@@ -1,4 +1,4 @@
-"""Boxes that may have things in them, for a second network to look at: generate_proposals."""
+"""Region proposals for a second stage: generate_proposals."""
 
 from __future__ import annotations
 

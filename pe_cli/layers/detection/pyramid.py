@@ -1,4 +1,4 @@
-"""Layers of boxes on the levels of a feature pyramid: collect_fpn_proposals, distribute_fpn_proposals, retinanet_detection_output."""
+"""Boxes on the levels of a feature pyramid: collect_fpn_proposals, distribute_fpn_proposals, retinanet_detection_output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that look at parts of regions of images: psroi_pool, deformable_roi_pooling, roi_perspective_transform."""
+"""Pooling of parts of regions: psroi_pool, deformable_roi_pooling, roi_perspective_transform."""
 
 from __future__ import annotations
 

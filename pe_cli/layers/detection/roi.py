@@ -1,4 +1,4 @@
-"""Layers that look at regions of images: prroi_pool, roi_align, roi_pool."""
+"""Pooling of regions of interest: prroi_pool, roi_align, roi_pool."""
 
 from __future__ import annotations
 

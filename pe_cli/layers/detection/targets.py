@@ -1,4 +1,4 @@
-"""Layers that train detectors: which true box belongs to which prior, and the losses of SSD and YOLOv3."""
+"""Layers that train detectors: which true box belongs to which prior, and the loss of SSD."""
 
 from __future__ import annotations
 
@@ -181,77 +181,3 @@ def ssd_loss(
         return total
     count = find("reduce_sum").fn(one("cast", {"X": box_weight}, {"out_dtype": total.dtype}))
     return one("elementwise_div", {"X": total, "Y": count})
-
-
-@layer
-def yolov3_loss(
-    x: Variable,
-    gt_box: Variable,
-    gt_label: Variable,
-    anchors: list[int],
-    anchor_mask: list[int],
-    class_num: int,
-    ignore_thresh: float,
-    downsample_ratio: int,
-    gt_score: Variable | None = None,
-    use_label_smooth: bool = True,
-    name: str | None = None,
-    scale_x_y: float = 1.0,
-) -> Variable:
-    """Measure the loss of YOLOv3's head: centres, sizes, objects and classes.
-
-    Args:
-        x: [images, anchors of the head * (5 + class_num), cells, cells].
-        gt_box: [images, boxes, 4]: centre, width and height, in parts of the image; a box without a size is none.
-        gt_label: [images, boxes] int32: classes.
-        anchors: width and height of every anchor, in pixels of the network's input.
-        anchor_mask: anchors of this head: places in the list of all.
-        class_num: classes.
-        ignore_thresh: boxes that overlap a true one by more are not told that they are none.
-        downsample_ratio: pixels of the network's input to one of the cells.
-        gt_score: [images, boxes]: how much each box counts; 1 by default.
-        use_label_smooth: labels are min(1 / class_num, 1 / 40) away from 0 and 1.
-        name: prefix of the output's name.
-        scale_x_y: how far centres may leave their cell.
-
-    Returns:
-        [images].
-
-    Raises:
-        PeError: shapes or attributes that do not fit.
-
-    Source:
-        fluid.layers.yolov3_loss; Redmon and Farhadi 2018, section 2.
-    """
-    attrs = {
-        "anchors": anchors,
-        "anchor_mask": anchor_mask,
-        "class_num": class_num,
-        "ignore_thresh": float(ignore_thresh),
-        "downsample_ratio": downsample_ratio,
-        "use_label_smooth": use_label_smooth,
-        "scale_x_y": float(scale_x_y),
-    }
-    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label, "GTScore": gt_score}
-    outputs = ("Loss", "ObjectnessMask", "GTMatchMask")
-    return LayerHelper("yolov3_loss", name).op("yolov3_loss", inputs, attrs, outputs)[0]
-
-
-@layer
-def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
-    """Find where the corners of polygons are that every pixel has differences from, on an image four times as large.
-
-    Args:
-        input: [images, an even number of channels, height, width]: x and y in turn.
-        name: prefix of the output's name.
-
-    Returns:
-        Type of input: 4 column - input in channels 0, 2, 4, ...; 4 row - input in the others.
-
-    Raises:
-        PeError: input is no batch of images, or has an odd number of channels.
-
-    Source:
-        fluid.layers.polygon_box_transform.
-    """
-    return LayerHelper("polygon_box_transform", name).one("polygon_box_transform", {"Input": input}, None, "Output")

@@ -1,4 +1,4 @@
-"""Detections, thinned out by lowering scores or merging neighbours: matrix_nms, locality_aware_nms."""
+"""Variants of non-maximum suppression: matrix_nms lowers scores, locality_aware_nms merges neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of classes that are made of other layers: label smoothing, focal and dice losses."""
+"""Classification losses composed of other layers: label smoothing, focal and dice losses."""
 
 from __future__ import annotations
 

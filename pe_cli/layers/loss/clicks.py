@@ -1,4 +1,4 @@
-"""Layers of models of clicks: continuous_value_model, and sampling_id."""
+"""Layers of click models: continuous_value_model, and sampling_id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures by counting: chunk_eval, mean_iou, auc."""
+"""Metrics by counting: chunk_eval, mean_iou, auc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of labels whose places in a sequence are not known: warpctc, ctc_greedy_decoder."""
+"""Connectionist temporal classification (CTC): warpctc, ctc_greedy_decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures: accuracy, topk, argmax, argmin."""
+"""Measures: accuracy, topk."""
 
 from __future__ import annotations
 
@@ -63,43 +63,3 @@ def topk(input: Variable, k: Size, name: str | None = None) -> tuple[Variable, V
     number, fed = fed_size(helper, "k", k)
     values, indices = helper.op("top_k", {"X": input, "K": fed}, {"k": number}, ("Out", "Indices"))
     return values, indices
-
-
-@layer
-def argmax(x: Variable, axis: int = 0) -> Variable:
-    """Find where the largest element is.
-
-    Args:
-        x: any shape.
-        axis: to search along.
-
-    Returns:
-        int64 indices; sizes of x without axis.
-
-    Raises:
-        PeError: there is no such axis.
-
-    Source:
-        fluid.layers.argmax.
-    """
-    return LayerHelper("argmax").one("arg_max", {"X": x}, {"axis": axis})
-
-
-@layer
-def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Find where the smallest element is.
-
-    Args:
-        x: any shape.
-        axis: to search along.
-
-    Returns:
-        int64 indices; sizes of x without axis.
-
-    Raises:
-        PeError: there is no such axis.
-
-    Source:
-        fluid.layers.argmin.
-    """
-    return LayerHelper("argmin").one("arg_min", {"X": x}, {"axis": axis})

@@ -1,4 +1,4 @@
-"""Losses of numbers that are made of other layers: quantiles and counts."""
+"""Regression losses composed of other layers: quantile and count losses."""
 
 from __future__ import annotations
 

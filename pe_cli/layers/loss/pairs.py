@@ -1,4 +1,4 @@
-"""Losses of pairs and triples of vectors, for embeddings: contrastive, triplet, InfoNCE and cosine losses; and cos_sim."""
+"""Metric-learning losses for pairs and triples of embeddings: contrastive, triplet, InfoNCE and cosine losses; and cos_sim."""
 
 from __future__ import annotations
 

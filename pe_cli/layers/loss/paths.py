@@ -1,4 +1,4 @@
-"""hsigmoid: the cost of classes by their paths through a tree of questions."""
+"""hsigmoid: hierarchical sigmoid loss, the cost of a class by its path through a binary tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of what ranks before what: bpr_loss, rank_loss, margin_rank_loss, npair_loss."""
+"""Ranking losses: bpr_loss, rank_loss, margin_rank_loss, npair_loss."""
 
 from __future__ import annotations
 

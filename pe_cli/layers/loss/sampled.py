@@ -1,4 +1,4 @@
-"""Losses of a few drawn classes, of centers, and of clicks: nce, sampled softmax, center_loss, teacher_student_sigmoid_loss."""
+"""Losses of a few drawn classes, and of centers: nce, sampled softmax, center_loss."""
 
 from __future__ import annotations
 
@@ -172,29 +172,3 @@ def follow_centers(
     inputs = {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": rate}
     attrs = {"cluster_num": classes, "need_update": update}
     return helper.op("center_loss", inputs, attrs, ("Loss", "SampleCenterDiff"), {"CentersOut": centers})[0]
-
-
-@layer
-def teacher_student_sigmoid_loss(
-    input: Variable, label: Variable, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0
-) -> Variable:
-    """Measure a click, and what a teacher says of it, where one does.
-
-    Args:
-        input: [batch, 1] logit.
-        label: of the same type: -2 for no click, -1 for a click, both without a teacher; else the teacher's score, plus 1 for a click.
-        soft_max_up_bound: an input from there on gets no gradient.
-        soft_max_lower_bound: an input up to there gets no gradient.
-
-    Returns:
-        Shape and dtype of input, in nats.
-
-    Raises:
-        PeError: types that differ.
-
-    Source:
-        fluid.layers.teacher_student_sigmoid_loss.
-    """
-    attrs = {"soft_max_up_bound": soft_max_up_bound, "soft_max_lower_bound": soft_max_lower_bound}
-    kind = "teacher_student_sigmoid_loss"
-    return LayerHelper(kind).one(kind, {"X": input, "Label": label}, attrs, "Y")

@@ -1,4 +1,4 @@
-"""Layers on trees of nodes that a recommender learns over: tdm_child, tdm_sampler."""
+"""Tree-based deep models for recommendation (TDM): tdm_child, tdm_sampler."""
 
 from __future__ import annotations
 

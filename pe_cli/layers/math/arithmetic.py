@@ -1,4 +1,4 @@
-"""Arithmetic on whole tensors: scale, sum, sums, clip, clip_by_norm."""
+"""Arithmetic on whole tensors: scale, pow, sum, sums."""
 
 from __future__ import annotations
 
@@ -125,50 +125,3 @@ def sum_(x: list[Variable]) -> Variable:
 
 
 layer(name="sum")(sum_)
-
-
-@layer
-def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """Limit values to a range.
-
-    Out = min(max(x, min), max)
-
-    Args:
-        x: any shape.
-        min: smallest value, in the unit of x.
-        max: largest value, in the unit of x.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape and dtype of x.
-
-    Raises:
-        PeError: min is above max.
-
-    Source:
-        fluid.layers.clip.
-    """
-    return LayerHelper("clip", name).one("clip", {"X": x}, {"min": min, "max": max})
-
-
-@layer
-def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """Shorten a tensor whose length is above a limit to that length.
-
-    Out = x max_norm / max(|x|, max_norm),  |x| the root of the sum of all squares
-
-    Args:
-        x: any shape, float32 or float64.
-        max_norm: the limit, above 0, in the unit of x.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape and dtype of x.
-
-    Raises:
-        PeError: max_norm is not above 0.
-
-    Source:
-        fluid.layers.clip_by_norm.
-    """
-    return LayerHelper("clip_by_norm", name).one("clip_by_norm", {"X": x}, {"max_norm": max_norm})

@@ -1,4 +1,4 @@
-"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., reduce_all, reduce_any, increment."""
+"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., reduce_all, reduce_any."""
 
 from __future__ import annotations
 
@@ -66,26 +66,6 @@ for _name, _what in LOGIC.items():
     layer(_make(_name, _LOGIC_DOC, _what))
 
 
-@layer
-def logical_not(x: Variable, name: str | None = None) -> Variable:
-    """Turn true into false and false into true.
-
-    Args:
-        x: any shape, bool.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape of x, bool.
-
-    Raises:
-        PeError: x is not bool.
-
-    Source:
-        fluid.layers.logical_not.
-    """
-    return LayerHelper("logical_not", name).one("logical_not", {"X": x})
-
-
 _REDUCED = {"reduce_all": ("all elements are", "reduce_min"), "reduce_any": ("one element is", "reduce_max")}
 _REDUCED_DOC = """Tell whether {what} true, along some axes.
 
@@ -121,24 +101,3 @@ def _make_reduced(kind: str, what: str, op: str) -> Callable[..., Variable]:
 
 for _name, (_what, _op) in _REDUCED.items():
     layer(_make_reduced(_name, _what, _op))
-
-
-@layer
-def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
-    """Add a number to a single element.
-
-    Args:
-        x: one element.
-        value: what is added.
-        name: prefix of the output's name.
-
-    Returns:
-        x + value, a variable of its own.
-
-    Raises:
-        PeError: x has several elements.
-
-    Source:
-        fluid.layers.increment with in_place=False.
-    """
-    return LayerHelper("increment", name).one("increment", {"X": x}, {"step": value})

@@ -1,4 +1,4 @@
-"""Sums of products by the letters of axes."""
+"""einsum: sums of products over axes that are named by letters."""
 
 from __future__ import annotations
 

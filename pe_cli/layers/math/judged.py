@@ -1,4 +1,4 @@
-"""Layers of 1.8 that look at whole tensors or put simple functions together: allclose, has_nan, clamp, addcmul and others."""
+"""Predicates on whole tensors, and simple compositions: allclose, has_nan, clamp, addcmul and others."""
 
 from __future__ import annotations
 

@@ -1,15 +1,10 @@
-"""Further functions of numbers, and where numbers are NaN, infinite or finite."""
+"""Where numbers are NaN, infinite or finite."""
 
 from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.math.generated import make_unary
-from pe_cli.ops.define.registry import find
 from pe_cli.program.ir import Variable
-
-for _name in ("cosh", "erf", "log10", "log1p", "log2", "sinh", "tan"):
-    layer(make_unary(_name, find(_name)))
 
 
 def _size_against_infinity(helper: LayerHelper, x: Variable, comparison: str) -> Variable:

@@ -1,4 +1,4 @@
-"""fused_elemwise_activation: two tensors and a function of one number, in either order."""
+"""fused_elemwise_activation: a binary function of two tensors and a unary one, in either order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that scale channels, or move elements between channels, pixels and steps: affine_channel, shuffles, temporal_shift."""
+"""Scaling and rearranging of channels: affine_channel, shuffles, temporal_shift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers whose taps or pixels are moved: affine_grid, deformable_conv; and random_crop, randperm."""
+"""Layers whose taps or pixels are moved: affine_grid, deformable_conv."""
 
 from __future__ import annotations
 
@@ -115,48 +115,3 @@ def deformable_conv(
     height, width = offset.shape[2:]
     out = helper.one("reshape", {"X": flat}, {"shape": [-1, num_filters, height, width]})
     return helper.add_bias(out, bias_attr, axis=1, end=2)
-
-
-@layer
-def random_crop(x: Variable, shape: list[int], seed: int | None = None) -> Variable:
-    """Cut a box out of every sample: in training each at a random place, in evaluation the middle.
-
-    `clone(for_test=True)` switches to evaluation.
-
-    Args:
-        x: [batch, ..., sizes].
-        shape: sizes of the box along the last axes.
-        seed: the same places at every step of training; null takes the program's, with new ones at every step.
-
-    Returns:
-        [batch, ..., shape].
-
-    Raises:
-        PeError: sizes that do not fit.
-
-    Source:
-        fluid.layers.random_crop.
-    """
-    return LayerHelper("random_crop").one("random_crop", {"X": x}, {"shape": shape, "seed": seed or 0})
-
-
-@layer
-def randperm(n: int, dtype: str = "int64", seed: int = 0, name: str | None = None) -> Variable:
-    """Put the integers from 0 to n - 1 in a random order.
-
-    Args:
-        n: how many.
-        dtype: int64 or int32.
-        seed: the same order at every step; 0 takes the program's, with a new one at every step.
-        name: prefix of the output's name.
-
-    Returns:
-        [n].
-
-    Raises:
-        PeError: n is below 1.
-
-    Source:
-        fluid.layers.randperm.
-    """
-    return LayerHelper("randperm", name).one("randperm", {}, {"n": n, "dtype": dtype, "seed": seed})

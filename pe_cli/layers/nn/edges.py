@@ -1,4 +1,4 @@
-"""Padding as layers of images and volumes take it: one number, some for every axis or side, SAME or VALID."""
+"""Padding arguments of image and volume layers: one number, several per axis or side, SAME or VALID."""
 
 from __future__ import annotations
 

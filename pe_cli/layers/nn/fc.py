@@ -1,4 +1,4 @@
-"""Matrix layers: fc, mul, matmul."""
+"""The fully connected layer."""
 
 from __future__ import annotations
 
@@ -57,63 +57,3 @@ def fc(
         products.append(helper.one("mul", {"X": x, "Y": weight}, {"x_num_col_dims": kept, "y_num_col_dims": 1}))
     total = products[0] if len(products) == 1 else helper.one("sum", {"X": products})
     return helper.activate(helper.add_bias(total, bias_attr, axis=len(total.shape) - 1), act)
-
-
-@layer
-def mul(
-    x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
-) -> Variable:
-    """Multiply two tensors as matrices.
-
-    Args:
-        x: its first x_num_col_dims axes are rows, the others inner.
-        y: its first y_num_col_dims axes are inner, the others columns.
-        x_num_col_dims: at least 1.
-        y_num_col_dims: at least 1.
-        name: prefix of the output's name.
-
-    Returns:
-        Leading axes of x, then trailing axes of y.
-
-    Raises:
-        PeError: inner sizes differ.
-
-    Source:
-        fluid.layers.mul.
-    """
-    attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
-    return LayerHelper("mul", name).one("mul", {"X": x, "Y": y}, attrs)
-
-
-@layer
-def matmul(
-    x: Variable,
-    y: Variable,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    alpha: float = 1.0,
-    name: str | None = None,
-) -> Variable:
-    """Multiply matrices, or batches of them.
-
-    Out[..., i, j] = alpha sum_k x[..., i, k] y[..., k, j]
-
-    Args:
-        x: [..., m, k], or a vector [k].
-        y: [..., k, n], or a vector [k]; axes before the last two are broadcast.
-        transpose_x: swap the last two axes of x first.
-        transpose_y: swap the last two axes of y first.
-        alpha: factor on the product, no unit.
-        name: prefix of the output's name.
-
-    Returns:
-        [..., m, n]; vectors' axes of size 1 left out.
-
-    Raises:
-        PeError: inner sizes or batch axes do not fit.
-
-    Source:
-        fluid.layers.matmul.
-    """
-    attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": alpha}
-    return LayerHelper("matmul", name).one("matmul", {"X": x, "Y": y}, attrs)

@@ -1,4 +1,4 @@
-"""Normalisation by what is known before: data_norm, by statistics of the data; spectral_norm, by a weight's largest stretch."""
+"""Normalisation by statistics that are kept: data_norm by those of the data, spectral_norm by a weight's largest singular value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that read one image by another: correlation, bilateral_slice."""
+"""Layers that read one image by another: correlation."""
 
 from __future__ import annotations
 
@@ -46,27 +46,3 @@ def correlation(
         "pad_size": pad_size, "kernel_size": kernel_size, "max_displacement": max_displacement, "stride1": stride1, "stride2": stride2,
     }  # fmt: skip
     return helper.one("correlation", {"Input1": x, "Input2": y}, attrs)
-
-
-@layer
-def bilateral_slice(x: Variable, guide: Variable, grid: Variable, has_offset: bool, name: str | None = None) -> Variable:
-    """Map every pixel by a matrix of its own, read from a coarse grid at its place and at the height that a guide says.
-
-    Args:
-        x: [batch, channels, height, width].
-        guide: [batch, height, width]; 0 is the floor of the grid, 1 its top.
-        grid: [batch, outputs terms, deep, high, wide]; terms is channels, and one more with has_offset.
-        has_offset: the maps have a constant term.
-        name: prefix of the output's name.
-
-    Returns:
-        [batch, outputs, height, width], dtype of x.
-
-    Raises:
-        PeError: types that do not fit.
-
-    Source:
-        fluid.contrib.layers.bilateral_slice of 2.0; Gharbi et al. 2017.
-    """
-    inputs = {"X": x, "Guide": guide, "Grid": grid}
-    return LayerHelper("bilateral_slice", name).one("bilateral_slice", inputs, {"has_offset": has_offset})

@@ -1,4 +1,4 @@
-"""Layers of click models: rank_attention over pages of ranked results, batch_fc for each slot."""
+"""Layers of click-through models: rank_attention over ranked results, batch_fc for each slot."""
 
 from __future__ import annotations
 

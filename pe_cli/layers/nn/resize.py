@@ -1,4 +1,4 @@
-"""Layers that change the size of images and volumes: resize_bilinear, resize_nearest, resize_trilinear, pad2d, grid_sampler."""
+"""Layers that change the size of images and volumes: resize_bilinear, resize_nearest, resize_trilinear, pad2d."""
 
 from __future__ import annotations
 
@@ -249,24 +249,3 @@ def pad2d(
     attrs = {"mode": mode, "pad_value": float(pad_value), **({} if fed is not None else {"paddings": sizes})}
     x = _channels_first(helper, input, data_format, ("NCHW", "NHWC"))
     return _channels_back(helper, helper.one("pad2d", {"X": x, "Paddings": fed}, attrs), data_format)
-
-
-@layer
-def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
-    """Look at images at given places; between pixels they are linear, outside they are 0.
-
-    Args:
-        x: [batch, channels, height, width].
-        grid: [batch, rows, columns, 2]: x and y, from -1, the first pixel's centre, to 1, the last one's.
-        name: prefix of the output's name.
-
-    Returns:
-        [batch, channels, rows, columns].
-
-    Raises:
-        PeError: shapes that do not fit.
-
-    Source:
-        fluid.layers.grid_sampler.
-    """
-    return LayerHelper("grid_sampler", name).one("grid_sampler", {"X": x, "Grid": grid}, None, "Output")

@@ -1,4 +1,4 @@
-"""Normalisation by a sample's own numbers: group_norm, instance_norm, lrn; and inplace_abn, a batch_norm with its activation."""
+"""Normalisation within a sample: group_norm, instance_norm, lrn; and inplace_abn, a batch_norm with its activation."""
 
 from __future__ import annotations
 

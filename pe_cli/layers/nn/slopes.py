@@ -1,4 +1,4 @@
-"""Activations that are made of others: selu, prelu with slopes that are learned, maxout."""
+"""Activations composed of others or with parameters: selu, prelu, maxout."""
 
 from __future__ import annotations
 

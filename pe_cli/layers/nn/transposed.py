@@ -1,4 +1,4 @@
-"""Transposed convolution: from few pixels to many, as a decoder or a generator draws them."""
+"""Transposed convolution of images: conv2d_transpose."""
 
 from __future__ import annotations
 

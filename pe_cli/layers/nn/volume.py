@@ -1,4 +1,4 @@
-"""Pooling of volumes, and pooling to a size that is wanted: pool3d, adaptive_pool2d, adaptive_pool3d."""
+"""Pooling of volumes, and adaptive pooling to a given size: pool3d, adaptive_pool2d, adaptive_pool3d."""
 
 from __future__ import annotations
 

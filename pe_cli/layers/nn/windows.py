@@ -1,4 +1,4 @@
-"""Windows of images as columns and as rows, and masks over strong responses: unfold, im2sequence, similarity_focus."""
+"""Windows of images as columns and as rows: unfold, im2sequence."""
 
 from __future__ import annotations
 
@@ -94,25 +94,3 @@ def rows_of_windows(
     columns = helper.one("unfold", {"X": images}, attrs, "Y")
     rows = helper.one("transpose", {"X": columns}, {"axis": [0, 2, 1]})
     return helper.one("reshape", {"X": rows}, {"shape": [-1, columns.shape[1]]}), columns.shape[2]
-
-
-@layer
-def similarity_focus(input: Variable, axis: int, indexes: list[int], name: str | None = None) -> Variable:
-    """Mark the largest elements of chosen slices, one in each row and column of a slice.
-
-    Args:
-        input: [batch, a, b, c].
-        axis: of the slices: 1, 2 or 3.
-        indexes: slices along it; a place that one of them marks is marked for all positions along the axis.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape and dtype of input: 1 where marked, else 0.
-
-    Raises:
-        PeError: another rank, axis or index.
-
-    Source:
-        fluid.layers.similarity_focus.
-    """
-    return LayerHelper("similarity_focus", name).one("similarity_focus", {"X": input}, {"axis": axis, "indexes": indexes})

@@ -188,23 +188,3 @@ def dynamic_gru(
     }
     inputs = {"Input": input, "Weight": weight, "Bias": bias, "H0": h_0}
     return helper.op("gru", inputs, attrs, ("Hidden", "BatchGate"))[0]
-
-
-@layer
-def gather_tree(ids: Variable, parents: Variable) -> Variable:
-    """Follow beams back from the last step, to whole sequences.
-
-    Args:
-        ids: [steps, batch, beams] int32 or int64; what every beam chose.
-        parents: type of ids; the beam of the step before that it continues.
-
-    Returns:
-        Type of ids; beam k holds the whole sequence of beam k of the last step.
-
-    Raises:
-        PeError: types that do not fit.
-
-    Source:
-        fluid.layers.gather_tree.
-    """
-    return LayerHelper("gather_tree").one("gather_tree", {"Ids": ids, "Parents": parents})

@@ -53,26 +53,6 @@ def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Var
 
 
 @layer
-def sequence_concat(input: list[Variable], name: str | None = None) -> Variable:
-    """Join sequence i of every input to sequence i of the output.
-
-    Args:
-        input: [rows, ...] each, with as many sequences.
-        name: prefix of the output's name.
-
-    Returns:
-        [all rows, ...], dtype of the inputs, with sequences.
-
-    Raises:
-        PeError: inputs whose rows differ in type, or in their number of sequences.
-
-    Source:
-        fluid.layers.sequence_concat.
-    """
-    return LayerHelper("sequence_concat", name).one("sequence_concat", {"X": list(input)})
-
-
-@layer
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> list[Variable]:
@@ -150,23 +130,6 @@ def sequence_mask(x: Variable, maxlen: Size | None = None, dtype: str = "int64",
 
 
 @layer
-def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
-    """Reverse the rows of every sequence.
-
-    Args:
-        x: [rows, ...] with sequences.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape, dtype and sequences of x.
-
-    Source:
-        fluid.layers.sequence_reverse.
-    """
-    return LayerHelper("sequence_reverse", name).one("sequence_reverse", {"X": x}, output="Y")
-
-
-@layer
 def sequence_slice(input: Variable, offset: Variable, length: Variable, name: str | None = None) -> Variable:
     """Take some neighbouring rows of every sequence.
 
@@ -187,26 +150,6 @@ def sequence_slice(input: Variable, offset: Variable, length: Variable, name: st
     """
     helper = LayerHelper("sequence_slice", name)
     return helper.one("sequence_slice", {"X": input, "Offset": offset, "Length": length})
-
-
-@layer
-def sequence_reshape(input: Variable, new_dim: int) -> Variable:
-    """Cut the numbers of every sequence into rows of another size.
-
-    Args:
-        input: [rows, width] with sequences.
-        new_dim: size of the new rows.
-
-    Returns:
-        [rows width / new_dim, new_dim], dtype of input, with sequences.
-
-    Raises:
-        PeError: a sequence's numbers do not make whole rows.
-
-    Source:
-        fluid.layers.sequence_reshape.
-    """
-    return LayerHelper("sequence_reshape").one("sequence_reshape", {"X": input}, {"new_dim": new_dim})
 
 
 @layer

@@ -1,4 +1,4 @@
-"""Layers that choose and place by number: multiplex, scatter_nd, shard_index."""
+"""Selection by index: multiplex, scatter_nd, shard_index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of constants and of facts about tensors: eye, linspace, range, full, full_like, diag, shape, size, rank."""
+"""Layers of constants and of facts about tensors: eye, linspace, range, full, full_like, diag, size, rank."""
 
 from __future__ import annotations
 
@@ -204,22 +204,6 @@ def diag(diagonal: Variable) -> Variable:
         return diag_embed(diagonal)
     wide = diag_embed(helper.one("cast", {"X": diagonal}, {"out_dtype": "float64"}))
     return helper.one("cast", {"X": wide}, {"out_dtype": diagonal.dtype})
-
-
-@layer
-def shape(input: Variable) -> Variable:
-    """Return the sizes of a tensor.
-
-    Args:
-        input: any.
-
-    Returns:
-        int32 [axes]; gradients stop there.
-
-    Source:
-        fluid.layers.shape.
-    """
-    return LayerHelper("shape").one("shape", {"Input": input})
 
 
 @layer

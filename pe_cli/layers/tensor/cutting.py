@@ -1,8 +1,8 @@
-"""Layers that cut, turn and fit tensors: strided_slice, crop, crop_tensor, unbind, flip, pad_constant_like, expand_as."""
+"""Layers that cut and fit tensors: strided_slice, crop, crop_tensor, unbind, pad_constant_like, expand_as."""
 
 from __future__ import annotations
 
-from pe_cli.layers.define.helper import LayerHelper, as_list
+from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
 from pe_cli.layers.define.sizes import Sizes, fed_sizes, same_axis
 from pe_cli.layers.tensor.shape import unstack
@@ -147,27 +147,6 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
         fluid.layers.unbind.
     """
     return unstack(input, axis)
-
-
-@layer
-def flip(input: Variable, dims: int | list[int], name: str | None = None) -> Variable:
-    """Reverse the order of elements along axes.
-
-    Args:
-        input: any shape.
-        dims: axis or axes.
-        name: prefix of the output's name.
-
-    Returns:
-        Shape and dtype of input.
-
-    Raises:
-        PeError: there is no such axis.
-
-    Source:
-        fluid.layers.flip.
-    """
-    return LayerHelper("flip", name).one("reverse", {"X": input}, {"axis": as_list(dims)})
 
 
 @layer

@@ -1,4 +1,4 @@
-"""Layers that find places and values, as many as there are: where, nonzero, unique, unique_with_counts."""
+"""Indices of elements, as many as there are: where, nonzero, unique, unique_with_counts."""
 
 from __future__ import annotations
 

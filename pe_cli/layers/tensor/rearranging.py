@@ -1,4 +1,4 @@
-"""Layers that repeat, roll, pick and lay out elements."""
+"""Repeating, rolling, picking and rearranging elements."""
 
 from __future__ import annotations
 

@@ -33,27 +33,6 @@ def reshape(x: Variable, shape: Sizes, act: str | None = None, name: str | None 
 
 
 @layer
-def transpose(x: Variable, perm: list[int], name: str | None = None) -> Variable:
-    """Reorder axes.
-
-    Args:
-        x: any shape.
-        perm: axis of x that becomes axis i.
-        name: prefix of the output's name.
-
-    Returns:
-        Sizes of x in the order perm.
-
-    Raises:
-        PeError: perm is no order of the axes.
-
-    Source:
-        fluid.layers.transpose.
-    """
-    return LayerHelper("transpose", name).one("transpose", {"X": x}, {"axis": perm})
-
-
-@layer
 def concat(input: list[Variable], axis: Size = 0, name: str | None = None) -> Variable:
     """Join tensors along an axis.
 
@@ -114,27 +93,6 @@ def split(
 
 
 @layer
-def squeeze(input: Variable, axes: list[int], name: str | None = None) -> Variable:
-    """Leave out axes of size 1.
-
-    Args:
-        input: any shape.
-        axes: to leave out; empty for all of size 1.
-        name: prefix of the output's name.
-
-    Returns:
-        The elements of input without those axes.
-
-    Raises:
-        PeError: an axis is not of size 1.
-
-    Source:
-        fluid.layers.squeeze.
-    """
-    return LayerHelper("squeeze", name).one("squeeze", {"X": input}, {"axes": axes})
-
-
-@layer
 def unsqueeze(input: Variable, axes: Sizes, name: str | None = None) -> Variable:
     """Insert axes of size 1.
 
@@ -155,27 +113,6 @@ def unsqueeze(input: Variable, axes: Sizes, name: str | None = None) -> Variable
     helper = LayerHelper("unsqueeze", name)
     places, fed = fed_sizes(helper, "axes", axes)
     return helper.one("unsqueeze", {"X": input, "Axes": fed}, {} if fed is not None else {"axes": places})
-
-
-@layer
-def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """Make a matrix.
-
-    Args:
-        x: any shape.
-        axis: axes before it become rows, the others columns; 0 makes one row.
-        name: prefix of the output's name.
-
-    Returns:
-        [rows, columns].
-
-    Raises:
-        PeError: axis is out of range.
-
-    Source:
-        fluid.layers.flatten.
-    """
-    return LayerHelper("flatten", name).one("flatten", {"X": x}, {"axis": axis})
 
 
 def slice_(input: Variable, axes: list[int], starts: Sizes, ends: Sizes) -> Variable:
@@ -207,26 +144,6 @@ layer(name="slice")(slice_)
 
 
 @layer
-def stack(x: list[Variable], axis: int = 0) -> Variable:
-    """Join tensors of one type along a new axis.
-
-    Args:
-        x: tensors of one shape and dtype.
-        axis: where the new axis is.
-
-    Returns:
-        Their shape with an axis of as many as there are.
-
-    Raises:
-        PeError: types differ.
-
-    Source:
-        fluid.layers.stack.
-    """
-    return LayerHelper("stack").one("stack", {"X": as_list(x)}, {"axis": axis}, "Y")
-
-
-@layer
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """Cut a tensor into one part for each index of an axis, and leave the axis out.
 
@@ -255,26 +172,6 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 
 @layer
-def reverse(x: Variable, axis: int | list[int]) -> Variable:
-    """Reverse the order of elements along axes.
-
-    Args:
-        x: any shape.
-        axis: axis or axes.
-
-    Returns:
-        Shape and dtype of x.
-
-    Raises:
-        PeError: there is no such axis.
-
-    Source:
-        fluid.layers.reverse.
-    """
-    return LayerHelper("reverse").one("reverse", {"X": x}, {"axis": as_list(axis)})
-
-
-@layer
 def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
     """Repeat a tensor along its axes.
 
@@ -295,47 +192,3 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     helper = LayerHelper("expand", name)
     times, fed = fed_sizes(helper, "expand_times", expand_times, len(x.shape))
     return helper.one("expand", {"X": x, "ExpandTimes": fed}, {} if fed is not None else {"expand_times": times})
-
-
-@layer
-def pad(x: Variable, paddings: list[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """Put a border around a tensor.
-
-    Args:
-        x: any shape.
-        paddings: elements before and after, for every axis in a row.
-        pad_value: of the border, in the unit of x.
-        name: prefix of the output's name.
-
-    Returns:
-        Sizes of x plus the borders.
-
-    Raises:
-        PeError: not two numbers for each axis.
-
-    Source:
-        fluid.layers.pad.
-    """
-    return LayerHelper("pad", name).one("pad", {"X": x}, {"paddings": paddings, "pad_value": pad_value})
-
-
-@layer
-def gather(input: Variable, index: Variable) -> Variable:
-    """Take rows by number.
-
-    Out[i] = input[index[i]]
-
-    Args:
-        input: [rows, ...].
-        index: [count] or [count, 1] int64 or int32.
-
-    Returns:
-        [count, ...].
-
-    Raises:
-        PeError: index has more axes or is not of integers; in a step, a row that does not exist.
-
-    Source:
-        fluid.layers.gather.
-    """
-    return LayerHelper("gather").one("gather", {"X": input, "Index": index})

@@ -91,33 +91,6 @@ def fill_constant(shape: Sizes, dtype: str, value: Number, out: Variable | None 
 
 
 @layer
-def fill_constant_batch_size_like(
-    input: Variable, shape: list[int], dtype: str = "float32", value: float = 0.0, input_dim_idx: int = 0, output_dim_idx: int = 0
-) -> Variable:
-    """Make a tensor whose elements all have one value, with as many rows as another has.
-
-    Args:
-        input: any; only the size of one axis counts.
-        shape: sizes; that of axis output_dim_idx is replaced.
-        dtype: element type.
-        value: of every element.
-        input_dim_idx: axis of input whose size is taken.
-        output_dim_idx: axis of the result that gets it.
-
-    Returns:
-        Of that shape and dtype; gradients stop there.
-
-    Raises:
-        PeError: an axis that is not there, a negative size elsewhere, or an unknown dtype.
-
-    Source:
-        fluid.layers.fill_constant_batch_size_like.
-    """
-    attrs = {"shape": shape, "dtype": dtype, "value": value, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
-    return LayerHelper("fill_constant_batch_size_like").one("fill_constant_batch_size_like", {"Input": input}, attrs)
-
-
-@layer
 def zeros(shape: Sizes, dtype: str) -> Variable:
     """Make a tensor of zeros.
 

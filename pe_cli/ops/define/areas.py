@@ -1,4 +1,4 @@
-"""How ops are cut into parts that threads share. No cut changes a bit: every element is computed as without it."""
+"""How ops are split into parts for threads. No split changes a bit: every element is computed by one thread in a fixed order."""
 
 from __future__ import annotations
 

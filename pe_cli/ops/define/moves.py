@@ -1,4 +1,4 @@
-"""Kernels that many ops call: a copy, one value everywhere, and another element type."""
+"""Kernels that many ops share: copy, fill and cast."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pe_cli.core.errors import PeError, did_you_mean
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.onnx import onnx_trait
 from pe_cli.ops.define.schema import Attr, OpDesc, Sample, Slot, converted, slots
 from pe_cli.ops.define.traits import (
@@ -88,6 +89,7 @@ class OpDef:
         is_grad_of: name of the forward op, for gradient ops.
         module: where it is declared.
         traits: what else it can do, by class.
+        faces: functions and classes that only hand their arguments to it.
     """
 
     def __init__(self, name: str, infer: Callable[..., Any] | None) -> None:
@@ -107,6 +109,7 @@ class OpDef:
         self.is_grad_of: str | None = None
         self.module = ""
         self.traits: dict[type[Trait], Trait] = {}
+        self.faces: tuple[Face | Functional, ...] = ()
 
     @property
     def doc(self) -> str:
@@ -276,6 +279,7 @@ def op(
     kinks: Any = None,
     grad_tolerance: float = 1e-6,
     traits: Sequence[Trait] = (),
+    faces: Sequence[Face | Functional] = (),
 ) -> Callable[[Callable[..., Any]], OpDef]:
     """Declare an op by decorating its shape inference.
 
@@ -288,6 +292,7 @@ def op(
         differentiable: input slots that gradients flow to; default: every input, when a gradient is declared.
         samples, kinks, grad_tolerance: see `OpDef`.
         traits: what else it can do, see `pe_cli.ops.define.traits`.
+        faces: layers and functions of 2.x that are this op, see `pe_cli.ops.define.faces`.
     """
 
     def make(infer: Callable[..., Any]) -> OpDef:
@@ -301,6 +306,7 @@ def op(
         made.differentiable = tuple(names if differentiable is None else differentiable.split())
         made.samples, made.kinks, made.grad_tolerance = tuple(samples), kinks, grad_tolerance
         made.module = infer.__module__
+        made.faces = tuple(faces)
         made.give(*traits)
         OPS[name] = made
         return made

@@ -1,4 +1,4 @@
-"""How gradient ops are differentiated again: a rule per forward op, for gradients of gradients.
+"""Second-order gradients: a rule per forward op, for gradients of gradient ops.
 
 A gradient op computes `X@GRAD` of what the forward op read and of `Out@GRAD`. A rule gets the gradient of `X@GRAD` and either *gives* those
 of the op's inputs, or says with other ops how `X@GRAD` *comes about*, and the walk differentiates these. All that rules append has rules

@@ -9,6 +9,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import LodRequest, fixed, owners
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
@@ -33,6 +34,7 @@ def _infos(rng):
 
 @op(
     "box_clip",
+    faces=[Face("", "input im_info name")],
     inputs="Input ImInfo Owner?",
     outputs="Output",
     differentiable="",

@@ -9,6 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 
@@ -167,6 +168,7 @@ def decode_and_choose(prior: Ptr, var: Ptr, target: Ptr, score: Ptr, out: Ptr, c
 
 @op(
     "box_decoder_and_assign",
+    faces=[Face("", "prior_box prior_box_var target_box box_score box_clip! name")],
     inputs="PriorBox PriorBoxVar TargetBox BoxScore",
     outputs="DecodeBox OutputAssignBox",
     attrs={"box_clip": Attr(4.135166556742356, "largest logarithm of a size; ln(1000 / 16)")},
@@ -233,6 +235,7 @@ def overlaps(x: Ptr, y: Ptr, out: Ptr, n: Int, m: Int, one: Real):
 
 @op(
     "iou_similarity",
+    faces=[Face("", "x y box_normalized name")],
     inputs="X Y",
     attrs={"box_normalized": Attr(True, "boxes are parts of the image; else pixels, the last one inside")},
     differentiable="",
@@ -309,6 +312,7 @@ def grid_boxes(
 
 @op(
     "yolo_box",
+    faces=[Face("", "x img_size anchors! class_num! conf_thresh! downsample_ratio! clip_bbox name scale_x_y")],
     inputs="X ImgSize",
     outputs="Boxes Scores",
     attrs={

@@ -10,6 +10,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Sample, op
@@ -28,6 +29,7 @@ def to_places(x: Ptr, out: Ptr, n: Int, H: Int, W: Int):
 
 @op(
     "polygon_box_transform",
+    faces=[Face("", "input name")],
     inputs="Input",
     outputs="Output",
     differentiable="",

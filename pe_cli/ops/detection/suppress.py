@@ -1,4 +1,4 @@
-"""How boxes are thinned out: overlaps of boxes and polygons, and the greedy choice of those that overlap no better one."""
+"""Non-maximum suppression: overlaps of boxes and polygons, and the greedy choice of the best boxes."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI32, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -160,6 +161,13 @@ _SCORES = {"GTScore": lambda rng: rng.uniform(0.2, 1, (2, 3))}
 
 @op(
     "yolov3_loss",
+    faces=[
+        Face(
+            "",
+            "x gt_box gt_label anchors! anchor_mask! class_num! ignore_thresh! downsample_ratio! gt_score use_label_smooth name scale_x_y",
+            returns="Loss",
+        ),
+    ],
     inputs="X GTBox GTLabel GTScore?",
     outputs="Loss ObjectnessMask GTMatchMask",
     attrs={

@@ -21,6 +21,7 @@ from pe_cli.kernels.channel_norm_act import (
     relu_sums_last,
 )
 from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout
@@ -266,3 +267,126 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
         for part, some, (from_x, from_cut, to_dx) in rows_of(o, x, width, cut, o.output("X@GRAD")):
             own = (to_dx, o.scratch(5 * width, x.dtype), some, width, channels, n * _batch(o))
             o.call(gradient_last, from_x, from_cut, saved, inverse, scale, *sums, *own, part=part)
+
+
+# --- what they take the place of --------------------------------------------------------------------------------------
+
+_READ = ("X", "Scale", "SavedMean", "SavedVariance")
+
+
+def _is_gradient_of_norm(m: Match, op: Op) -> bool:
+    return op.inputs["SavedMean"] == m["norm"].outputs.get("SavedMean")
+
+
+def _becomes_norm_act(m: Match) -> list[Becomes]:
+    norm, act = m["norm"], m["act"]
+    return [Becomes((norm, act), "fused_batch_norm_act", norm.inputs, {**norm.outputs, "Y": act.outputs["Out"]}, norm.attrs)]
+
+
+def _becomes_norm_act_grad(m: Match) -> list[Becomes]:
+    """The gradient finds out where relu cut from what batch_norm read, so that nothing reads relu's result for it."""
+    first, last = m["act_grad"], m["norm_grad"]
+    inputs = {s: last.inputs[s] for s in _READ} | {"Bias": m["norm"].inputs["Bias"], "Y@GRAD": first.inputs["Out@GRAD"]}
+    return [Becomes((first, last), "fused_batch_norm_act_grad", inputs, last.outputs, last.attrs)]
+
+
+def _bias_changes(m: Match) -> str:
+    kept = m.unchanged(m["norm"].inputs["Bias"][0], m["norm"], m["act_grad"])
+    return "" if kept else "the bias of batch_norm is overwritten before the gradient"
+
+
+fused_batch_norm_act.give(
+    Fuses(
+        "fuse_bn_act_ops",
+        Pattern(
+            (Part("act", ("relu",)), Part("norm", ("batch_norm",), writes=("act", "X"))),
+            _becomes_norm_act,
+            vanish=[("norm", "Y")],
+        ),
+        Pattern(
+            (
+                Part("act_grad", ("relu_grad",), reads=("act", "Out"), into="Out"),
+                Part("norm_grad", ("batch_norm_grad",), reads=("act_grad", "X@GRAD"), fits=_is_gradient_of_norm),
+            ),
+            _becomes_norm_act_grad,
+            vanish=[("act_grad", "X@GRAD")],
+            unless=_bias_changes,
+        ),
+        unless_synchronised=True,
+        nothing="the program has no relu",
+    )
+)
+
+
+def _of_one_shape(m: Match, _: Op) -> bool:
+    """Whether two different variables of one shape are added, of which batch_norm may make either."""
+    (x,), (y,) = m["add"].inputs["X"], m["add"].inputs["Y"]
+    return x != y and m.type(x).shape == m.type(y).shape
+
+
+def _slot(m: Match, *, other: bool = False) -> str:
+    """Return the input slot of the sum that batch_norm makes, or the other one."""
+    return "X" if (m["add"].inputs["X"] == m["norm"].outputs["Y"]) is not other else "Y"
+
+
+def _becomes_norm_add_act(m: Match) -> list[Becomes]:
+    norm, add, act = m["norm"], m["add"], m["act"]
+    inputs = {**norm.inputs, "Z": add.inputs[_slot(m, other=True)]}
+    return [Becomes((norm, add, act), "fused_bn_add_activation", inputs, {**norm.outputs, "Y": act.outputs["Out"]}, norm.attrs)]
+
+
+def _becomes_norm_add_act_grad(m: Match) -> list[Becomes]:
+    first, add, last = m["act_grad"], m["add_grad"], m["norm_grad"]
+    inputs = {s: last.inputs[s] for s in _READ} | {"Y": first.inputs["Out"], "Y@GRAD": first.inputs["Out@GRAD"]}
+    other = add.outputs.get(f"{_slot(m, other=True)}@GRAD")
+    outputs = {**last.outputs, **({"Z@GRAD": other} if other else {})}
+    return [Becomes((first, add, last), "fused_bn_add_activation_grad", inputs, outputs, last.attrs)]
+
+
+def _gradient_of_norm(m: Match) -> str:
+    return (m["add_grad"].outputs.get(f"{_slot(m)}@GRAD") or [""])[0]
+
+
+def _sum_stays(m: Match) -> str:
+    why = m.only_for(_gradient_of_norm(m), [m["norm_grad"]])
+    return f"the gradient of the sum {why}" if why else ""
+
+
+fused_bn_add_activation.give(
+    Fuses(
+        "fuse_bn_add_act_ops",
+        Pattern(
+            (
+                Part("act", ("relu",)),
+                Part("add", ("elementwise_add",), writes=("act", "X")),
+                Part(
+                    "norm",
+                    ("batch_norm",),
+                    writes=("add", "X Y"),
+                    fits=_of_one_shape,
+                    lacking="no operand of elementwise_add is made by batch_norm in the other's shape",
+                ),
+            ),
+            _becomes_norm_add_act,
+            vanish=[("norm", "Y"), ("add", "Out")],
+        ),
+        Pattern(
+            (
+                Part("act_grad", ("relu_grad",), reads=("act", "Out"), into="Out"),
+                Part("add_grad", ("elementwise_add_grad",), reads=("act_grad", "X@GRAD")),
+                Part(
+                    "norm_grad",
+                    ("batch_norm_grad",),
+                    reads=_gradient_of_norm,
+                    fits=_is_gradient_of_norm,
+                    lacking="the gradient of the sum is not read by batch_norm_grad alone",
+                ),
+            ),
+            _becomes_norm_add_act_grad,
+            vanish=[("act_grad", "X@GRAD")],
+            unless=_sum_stays,
+        ),
+        unless_synchronised=True,
+        nothing="the program has no relu",
+    )
+)

@@ -28,6 +28,7 @@ from pe_cli.kernels.geometry import (
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Part, Pattern
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow
@@ -210,3 +211,48 @@ def fused_conv2d_moments_cpu(o: Lowering) -> None:
     block = y.size if far else max(BLOCK // size, w.size * READ // size, 4 * NARROW if images.pointwise else 1)
     chosen = images.kernel(forward_moments, forward_depthwise_moments, forward_pointwise_moments, forward_winograd_moments)
     o.call(chosen, source, w, y, images.filter_scratch(w), *scratch, moments, images.geometry, images.n, block, rows, width)
+
+
+# --- what it takes the place of ---------------------------------------------------------------------------------------
+
+#: batch_norm, alone or with what follows it.
+NORMS = ("batch_norm", "fused_batch_norm_act", "fused_bn_add_activation")
+_NAME = "fused_conv2d_moments"
+
+
+def _unless(m: Match) -> str:
+    """Only training takes statistics, and only images with the channels last have pieces that are done early."""
+    norm = m["norm"]
+    if norm.attrs["is_test"] or norm.attrs["use_global_stats"]:
+        return "batch_norm uses running statistics"
+    if norm.attrs["data_layout"] != "NHWC":
+        return "images have their channels first"
+    return "" if m.same_role(m["conv"], norm) else "a convolution has another role"
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    """The convolution takes statistics, where it does not already for another batch_norm, and batch_norm is given them."""
+    conv, norm = m["conv"], m["norm"]
+    made = []
+    moments = conv.outputs.get("Moments")
+    if moments is None:
+        channels = m.type(conv.inputs["Filter"][0]).shape[0]
+        moments = [m.create(f"{norm.inputs['X'][0]}.moments", TensorType((2, channels), "float64"))]
+        made.append(Becomes([conv], _NAME, conv.inputs, {**conv.outputs, "Moments": moments}, conv.attrs))
+    return [*made, Becomes([norm], norm.type, {**norm.inputs, "Moments": moments}, norm.outputs, norm.attrs)]
+
+
+fused_conv2d_moments.give(
+    Fuses(
+        "fuse_bn_statistics",
+        Pattern(
+            (Part("norm", NORMS), Part("conv", ("conv2d", "depthwise_conv2d", _NAME), writes=("norm", "X"))),
+            _becomes,
+            unless=_unless,
+        ),
+        on=["caches"],
+        unless_synchronised=True,
+        did="statistics are taken by convolutions",
+        nothing="the program has no batch_norm",
+    )
+)

@@ -25,10 +25,11 @@ from pe_cli.kernels.geometry import (
 from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow
-from pe_cli.ops.fused.fused_conv_moments import BLOCK, NHWC, READ, convolve_direct, convolve_winograd
+from pe_cli.ops.fused.fused_conv_moments import BLOCK, NHWC, NORMS, READ, convolve_direct, convolve_winograd
 from pe_cli.ops.fused.norm_conv_kernels import norm_table, part_of, seen_rows
 from pe_cli.ops.nn.batch_norm import ATTRS as NORM_ATTRS
 from pe_cli.ops.nn.batch_norm import WIDEST
@@ -211,3 +212,54 @@ def fused_conv2d_norm_cpu(o: Lowering) -> None:
         block = max(BLOCK // unit, 0 if images.depthwise else w.size * READ // unit, least)
         at = Offset(source, piece.x), Offset(w, piece.w), Offset(y, piece.y), images.filter_scratch(w), Offset(z, piece.y)
         o.call(chosen, *at, Offset(table, piece.channel), wide, kind, piece.geometry, piece.images, block, part=piece.number)
+
+
+# --- what it takes the place of ---------------------------------------------------------------------------------------
+
+
+def _unless(m: Match) -> str:
+    """Return why a convolution cannot apply a batch_norm; empty where it can."""
+    conv, norm = m["conv"], m["norm"]
+    if not (norm.attrs["is_test"] or norm.attrs["use_global_stats"]):
+        return "batch_norm uses the statistics of the batch"
+    if norm.attrs["data_layout"] != "NHWC":
+        return "images have their channels first"
+    if not m.same_role(conv, norm):
+        return "a convolution has another role"
+    if why := _statistics(m, norm):
+        return why
+    why = m.only_for(norm.inputs["X"][0], [norm])
+    return f"the result of the convolution {why}" if why else ""
+
+
+def _statistics(m: Match, norm: Op) -> str:
+    """Return why a batch_norm has to give its statistics, empty where nobody wants any."""
+    for slot in ("SavedMean", "SavedVariance"):
+        for name in norm.outputs.get(slot, ()):
+            if why := m.needed(name, []):
+                return f"{slot} {why}"
+    kept = all(norm.outputs.get(f"{slot}Out", norm.inputs[slot]) == norm.inputs[slot] for slot in ("Mean", "Variance"))
+    return "" if kept else "batch_norm copies its statistics to other variables"
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    """Filters stay as they are: to scale them instead would round differently."""
+    conv, norm = m["conv"], m["norm"]
+    attrs = {**conv.attrs, "epsilon": norm.attrs["epsilon"], "activation": norm.attrs.get("act_type", "none")}
+    inputs = {**conv.inputs, **{slot: norm.inputs[slot] for slot in ("Scale", "Bias", "Mean", "Variance")}}
+    if norm.inputs.get("Z"):
+        inputs["Z"] = norm.inputs["Z"]
+    (image,), (out,) = norm.inputs["X"], norm.outputs["Y"]
+    return [Becomes((conv, norm), "fused_conv2d_norm", inputs, {"Output": [out]}, attrs, {image: out})]
+
+
+fused_conv2d_norm.give(
+    Fuses(
+        "fuse_conv_bn",
+        Pattern((Part("norm", NORMS), Part("conv", ("conv2d", "depthwise_conv2d"), writes=("norm", "X"))), _becomes, unless=_unless),
+        on=["caches"],
+        unless_synchronised=True,
+        did="batch_norms are applied by convolutions",
+        nothing="the program has no batch_norm",
+    )
+)

@@ -12,6 +12,7 @@ from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward
 from pe_cli.kernels.geometry import CHANNELS, FILTERS, HEIGHT, OUT_HEIGHT, OUT_WIDTH, TAPS_X, TAPS_Y, WIDTH
 from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
 from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Narrow
@@ -185,3 +186,63 @@ def fused_relu_depthwise_conv2d_grad_cuda(o: Lowering) -> None:
         if x.size:
             o.call(relu.back_kernel, target, source, target, x.size)
         images.outward(target, dx)
+
+
+# --- what it takes the place of ---------------------------------------------------------------------------------------
+
+
+def _unless(m: Match) -> str:
+    act, conv = m["act"], m["conv"]
+    (name,) = act.outputs["Out"]
+    if name in conv.inputs["Filter"]:
+        return "the output of relu is a filter"
+    readers = [op for op in m.readers(name) if "Filter" in op.inputs]
+    kept = all(m.unchanged(act.inputs["X"][0], act, op) for op in readers)
+    return "" if kept else "the input of relu is overwritten before its last use"
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    act, conv = m["act"], m["conv"]
+    inputs = {**conv.inputs, "Input": act.inputs["X"]}
+    return [Becomes((act, conv), "fused_relu_depthwise_conv2d", inputs, conv.outputs, conv.attrs)]
+
+
+def _not_alone(m: Match) -> str:
+    """Return why the gradient of the image is needed by others than relu's, empty where it is not, or not there."""
+    names = m["conv_grad"].outputs.get("Input@GRAD")
+    if names and ("act_grad" not in m or m.only_for(names[0], [m["act_grad"]])):
+        return "the gradient of depthwise_conv2d is not read by relu_grad alone"
+    return ""
+
+
+def _becomes_gradient(m: Match) -> list[Becomes]:
+    conv = m["conv_grad"]
+    ops = [conv, *([m["act_grad"]] if "act_grad" in m else [])]
+    outputs = {slot: names for slot, names in conv.outputs.items() if slot != "Input@GRAD"}
+    if len(ops) > 1:
+        outputs = {"Input@GRAD": ops[1].outputs["X@GRAD"], **outputs}
+    inputs = {**conv.inputs, "Input": m["act"].inputs["X"]}
+    return [Becomes(ops, "fused_relu_depthwise_conv2d_grad", inputs, outputs, conv.attrs)]
+
+
+fused_relu_depthwise_conv2d.give(
+    Fuses(
+        "fuse_relu_depthwise_conv",
+        Pattern(
+            (Part("conv", ("depthwise_conv2d",)), Part("act", ("relu",), writes=("conv", "Input"))),
+            _becomes,
+            vanish=[("act", "Out")],
+            unless=_unless,
+        ),
+        Pattern(
+            (
+                Part("conv_grad", ("depthwise_conv2d_grad",), reads=("act", "Out"), into="Input"),
+                Part("act_grad", ("relu_grad",), reads=("conv_grad", "Input@GRAD"), optional=True),
+            ),
+            _becomes_gradient,
+            unless=_not_alone,
+        ),
+        together=True,
+        nothing="the program has no depthwise_conv2d",
+    )
+)

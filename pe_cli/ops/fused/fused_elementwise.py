@@ -11,9 +11,10 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.areas import column_pairs, worth
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.moves import copy
-from pe_cli.ops.define.registry import Attr, Sample, Slot, find, op
+from pe_cli.ops.define.registry import Attr, OpDef, Sample, Slot, find, op
 from pe_cli.ops.define.traits import InPlace, Narrow, RowWise
 from pe_cli.ops.math.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.math.elementwise import ADD, check_dtypes, sum_into
@@ -236,3 +237,94 @@ def _rows(
 
 
 gradient.lower("cuda")(_separate_back)
+
+
+# --- what it takes the place of ---------------------------------------------------------------------------------------
+
+
+def _is_activation(definition: OpDef) -> bool:
+    found = POINTWISE.get(definition.name)
+    return found is not None and found.with_sum is not None
+
+
+def _value_of(m: Match) -> str:
+    """Return what the gradient of an activation reads: its result, or its input; empty where there is no activation."""
+    if "act" not in m:
+        return ""
+    act = m["act"]
+    return act.outputs["Out"][0] if POINTWISE[act.type].uses == "Out" else act.inputs["X"][0]
+
+
+def _gradients(m: Match, variable: str) -> list[Op]:
+    """Return the gradients of an activation, joined or not, that read a variable."""
+    return [op for op in m.readers(variable) if op.definition.is_grad_of in (m["act"].type, NAME)]
+
+
+def _overwritten(m: Match) -> str:
+    value = _value_of(m)
+    kept = all(m.unchanged(value, m["act"], op) for op in _gradients(m, value))
+    return "" if kept else f"the result of {m['act'].type} is overwritten before its gradient"
+
+
+def _attrs(m: Match, saved: bool) -> dict[str, Any]:
+    add, act = m["add"], m["act"]
+    defaults = act.definition.attrs
+    given = {k: v for k, v in act.attrs.items() if v != defaults[k].default}
+    functors = [act.type, add.type]
+    return {"functor_list": functors, "functor_attrs": given, "axis": add.attrs["axis"], "save_intermediate_out": saved}
+
+
+def _sum_stays(m: Match) -> str:
+    """Return why the sum may not vanish; where a gradient reads it, it stays as another output."""
+    (middle,) = m["add"].outputs["Out"]
+    gradients = _gradients(m, middle)
+    why = m.only_for(middle, [m["act"], *gradients], stays=bool(gradients))
+    return f"the output of {m['add'].type} {why}" if why else ""
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    add, act = m["add"], m["act"]
+    saved = bool(_gradients(m, add.outputs["Out"][0]))
+    outputs = {"Out": act.outputs["Out"], **({"IntermediateOut": add.outputs["Out"]} if saved else {})}
+    return [Becomes((add, act), NAME, add.inputs, outputs, _attrs(m, saved))]
+
+
+def _becomes_gradient(m: Match) -> list[Becomes]:
+    first, last = m["act_grad"], m["add_grad"]
+    uses_out = POINTWISE[m["act"].type].uses == "Out"
+    inputs = {"Out": first.inputs["Out"]} if uses_out else {"IntermediateOut": first.inputs["X"]}
+    inputs["Out@GRAD"] = first.inputs["Out@GRAD"]
+    return [Becomes((first, last), f"{NAME}_grad", inputs, last.outputs, _attrs(m, not uses_out))]
+
+
+def _of_activation(m: Match, op: Op) -> bool:
+    uses = POINTWISE[m["act"].type].uses
+    return op.definition.is_grad_of == m["act"].type and op.inputs.get(uses) == [_value_of(m)]
+
+
+#: The gradients of an activation `act` and of the sum `add` that it is applied to.
+GRADIENTS = Pattern(
+    (
+        Part("act_grad", lambda definition: definition.is_grad_of in POINTWISE, reads=_value_of, fits=_of_activation),
+        Part("add_grad", ("elementwise_add_grad",), reads=("act_grad", "X@GRAD")),
+    ),
+    _becomes_gradient,
+    vanish=[("act_grad", "X@GRAD")],
+)
+
+fused_elemwise_activation.give(
+    Fuses(
+        "fuse_elewise_add_act_ops",
+        Pattern(
+            (
+                Part("act", _is_activation),
+                Part("add", ("elementwise_add",), writes=("act", "X"), fits=lambda m, op: m.type(op.outputs["Out"][0]).dtype in FLOATS),
+            ),
+            _becomes,
+            vanish=_sum_stays,
+            unless=_overwritten,
+        ),
+        GRADIENTS,
+        nothing="the program has no activation",
+    )
+)

@@ -27,9 +27,12 @@ from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, k
 from pe_cli.kernels.transpose import oihw_to_hwio
 from pe_cli.kernels.winograd import winograd_images
 from pe_cli.ops.define.areas import areas
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
+from pe_cli.ops.fused.fused_elementwise import GRADIENTS
+from pe_cli.ops.fused.fused_elementwise import NAME as FUSED_SUM
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.math.broadcast import call_binary
 from pe_cli.ops.math.elementwise import ADD
@@ -317,3 +320,69 @@ def conv2d_fusion_cuda(o: Lowering) -> None:
     target, then = images.target(y), Then(bias=o.input("Bias"), relu=o.attrs["activation"] == "relu")
     append_values(o, images.inward(x), w, target, Sizes.of(o, images), then)
     images.outward(target, y)
+
+
+# --- what they take the place of --------------------------------------------------------------------------------------
+
+#: What a bias is added to -> its output slot, and the op that does both.
+_PRODUCTS = {"mul": ("Out", "fused_gemm_epilogue"), "conv2d": ("Output", "conv2d_fusion")}
+
+
+def _product(m: Match) -> str:
+    op = m["product"]
+    return op.outputs[_PRODUCTS[op.type][0]][0]
+
+
+def _adds(m: Match, op: Op) -> bool:
+    """Whether an op adds, or does so and cuts the sum off below 0 without keeping it."""
+    return op.type != FUSED_SUM or ("IntermediateOut" not in op.outputs and op.attrs["functor_list"][0] == "relu")
+
+
+def _no_bias(m: Match) -> str:
+    """Return why what is added is not a number per channel, of the last axis or where the images have them; or why the product stays."""
+    op, add, name = m["product"], m["add"], _product(m)
+    out, bias = m.type(name), m.type(add.inputs["Y"][0])
+    channel = 1 if op.attrs.get("data_format") == "NCHW" else len(out.shape) - 1
+    axis = add.attrs["axis"] % len(out.shape) if add.attrs["axis"] != -1 else len(out.shape) - 1
+    fits = "Filter" in op.inputs or len(m.type(op.inputs["Y"][0]).shape) == op.attrs["y_num_col_dims"] + 1
+    same = bias.shape == (out.shape[channel],) and bias.dtype == out.dtype
+    if not (add.inputs["X"] == [name] and fits and same and axis == channel):
+        return f"what is added to the output of {op.type} is no bias"
+    why = m.needed(name, [add])
+    return f"the output of {op.type} {why}" if why else ""
+
+
+def _may_cut(m: Match, op: Op) -> bool:
+    """Whether the relu of a sum can join it, which then vanishes."""
+    add = m["add"]
+    free = add.type != FUSED_SUM and not m.needed(add.outputs["Out"][0], [op])
+    return free and m.same_role(op, add) and m.can_meet(m["product"], add, op)
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    op, add = m["product"], m["add"]
+    slot, fused = _PRODUCTS[op.type]
+    ops = [op, add, *([m["act"]] if "act" in m else [])]
+    cut = "act" in m or add.type == FUSED_SUM
+    (out,) = ops[-1].outputs["Out"]
+    gone = [_product(m), *(add.outputs["Out"] if "act" in m else ())]
+    attrs = {**op.attrs, "activation": "relu" if cut else "none"}
+    return [Becomes(ops, fused, {**op.inputs, "Bias": add.inputs["Y"]}, {slot: [out]}, attrs, dict.fromkeys(gone, out))]
+
+
+fused_gemm_epilogue.give(
+    Fuses(
+        "fuse_gemm_epilogue",
+        Pattern(
+            (
+                Part("product", tuple(_PRODUCTS)),
+                Part("add", ("elementwise_add", FUSED_SUM), reads=_product, fits=_adds),
+                Part("act", ("relu",), reads=("add", "Out"), fits=_may_cut, optional=True),
+            ),
+            _becomes,
+            unless=_no_bias,
+        ),
+        GRADIENTS,
+        nothing="the program has no mul or conv2d",
+    )
+)

@@ -7,7 +7,7 @@ Three ops take the place of fused_batch_norm_act and the convolution after it: `
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -15,6 +15,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.channel_norm import statistics_found
 from pe_cli.kernels.gemm import DEPTH, DEPTH_TRANSPOSED, NARROW
 from pe_cli.ops.define.axes import same_sizes
+from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow
@@ -289,3 +290,87 @@ def fused_norm_conv2d_back_cpu(o: Lowering) -> None:
             o.call(chosen, x, dy, o.output("Filter@GRAD"), own, images.geometry, images.n, *rows, *rest, part=number)
     if o.has("Input@GRAD"):
         image_gradient(o, images, dy, w)
+
+
+# --- what they take the place of --------------------------------------------------------------------------------------
+
+_GIVEN = ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance")
+
+
+def _each(norm: Op) -> dict[str, list[str]]:
+    return {slot: (norm.outputs if slot.startswith("Saved") else norm.inputs)[slot] for slot in _EACH.split()}
+
+
+def _unless(m: Match) -> str:
+    """Return why a batch_norm with relu stays, empty where the only convolution after it takes it over."""
+    norm = m["norm"]
+    (name,) = norm.outputs["Y"]
+    if "Moments" not in norm.inputs:
+        return "no convolution takes the statistics before batch_norm"
+    if not all(norm.outputs.get(slot) for slot in _GIVEN):
+        return "batch_norm does not give all its statistics"
+    readers = [op for op in m.readers(name) if "Filter" in op.inputs]
+    if why := _unfit(m, name, readers):
+        return f"the result {why}"
+    used = (norm.inputs["X"], *_each(norm).values())
+    overwritten = not all(m.unchanged(n, norm, op) for (n,) in used for op in readers)
+    return "its input or a parameter is overwritten before its last use" if overwritten else ""
+
+
+def _unfit(m: Match, name: str, readers: Sequence[Op]) -> str:
+    """Return why a convolution or its gradient cannot apply batch_norm to an image, empty where it can."""
+    channels = m.type(name).shape[-1]
+    for reader in readers:
+        (filters,) = reader.inputs["Filter"]
+        if name == filters:
+            return "is a filter"
+        if not takes(channels, m.type(filters).shape, reader.attrs):
+            return "goes to a convolution that is neither 1x1 nor depthwise"
+    return ""
+
+
+def _reads_norm(op: Op, norm: Op, type: str) -> Becomes:
+    """Let an op read what batch_norm reads instead of what it gives."""
+    inputs = {"Input": norm.inputs["X"], **_each(norm)}
+    inputs |= {slot: names for slot, names in op.inputs.items() if slot not in inputs}
+    return Becomes([op], type, inputs, op.outputs, op.attrs)
+
+
+def _becomes(m: Match) -> list[Becomes]:
+    norm = m["norm"]
+    inputs = {slot: norm.inputs[slot] for slot in ("X", "Moments", "Mean", "Variance")}
+    outputs = {slot: names for slot, names in norm.outputs.items() if slot != "Y"}
+    attrs = {a: norm.attrs[a] for a in ("momentum", "epsilon")}
+    gone = {norm.outputs["Y"][0]: norm.inputs["X"][0]}
+    left = Becomes([norm], "batch_norm_statistics", inputs, outputs, attrs, gone)
+    return [_reads_norm(m["conv"], norm, "fused_norm_conv2d"), left]
+
+
+fused_norm_conv2d.give(
+    Fuses(
+        "fuse_bn_conv",
+        Pattern(
+            (
+                Part("norm", ("fused_batch_norm_act",)),
+                Part(
+                    "conv",
+                    ("fused_conv2d_moments",),
+                    reads=("norm", "Y"),
+                    shares=True,
+                    lacking="the result is not read by one convolution that takes statistics",
+                ),
+            ),
+            _becomes,
+            vanish=[("norm", "Y")],
+            unless=_unless,
+        ),
+        Pattern(
+            [Part("conv_grad", ("conv2d_grad", "depthwise_conv2d_grad"), reads=("norm", "Y"))],
+            lambda m: [_reads_norm(m["conv_grad"], m["norm"], "fused_norm_conv2d_back")],
+        ),
+        together=True,
+        on=["caches"],
+        unless_synchronised=True,
+        nothing="the program has no batch_norm with relu",
+    )
+)

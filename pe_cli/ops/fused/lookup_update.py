@@ -71,7 +71,7 @@ def _samples(*slots: str) -> list[Sample]:
 
 @op(
     "lookup_sgd",
-    traits=[UpdatesTable(), Divisible()],
+    traits=[UpdatesTable("sgd"), Divisible()],
     inputs="Param Grad Ids LearningRate",
     outputs="ParamOut",
     attrs=_ATTRS,
@@ -114,7 +114,7 @@ def lookup_sgd_cpu(o: Lowering) -> None:
 
 @op(
     "lookup_adam",
-    traits=[UpdatesTable(), Divisible()],
+    traits=[UpdatesTable("adam"), Divisible()],
     inputs="Param Grad Ids LearningRate Moment1 Moment2 Beta1Pow Beta2Pow",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     attrs={**_ATTRS, **{name: adam.attrs[name] for name in ("beta1", "beta2", "epsilon")}},

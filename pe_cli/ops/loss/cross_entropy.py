@@ -15,6 +15,7 @@ from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.axes import around, axis_with_elements, same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.labels import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -134,6 +135,7 @@ def label_rows(name: str, x: TensorType, label: TensorType, axis: int, soft: boo
 
 @op(
     "cross_entropy",
+    faces=[Face("", "input label soft_label ignore_index", "Measure how unlikely the label is under given probabilities.")],
     traits=[Compares("X", "Label", Says.PROBABILITIES), ReportsData()],
     inputs="X Label",
     outputs="Y",

@@ -14,6 +14,7 @@ from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import log
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.loss.sigmoid_cross_entropy import chances
@@ -59,6 +60,7 @@ def _kldiv_samples() -> list[Sample]:
 
 @op(
     "kldiv_loss",
+    faces=[Face("", "x target reduction name", "Measure how far a distribution is from another.", label="target")],
     inputs="X Target",
     floats="X Target",
     outputs="Loss",

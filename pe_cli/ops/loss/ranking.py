@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -142,7 +143,7 @@ def _places(name: str, x: TensorType, axis: int, keepdims: bool) -> TensorType:
     return TensorType((*x.shape[:axis], *kept, *x.shape[axis + 1 :]) or (1,), "int64")
 
 
-@op("arg_max", inputs="X", attrs=_PLACE, samples=_PLACE_SAMPLES)
+@op("arg_max", inputs="X", attrs=_PLACE, samples=_PLACE_SAMPLES, faces=[Face("argmax", "x axis=0", "Find where the largest element is.")])
 def arg_max(x: TensorType, *, axis: int, keepdims: bool, dtype: str) -> TensorType:
     """Find the first place of the largest value along an axis; a NaN counts as largest.
 
@@ -163,7 +164,7 @@ def arg_max(x: TensorType, *, axis: int, keepdims: bool, dtype: str) -> TensorTy
     return _places("arg_max", x, axis, keepdims)
 
 
-@op("arg_min", inputs="X", attrs=_PLACE, samples=_PLACE_SAMPLES)
+@op("arg_min", inputs="X", attrs=_PLACE, samples=_PLACE_SAMPLES, faces=[Face("argmin", "x axis=0", "Find where the smallest element is.")])
 def arg_min(x: TensorType, *, axis: int, keepdims: bool, dtype: str) -> TensorType:
     """Find the first place of the smallest value along an axis; a NaN counts as smallest.
 

@@ -10,6 +10,7 @@ from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import absolute
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -65,7 +66,7 @@ def mean_square(x: Ptr, y: Ptr, out: Ptr, n: Int):
     out[0] = T(total / n)
 
 
-@op("square_error_cost", inputs="X Y", samples=_pairs())
+@op("square_error_cost", inputs="X Y", samples=_pairs(), faces=[Face("", "input label", "Square the difference.")])
 def square_error_cost(x: TensorType, y: TensorType) -> TensorType:
     """Square the differences.
 
@@ -88,7 +89,7 @@ def square_error_cost(x: TensorType, y: TensorType) -> TensorType:
     return x
 
 
-@op("mse_loss", inputs="X Y", samples=_pairs()[:3])
+@op("mse_loss", inputs="X Y", samples=_pairs()[:3], faces=[Face("", "input label", "Average the squared difference.")])
 def mse_loss(x: TensorType, y: TensorType) -> TensorType:
     """Average the squared differences of all elements.
 

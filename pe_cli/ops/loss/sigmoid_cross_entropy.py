@@ -11,6 +11,7 @@ from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
 from pe_cli.kernels.vecmath import log, sigmoid, softplus
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -107,6 +108,7 @@ def _some_ignored(rng: np.random.Generator) -> np.ndarray:
 
 @op(
     "sigmoid_cross_entropy_with_logits",
+    faces=[Face("", "x label ignore_index name normalize", "Measure how unlikely each of several independent yes-or-no labels is.")],
     traits=[Compares("X", "Label", Says.LOGITS, several=False)],
     inputs="X Label",
     floats="X",
@@ -214,6 +216,7 @@ def bce_loss_grad_cpu(o: Lowering) -> None:
 
 @op(
     "log_loss",
+    faces=[Face("", "input label epsilon name", "Measure how unlikely a yes-or-no label is under a given probability.")],
     inputs="Predicted Labels",
     floats="Predicted",
     outputs="Loss",

@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.kernels.vecmath import absolute, exp, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 
@@ -46,6 +47,7 @@ def _taught(rng):
 
 @op(
     "teacher_student_sigmoid_loss",
+    faces=[Face("", "input label soft_max_up_bound soft_max_lower_bound")],
     inputs="X Label",
     outputs="Y",
     attrs={

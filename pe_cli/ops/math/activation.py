@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute
+from pe_cli.ops.define.faces import ACTIVATION, Face, Functional
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.define.traits import Absorbed, Bounded, Folds
@@ -19,7 +20,13 @@ def _positive_part(numbers: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     return type(x)(0) if x <= 0 else x
 
 
-@pointwise("relu", uses="Out", kinks=away_from(0.0), traits=[Absorbed(), Bounded(low=0.0), Folds(_positive_part)])
+@pointwise(
+    "relu",
+    uses="Out",
+    kinks=away_from(0.0),
+    traits=[Absorbed(), Bounded(low=0.0), Folds(_positive_part)],
+    faces=[ACTIVATION, Functional(module="ReLU")],
+)
 def relu(x):
     """Cut negative numbers off.
 
@@ -44,6 +51,7 @@ def relu_back(g, out):
 
 @pointwise(
     "relu6",
+    faces=[ACTIVATION, Functional(module="ReLU6")],
     uses="Out",
     attrs={"threshold": Attr(6.0, "upper limit, no unit")},
     kinks=away_from(0.0, 6.0),
@@ -75,6 +83,7 @@ def relu6_back(g, out, threshold):
 
 @pointwise(
     "brelu",
+    faces=[ACTIVATION, Functional("hardtanh", "x min=-1.0 max=1.0 name", "Limit x to [min, max].", "Hardtanh")],
     uses="Out",
     attrs={"t_min": Attr(0.0, "lower limit, no unit"), "t_max": Attr(24.0, "upper limit, no unit")},
     kinks=away_from(0.0, 24.0),
@@ -107,6 +116,10 @@ def brelu_back(g, out, t_min, t_max):
 
 @pointwise(
     "leaky_relu",
+    faces=[
+        ACTIVATION,
+        Functional("", "x negative_slope=0.01 name", "Let x through where it is above 0, else return negative_slope x.", "LeakyReLU"),
+    ],
     attrs={"alpha": Attr(0.02, "slope below 0, no unit")},
     kinks=away_from(0.0),
     samples=shapes(alpha=-0.3),
@@ -135,7 +148,14 @@ def leaky_relu_back(g, x, alpha):
 
 
 @pointwise(
-    "thresholded_relu", attrs={"threshold": Attr(1.0, "no unit")}, kinks=away_from(1.0), samples=shapes(threshold=-0.5)
+    "thresholded_relu",
+    attrs={"threshold": Attr(1.0, "no unit")},
+    kinks=away_from(1.0),
+    samples=shapes(threshold=-0.5),
+    faces=[
+        ACTIVATION,
+        Functional("", "x threshold=1.0 name", "Let x through where it is above the threshold, else return 0.", "ThresholdedReLU"),
+    ],
 )
 def thresholded_relu(x, threshold):
     """Keep numbers above a threshold, make the others 0.
@@ -162,6 +182,10 @@ def thresholded_relu_back(g, x, threshold):
 
 @pointwise(
     "softshrink",
+    faces=[
+        Face(takes="x alpha:lambda name", act=True),
+        Functional("", "x threshold=0.5 name", "Move x towards 0 by the threshold; what is nearer becomes 0.", "Softshrink"),
+    ],
     attrs={"lambda": Attr(0.5, "half the width of the zone around 0, no unit")},
     kinks=away_from(-0.5, 0.5),
     samples=shapes(None, **{"lambda": 1.0}),
@@ -191,6 +215,10 @@ def softshrink_back(g, x, width):
 
 @pointwise(
     "hard_shrink",
+    faces=[
+        ACTIVATION,
+        Functional("hardshrink", "x threshold=0.5 name", "Let x through where |x| is above the threshold, else return 0.", "Hardshrink"),
+    ],
     attrs={"threshold": Attr(0.5, "half the width of the zone around 0, no unit")},
     kinks=away_from(-0.5, 0.5),
     samples=shapes(threshold=1.0),
@@ -220,6 +248,10 @@ def hard_shrink_back(g, x, threshold):
 
 @pointwise(
     "hard_sigmoid",
+    faces=[
+        ACTIVATION,
+        Functional("hardsigmoid", "x slope=0.1666667 offset=0.5 name", "Return slope x + offset, limited to [0, 1].", "Hardsigmoid"),
+    ],
     uses="Out",
     attrs={"slope": Attr(0.2, "per unit of X"), "offset": Attr(0.5, "value at 0, no unit")},
     kinks=away_from(-2.5, 2.5),
@@ -253,6 +285,7 @@ def hard_sigmoid_back(g, out, slope, offset):
 
 @pointwise(
     "hard_swish",
+    faces=[ACTIVATION, Functional("hardswish", module="Hardswish")],
     attrs={
         "threshold": Attr(6.0, "upper limit of X + offset, no unit"),
         "scale": Attr(6.0, "divisor, no unit"),

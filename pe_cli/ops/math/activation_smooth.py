@@ -6,13 +6,19 @@ import math
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute, erf, exp, expm1, sigmoid, softplus, tanh
+from pe_cli.ops.define.faces import ACTIVATION, Functional
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.define.traits import Bounded, ToProbabilities
 from pe_cli.ops.math.pointwise import away_from, backward_kernel, forward_kernel, pointwise, shapes
 
 
-@pointwise("soft_relu", attrs={"threshold": Attr(40.0, "X is cut off at plus and minus this, no unit")}, samples=shapes(threshold=1.0))
+@pointwise(
+    "soft_relu",
+    attrs={"threshold": Attr(40.0, "X is cut off at plus and minus this, no unit")},
+    samples=shapes(threshold=1.0),
+    faces=[ACTIVATION],
+)
 def soft_relu(x, threshold):
     """Softplus of a number cut off at both sides.
 
@@ -37,7 +43,13 @@ def soft_relu_back(g, x, threshold):
     return g * sigmoid(x) if absolute(x) < threshold else T(0)
 
 
-@pointwise("elu", attrs={"alpha": Attr(1.0, "limit at minus infinity is -alpha, no unit")}, kinks=away_from(0.0), samples=shapes(alpha=0.3))
+@pointwise(
+    "elu",
+    attrs={"alpha": Attr(1.0, "limit at minus infinity is -alpha, no unit")},
+    kinks=away_from(0.0),
+    samples=shapes(alpha=0.3),
+    faces=[ACTIVATION, Functional("", "x alpha=1.0 name", "Let x through where it is above 0, else return alpha (exp(x) - 1).", "ELU")],
+)
 def elu(x, alpha):
     """Bend negative numbers towards -alpha.
 
@@ -61,7 +73,12 @@ def elu_back(g, x, alpha):
     return g if x > T(0) else g * alpha * exp(x)
 
 
-@pointwise("sigmoid", uses="Out", traits=[Bounded(0.0, 1.0), ToProbabilities(several=False)])
+@pointwise(
+    "sigmoid",
+    uses="Out",
+    traits=[Bounded(0.0, 1.0), ToProbabilities(several=False)],
+    faces=[ACTIVATION, Functional(module="Sigmoid"), Functional("", "x name", "Return 1 / (1 + exp(-x)).", at="tensor")],
+)
 def sigmoid_op(x):
     """Squash into (0, 1).
 
@@ -84,7 +101,7 @@ def sigmoid_back(g, out):
     return g * out * (T(1) - out)
 
 
-@pointwise("logsigmoid")
+@pointwise("logsigmoid", faces=[ACTIVATION, Functional("log_sigmoid", module="LogSigmoid")])
 def logsigmoid(x):
     """Logarithm of the sigmoid.
 
@@ -107,7 +124,7 @@ def logsigmoid_back(g, x):
     return g * sigmoid(-x)
 
 
-@pointwise("tanh", uses="Out", traits=[Bounded(-1.0, 1.0)])
+@pointwise("tanh", uses="Out", traits=[Bounded(-1.0, 1.0)], faces=[ACTIVATION, Functional(module="Tanh")])
 def tanh_op(x):
     """Squash into (-1, 1).
 
@@ -132,6 +149,7 @@ def tanh_back(g, out):
 
 @pointwise(
     "stanh",
+    faces=[ACTIVATION],
     attrs={"scale_a": Attr(0.67, "factor of X, no unit"), "scale_b": Attr(1.7159, "factor of the result, no unit")},
     samples=shapes(scale_a=2.0, scale_b=-0.5),
 )
@@ -160,7 +178,7 @@ def stanh_back(g, x, scale_a, scale_b):
     return g * scale_a * scale_b * (T(1) - t * t)
 
 
-@pointwise("tanh_shrink")
+@pointwise("tanh_shrink", faces=[ACTIVATION, Functional("tanhshrink", module="Tanhshrink")])
 def tanh_shrink(x):
     """What tanh leaves.
 
@@ -184,7 +202,7 @@ def tanh_shrink_back(g, x):
     return g * t * t
 
 
-@pointwise("softplus")
+@pointwise("softplus", faces=[ACTIVATION])
 def softplus_op(x):
     """Smooth relu.
 
@@ -207,7 +225,7 @@ def softplus_back(g, x):
     return g * sigmoid(x)
 
 
-@pointwise("softsign")
+@pointwise("softsign", faces=[ACTIVATION, Functional(module="Softsign")])
 def softsign(x):
     """Squash into (-1, 1) with polynomial tails.
 
@@ -231,7 +249,9 @@ def softsign_back(g, x):
     return g / (scale * scale)
 
 
-@pointwise("swish", attrs={"beta": Attr(1.0, "sharpness, no unit")}, samples=shapes(beta=2.0))
+@pointwise(
+    "swish", attrs={"beta": Attr(1.0, "sharpness, no unit")}, samples=shapes(beta=2.0), faces=[ACTIVATION, Functional(module="Swish")]
+)
 def swish(x, beta):
     """Gate a number by its own sigmoid.
 
@@ -280,6 +300,12 @@ _, GELU_TANH_BACK = backward_kernel(gelu_tanh_back)
 
 @pointwise(
     "gelu",
+    faces=[
+        ACTIVATION,
+        Functional(
+            "", "x approximate=False name", "Return x times the normal distribution's share below x, or its approximation by tanh.", "GELU"
+        ),
+    ],
     attrs={"approximate": Attr(False, "tanh form instead of erf")},
     values=lambda attrs: (),
     instead=lambda attrs: (GELU_TANH, GELU_TANH_BACK, ()) if attrs["approximate"] else None,

@@ -9,6 +9,7 @@ from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, aligned, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import OPS, Sample, op
@@ -117,6 +118,7 @@ def invert(x: Ptr, out: Ptr, n: Int):
 
 @op(
     "logical_not",
+    faces=[Face("", "x name")],
     inputs="X",
     differentiable="",
     traits=[InPlace({"Out": "X"}), Layout()],

@@ -7,6 +7,7 @@ from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.axes import around, normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -156,6 +157,7 @@ def unsort_lines(g: Ptr, places: PtrI64, dx: Ptr, outer: Int, n: Int, inner: Int
 
 @op(
     "argsort",
+    faces=[Face("", "input axis descending name", "Sort along an axis; equal values keep their order.")],
     inputs="X",
     outputs="Out Indices",
     attrs={"axis": Attr(-1, "along which"), "descending": Attr(False, "the largest first")},

@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.kernels.vecmath import absolute, square_root
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 
@@ -95,6 +96,7 @@ def _regular(*shape: int) -> Any:
 
 @op(
     "inverse",
+    faces=[Face("", "x name")],
     inputs="Input",
     outputs="Output",
     samples=[
@@ -219,6 +221,7 @@ def _definite(*shape: int) -> Any:
 
 @op(
     "cholesky",
+    faces=[Face("", "x upper name")],
     inputs="X",
     attrs={"upper": Attr(False, "give the upper triangle L^T")},
     samples=[

@@ -9,6 +9,7 @@ import numpy as np
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import exp, log, rsqrt, square_root
+from pe_cli.ops.define.faces import ACTIVATION, Face
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample
 from pe_cli.ops.define.traits import Folds
@@ -23,7 +24,7 @@ def _away_from_zero(rng: Any, shape: tuple[int, ...]) -> Any:
     return rng.uniform(0.3, 3.0, shape) * rng.choice([-1.0, 1.0], shape)
 
 
-@pointwise("exp", uses="Out")
+@pointwise("exp", uses="Out", faces=[ACTIVATION])
 def exp_op(x):
     """Raise e to a power.
 
@@ -46,7 +47,7 @@ def exp_back(g, out):
     return g * out
 
 
-@pointwise("log", samples=shapes(_positive))
+@pointwise("log", samples=shapes(_positive), faces=[ACTIVATION])
 def log_op(x):
     """Natural logarithm.
 
@@ -69,7 +70,7 @@ def log_back(g, x):
     return g / x
 
 
-@pointwise("sqrt", uses="Out", samples=shapes(_positive), traits=[Folds(lambda numbers, attrs: np.sqrt(numbers[0]))])
+@pointwise("sqrt", uses="Out", samples=shapes(_positive), traits=[Folds(lambda numbers, attrs: np.sqrt(numbers[0]))], faces=[ACTIVATION])
 def sqrt_op(x):
     """Square root.
 
@@ -92,7 +93,7 @@ def sqrt_back(g, out):
     return T(0.5) * g / out
 
 
-@pointwise("rsqrt", uses="Out", samples=shapes(_positive))
+@pointwise("rsqrt", uses="Out", samples=shapes(_positive), faces=[ACTIVATION])
 def rsqrt_op(x):
     """One over the square root.
 
@@ -115,7 +116,7 @@ def rsqrt_back(g, out):
     return T(-0.5) * g * out * out * out
 
 
-@pointwise("square", integers=True, traits=[Folds(lambda numbers, attrs: numbers[0] * numbers[0])])
+@pointwise("square", integers=True, traits=[Folds(lambda numbers, attrs: numbers[0] * numbers[0])], faces=[ACTIVATION])
 def square(x):
     """Multiply by itself.
 
@@ -138,7 +139,7 @@ def square_back(g, x):
     return T(2) * g * x
 
 
-@pointwise("abs", kinks=away_from(0.0), integers=True)
+@pointwise("abs", kinks=away_from(0.0), integers=True, faces=[ACTIVATION])
 def abs_op(x):
     """Drop the sign.
 
@@ -161,7 +162,7 @@ def abs_back(g, x):
     return g if x > T(0) else (-g if x < T(0) else T(0))
 
 
-@pointwise("sign", kinks=away_from(0.0), integers=True)
+@pointwise("sign", kinks=away_from(0.0), integers=True, faces=[ACTIVATION])
 def sign(x):
     """Keep the sign only.
 
@@ -184,7 +185,7 @@ def sign_back(g, x):
     return T(0)
 
 
-@pointwise("reciprocal", uses="Out", samples=shapes(_away_from_zero))
+@pointwise("reciprocal", uses="Out", samples=shapes(_away_from_zero), faces=[ACTIVATION])
 def reciprocal(x):
     """Divide one by a number.
 
@@ -207,7 +208,7 @@ def reciprocal_back(g, out):
     return -g * out * out
 
 
-@pointwise("sin")
+@pointwise("sin", faces=[ACTIVATION])
 def sin(x):
     """Sine.
 
@@ -230,7 +231,7 @@ def sin_back(g, x):
     return g * math.cos(x)
 
 
-@pointwise("cos")
+@pointwise("cos", faces=[ACTIVATION])
 def cos(x):
     """Cosine.
 
@@ -256,6 +257,7 @@ def cos_back(g, x):
 @pointwise(
     "pow",
     attrs={"factor": Attr(1.0, "the exponent, no unit")},
+    faces=[Face(act=True, layer=False)],  # its layer takes a variable, too
     instead=lambda attrs: (square.kernel, square.back_kernel, ()) if attrs["factor"] == 2 else None,
     samples=(
         *shapes(_positive, factor=2.5),

@@ -20,13 +20,24 @@ from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.traits import Absorbed, Folds, InPlace, Layout, PassesGradient, Pointwise, Scalar, SumsRows
+from pe_cli.ops.define.traits import (
+    Absorbed,
+    AlongChannels,
+    Folds,
+    InPlace,
+    Layout,
+    PassesGradient,
+    Pointwise,
+    Scalar,
+    SumsRows,
+    Weight,
+)
 from pe_cli.ops.math.broadcast import aligned, back_kernel, binary_kernel, broadcast, call_binary, expanded
 from pe_cli.ops.math.reduction import sum_axes
 from pe_cli.ops.math.scale import scale
 
 AXIS = {"axis": Attr(-1, "axis of X that Y's first axis stands for; -1 aligns the last axes")}
-
+_SAME = Weight(("X", "Y"), "elementwise", "")
 _DOC = """{title}
 
 Out = {formula}. Y is broadcast: its axes are those of X from `axis` on, or the last ones; an axis of size 1 fits any. Where Y has more
@@ -88,7 +99,7 @@ def declare(name: str, title: str, formula: str, dtypes: Sequence[str], note: st
 
     infer.__doc__ = _DOC.format(title=title, formula=formula, dtypes=" or ".join(dtypes), name=name, note=note)
     infer.__module__ = __name__
-    traits = [Layout(), SumsRows(("Y",), _of_columns), *([InPlace({"Out": "X"})] if in_place else [])]
+    traits = [Layout(), SumsRows(("Y",), _of_columns), _SAME, *([InPlace({"Out": "X"})] if in_place else [])]
     return op(name, inputs="X Y", attrs=AXIS, traits=traits, **facts)(infer)
 
 
@@ -196,8 +207,8 @@ def sub(x, y):
     return T(x - y)
 
 
-def _lower_sum_grad(definition: OpDef, sign: float) -> None:
-    @definition.grad(traits=[InPlace(_X_TAKES_OVER)], adds="X@GRAD").lower("cpu")
+def _lower_sum_grad(definition: OpDef, sign: float, *traits: Any) -> None:
+    @definition.grad(traits=[InPlace(_X_TAKES_OVER), *traits], adds="X@GRAD").lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
         if o.has("Y@GRAD"):
@@ -217,7 +228,8 @@ _sub = declare("elementwise_sub", "Subtract a tensor.", "X - Y", NUMBERS, sample
 ADD, SUB = binary_kernel(add), binary_kernel(sub)
 lower_binary(_add, ADD)
 lower_binary(_sub, SUB)
-_lower_sum_grad(_add, 1.0)
+_add.give(AlongChannels("axis"))
+_lower_sum_grad(_add, 1.0, AlongChannels("axis"))
 _lower_sum_grad(_sub, -1.0)
 _PASSED_ON = Scalar("X@GRAD", None, ("Out@GRAD",))
 _gradients_are(_add, _PASSED_ON, Scalar("Y@GRAD", None, ("Out@GRAD",)))

@@ -9,6 +9,7 @@ from pe_cli.core.types import NUMBERS, TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 
@@ -50,6 +51,10 @@ def count_bins(x: Ptr, ends: PtrF64, out: PtrI64, n: Int, bins: Int):
 
 @op(
     "histogram",
+    faces=[
+        Face("", "input bins min max"),
+        Functional("", "input bins=100 min=0 max=0 name", "Count entries in bins of one width; see `fluid.layers.histogram`.", at="tensor"),
+    ],
     inputs="X",
     attrs={
         "bins": Attr(100, "how many ranges"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.lang import T
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import pointwise, shapes
 
@@ -16,7 +17,7 @@ def _inside(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return rng.uniform(-0.9, 0.9, shape)
 
 
-@pointwise("asin", samples=shapes(_inside))
+@pointwise("asin", samples=shapes(_inside), faces=[Face()])
 def asin(x):
     """Find the angle whose sine is given.
 
@@ -39,7 +40,7 @@ def asin_back(g, x):
     return g / math.sqrt(T(1) - x * x)
 
 
-@pointwise("acos", samples=shapes(_inside))
+@pointwise("acos", samples=shapes(_inside), faces=[Face()])
 def acos(x):
     """Find the angle whose cosine is given.
 
@@ -62,7 +63,7 @@ def acos_back(g, x):
     return -g / math.sqrt(T(1) - x * x)
 
 
-@pointwise("atan")
+@pointwise("atan", faces=[Face()])
 def atan(x):
     """Find the angle whose tangent is given.
 

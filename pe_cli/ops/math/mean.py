@@ -7,6 +7,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.kernels.partial import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
@@ -40,6 +41,7 @@ def mean_back(gradient: Ptr, out: Ptr, n: Int):
 
 @op(
     "mean",
+    faces=[Face("", "x name")],
     inputs="X",
     samples=[
         Sample({"X": (3, 5)}),

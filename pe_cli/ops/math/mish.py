@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import absolute, exp, tanh
+from pe_cli.ops.define.faces import ACTIVATION
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr
 from pe_cli.ops.math.pointwise import pointwise, shapes
@@ -11,7 +12,7 @@ from pe_cli.ops.math.pointwise import pointwise, shapes
 _THRESHOLD = Attr(20.0, "beyond it softplus is X itself, below its negative exp(X); 0 or less for nowhere; no unit")
 
 
-@pointwise("mish", attrs={"threshold": _THRESHOLD}, samples=shapes(threshold=-1.0))
+@pointwise("mish", attrs={"threshold": _THRESHOLD}, samples=shapes(threshold=-1.0), faces=[ACTIVATION])
 def mish(x, threshold):
     """Gate a number by the tanh of its softplus.
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Narrow, SumsRows
+from pe_cli.ops.define.traits import Divisible, Narrow, SumsRows, Weight
 from pe_cli.ops.math.matrix_product import Matrices, broadcast, multiply, multiply_back
 from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
@@ -20,7 +21,8 @@ from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
 
 @op(
     "mul",
-    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",))],
+    faces=[Face("", "x y x_num_col_dims y_num_col_dims name")],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",)), Weight(("Y",), "matrix", "io")],
     inputs="X Y",
     floats="X Y",
     attrs={
@@ -105,7 +107,11 @@ def _of_matrices(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 
 @op(
     "matmul",
-    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices)],
+    faces=[
+        Face("", "x y transpose_x:transpose_X transpose_y:transpose_Y alpha name"),
+        Functional("mm", "input mat2 name", "Multiply matrices, or batches of them.", at="tensor"),
+    ],
+    traits=[Divisible(), Narrow(("X", "Y")), SumsRows(("Y",), _of_matrices), Weight(("Y",), "matrix", "io", "transpose_Y")],
     inputs="X Y",
     floats="X Y",
     attrs={

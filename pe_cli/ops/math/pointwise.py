@@ -27,6 +27,7 @@ from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.addto import in_pieces
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.second import Again, second
@@ -232,6 +233,7 @@ def pointwise(
     kinks: Any = None,
     integers: bool = False,
     traits: Sequence[Trait] = (),
+    faces: Sequence[Face | Functional] = (),
 ) -> Callable[[Any], Pointwise]:
     """Declare a pointwise op by decorating its scalar function, whose docstring is the op's.
 
@@ -246,6 +248,7 @@ def pointwise(
         kinks: see `OpDef`.
         integers: whether int32 and int64 are taken too.
         traits: what else it can do; it is pointwise, in place and of any layout anyway.
+        faces: see `op`.
 
     Raises:
         PeError: when the op is inferred: an element type that it does not take, or what `check` raises.
@@ -268,6 +271,7 @@ def pointwise(
             traits=[InPlace({"Out": "X"}), Layout(), *traits],
             samples=shapes() if samples is None else samples,
             kinks=kinks,
+            faces=faces,
         )(infer)
         numbers = values or (lambda given: [float(given[key]) for key in declared])
         made = Pointwise(definition, fn, uses, numbers, instead)

@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.kernels.cuda_math import replaces
 from pe_cli.kernels.lang import T, intrinsic
 from pe_cli.kernels.vecmath import absolute, copysign
+from pe_cli.ops.define.faces import ACTIVATION
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import away_from, pointwise
 
@@ -24,7 +25,7 @@ def _rounding(name: str) -> Any:
 round_down, round_up, round_even = _rounding("floor"), _rounding("ceil"), _rounding("rint")
 
 
-@pointwise("floor", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0))
+@pointwise("floor", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0), faces=[ACTIVATION])
 def floor(x):
     """Round down.
 
@@ -47,7 +48,7 @@ def floor_back(g, out):
     return T(0)
 
 
-@pointwise("ceil", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0))
+@pointwise("ceil", uses="Out", kinks=away_from(-2.0, -1.0, 0.0, 1.0, 2.0), faces=[ACTIVATION])
 def ceil(x):
     """Round up.
 
@@ -70,7 +71,7 @@ def ceil_back(g, out):
     return T(0)
 
 
-@pointwise("round", uses="Out", kinks=away_from(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5))
+@pointwise("round", uses="Out", kinks=away_from(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), faces=[ACTIVATION])
 def round_op(x):
     """Round to the nearest integer.
 

@@ -10,6 +10,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
@@ -24,6 +25,7 @@ def _check_clip(attrs: Attrs) -> None:
 
 @pointwise(
     "clip",
+    faces=[Face("", "x min! max! name", "Limit values to a range.")],
     traits=[ByValue()],
     uses="Out",
     attrs={"min": Attr(-1.0, "lower limit, no unit"), "max": Attr(1.0, "upper limit, no unit")},
@@ -124,6 +126,10 @@ def add_number(x: Ptr, out: Ptr, n: Int, step: Real):
 
 @op(
     "increment",
+    faces=[
+        Face("", "x value:step name", "Add a number to a single element."),
+        Functional("", "x value=1.0 name", "Add a number to a [1] variable, in place.", at="tensor"),
+    ],
     inputs="X",
     attrs={"step": Attr(1.0, "added, no unit")},
     traits=[InPlace({"Out": "X"})],

@@ -16,7 +16,7 @@ from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
-from pe_cli.ops.define.traits import Folds, InPlace, Layout, Pointwise, Scalar
+from pe_cli.ops.define.traits import AddsAll, Folds, InPlace, Layout, Pointwise, Scalar
 from pe_cli.ops.math.elementwise import ADD
 
 
@@ -42,7 +42,7 @@ def sum_tables(out: Ptr, sources: PtrI64, count: Int, n: Int):
 @op(
     "sum",
     inputs="X*",
-    traits=[Layout(), InPlace({"Out": "X"})],
+    traits=[AddsAll(), Layout(), InPlace({"Out": "X"})],
     samples=[
         Sample({"X": [(3, 4), (3, 4)]}, name="two"),
         Sample({"X": [(5,)]}, name="one is copied"),

@@ -9,6 +9,7 @@ import numpy as np
 
 from pe_cli.kernels.lang import T
 from pe_cli.kernels.vecmath import erf, exp, log1p
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.math.pointwise import pointwise, shapes
 
@@ -28,7 +29,7 @@ def _positive(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return rng.uniform(0.3, 3.0, shape)
 
 
-@pointwise("tan", uses="Out", samples=shapes(_away_from_poles))
+@pointwise("tan", uses="Out", samples=shapes(_away_from_poles), faces=[Face()])
 def tan(x):
     """Tangent.
 
@@ -51,7 +52,7 @@ def tan_back(g, out):
     return g * (T(1) + out * out)
 
 
-@pointwise("sinh")
+@pointwise("sinh", faces=[Face()])
 def sinh(x):
     """Hyperbolic sine.
 
@@ -74,7 +75,7 @@ def sinh_back(g, x):
     return g * math.cosh(x)
 
 
-@pointwise("cosh")
+@pointwise("cosh", faces=[Face()])
 def cosh(x):
     """Hyperbolic cosine.
 
@@ -97,7 +98,7 @@ def cosh_back(g, x):
     return g * math.sinh(x)
 
 
-@pointwise("erf")
+@pointwise("erf", faces=[Face()])
 def erf_op(x):
     """Error function.
 
@@ -120,7 +121,7 @@ def erf_back(g, x):
     return g * T(TWO_OVER_SQRT_PI) * exp(-(x * x))
 
 
-@pointwise("log1p", samples=shapes(_above_minus_one))
+@pointwise("log1p", samples=shapes(_above_minus_one), faces=[Face()])
 def log1p_op(x):
     """Natural logarithm of a number and 1, exact for small numbers.
 
@@ -143,7 +144,7 @@ def log1p_back(g, x):
     return g / (T(1) + x)
 
 
-@pointwise("log2", samples=shapes(_positive))
+@pointwise("log2", samples=shapes(_positive), faces=[Face()])
 def log2(x):
     """Logarithm to base 2.
 
@@ -166,7 +167,7 @@ def log2_back(g, x):
     return g / (x * T(LN_2))
 
 
-@pointwise("log10", samples=shapes(_positive))
+@pointwise("log10", samples=shapes(_positive), faces=[Face()])
 def log10(x):
     """Logarithm to base 10.
 

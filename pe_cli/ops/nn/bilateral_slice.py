@@ -9,6 +9,7 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -183,6 +184,12 @@ def _guide(deep: int, *shape: int):
 
 @op(
     "bilateral_slice",
+    faces=[
+        Face(
+            "", "x guide grid has_offset! name",
+            "Map every pixel by a matrix of its own, read from a coarse grid at its place and at the height that a guide says.",
+        ),
+    ],
     inputs="X Guide Grid",
     attrs={"has_offset": Attr(False, "the maps have a constant term")},
     samples=[

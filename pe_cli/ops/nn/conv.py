@@ -14,7 +14,7 @@ from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows
+from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows, Weight
 from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
 from pe_cli.ops.nn.conv_images import Images
 
@@ -70,7 +70,7 @@ def conv_size(size: int, taps: int, stride: int, padding: int, dilation: int) ->
 
 @op(
     "conv2d",
-    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter")), SumsRows(("Filter",))],
+    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter")), SumsRows(("Filter",)), Weight(("Filter",), "filters", "oihw")],
     inputs="Input Filter",
     floats="Input Filter",
     outputs="Output",
@@ -126,7 +126,7 @@ def conv2d(
 
 @op(
     "depthwise_conv2d",
-    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter"))],
+    traits=[Divisible(), IMAGES, Narrow(("Input", "Filter")), Weight(("Filter",), "filters", "oihw")],
     inputs="Input Filter",
     floats="Input Filter",
     outputs="Output",

@@ -7,7 +7,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows
+from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows, Weight
 from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
 from pe_cli.ops.nn.conv_images import Images
 
@@ -23,7 +23,10 @@ def _checked(name: str, numbers: list[int], count: int, least: int) -> None:
 
 @op(
     "conv2d_transpose",
-    traits=[Divisible(), Layout("data_format", ("Input", "Output")), Narrow(("Input", "Filter")), SumsRows(("Filter",))],
+    traits=[
+        Divisible(), Layout("data_format", ("Input", "Output")), Narrow(("Input", "Filter")), SumsRows(("Filter",)),
+        Weight(("Filter",), "transposed filters", "iohw"),
+    ],
     inputs="Input Filter",
     floats="Input Filter",
     outputs="Output",

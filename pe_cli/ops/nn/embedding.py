@@ -18,7 +18,7 @@ from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.sorted_ids import PLACE, is_first, sorted_keys
-from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table
+from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table, Weight
 
 
 @kernel
@@ -90,7 +90,7 @@ def _checked(name: str, w: TensorType, ids: TensorType, padding: int, distribute
 
 @op(
     "lookup_table",
-    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise()],
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise(), Weight(("W",), "table", "vd")],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",
@@ -133,7 +133,7 @@ def lookup_table(
 
 @op(
     "lookup_table_v2",
-    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise()],
+    traits=[Divisible(), ReportsData(), Table("W", "Ids", "Out"), RowWise(), Weight(("W",), "table", "vd")],
     inputs="W Ids",
     attrs=_ATTRS,
     differentiable="W",

@@ -7,6 +7,7 @@ import math
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -62,6 +63,7 @@ def sample_places_back(x: Ptr, grid: Ptr, g: Ptr, dx: Ptr, dgrid: Ptr, n: Int, C
 
 @op(
     "grid_sampler",
+    faces=[Face("", "x grid name", "Look at images at given places; between pixels they are linear, outside they are 0.")],
     inputs="X Grid",
     outputs="Output",
     samples=[

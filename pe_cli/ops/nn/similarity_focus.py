@@ -7,6 +7,7 @@ from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 
@@ -39,6 +40,7 @@ def focus(x: Ptr, out: Ptr, taken: PtrI64, g: PtrI64, indexes: PtrI64, count: In
 
 @op(
     "similarity_focus",
+    faces=[Face("", "input axis! indexes! name", "Mark the largest elements of chosen slices, one in each row and column of a slice.")],
     inputs="X",
     differentiable="",
     attrs={

@@ -12,6 +12,7 @@ from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
 from pe_cli.kernels.partial import CHUNK
 from pe_cli.kernels.vecmath import exp, log
 from pe_cli.ops.define.axes import around, axis_with_elements
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -197,6 +198,7 @@ def _beside_rows(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) 
 
 @op(
     "softmax",
+    faces=[Face(takes="input axis name", act=True)],
     inputs="X",
     floats="X",
     attrs=_AXIS,
@@ -225,7 +227,15 @@ def softmax(x: TensorType, *, axis: int) -> TensorType:
     return x
 
 
-@op("log_softmax", inputs="X", floats="X", attrs=_AXIS, traits=[RowWise(_beside_rows), ToProbabilities(logarithms=True)], samples=_SAMPLES)
+@op(
+    "log_softmax",
+    inputs="X",
+    floats="X",
+    attrs=_AXIS,
+    traits=[RowWise(_beside_rows), ToProbabilities(logarithms=True)],
+    samples=_SAMPLES,
+    faces=[Face(takes="input axis name", act=True)],
+)
 def log_softmax(x: TensorType, *, axis: int) -> TensorType:
     """Turn logits along an axis into logarithms of probabilities.
 

@@ -14,7 +14,7 @@ from pe_cli.kernels.channel_norm import gradient_first, gradient_last, normalise
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset, Table
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.traits import ReadsAllDevices
+from pe_cli.ops.define.traits import ReadsAllDevices, SumsOverDevices
 from pe_cli.ops.nn.batch_norm import batch_norm
 from pe_cli.ops.nn.sync_batch_norm_kernels import (
     channel_gradient_sums,
@@ -297,6 +297,11 @@ def gradient_cpu(o: Lowering) -> None:
         )
     else:
         o.call(gradient_first, x, g, mean, inverse, scale, dscale, dbias, dx, samples, channels, size, 1)
+
+
+batch_norm.give(SumsOverDevices("sync_batch_norm_sums", "sync_batch_norm", unless="is_test"))
+assert batch_norm.grad_op is not None
+batch_norm.grad_op.give(SumsOverDevices("sync_batch_norm_grad_sums", "sync_batch_norm_grad", unless="is_test"))
 not_in_onnx(
     "it joins several devices; evaluation has batch_norm, which is exported",
     "sync_batch_norm", "sync_batch_norm_grad", "sync_batch_norm_grad_sums", "sync_batch_norm_sums",

@@ -1,1 +1,1 @@
-"""Ops that processes with parameter servers tell each other things by: a step is cut around them."""
+"""Ops by which trainers and parameter servers communicate; a step is cut around them."""

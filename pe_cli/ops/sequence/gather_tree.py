@@ -8,6 +8,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, Status, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
@@ -38,6 +39,7 @@ def follow_beams(ids: Ptr, parents: Ptr, out: Ptr, count: Int, steps: Int, beams
 
 @op(
     "gather_tree",
+    faces=[Face("", "ids parents", "Follow beams back from the last step, to whole sequences.")],
     traits=[ReportsData()],
     inputs="Ids Parents",
     differentiable="",

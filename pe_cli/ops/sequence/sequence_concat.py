@@ -9,6 +9,7 @@ from pe_cli.core.types import DTYPES, TensorType, product
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, ranges
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Sample, op
@@ -43,6 +44,7 @@ def _places(*offsets: Indices, which: int) -> Indices:
 
 @op(
     "sequence_concat",
+    faces=[Face("", "input name", "Join sequence i of every input to sequence i of the output.")],
     inputs="X* To*",
     differentiable="X",
     samples=[

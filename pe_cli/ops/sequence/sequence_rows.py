@@ -12,6 +12,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import (
     Indices,
     LodRequest,
@@ -199,6 +200,7 @@ def reversed_rows(offsets: Indices) -> Indices:
 
 @op(
     "sequence_reverse",
+    faces=[Face("", "x name")],
     traits=[ReportsData()],
     inputs="X Index?",
     outputs="Y",

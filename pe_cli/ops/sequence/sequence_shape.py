@@ -10,6 +10,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import Indices, LodRequest, constant, fixed, lengths_of, offsets_of
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import copy
@@ -31,6 +32,7 @@ def _rescaled(offsets: Indices, *, width: int, new_dim: int) -> Indices:
 
 @op(
     "sequence_reshape",
+    faces=[Face("", "input new_dim!")],
     inputs="X",
     traits=[View({"Out": "X"})],
     attrs={"new_dim": Attr(1, "numbers of a row of Out")},
@@ -210,6 +212,7 @@ def windows(x: Ptr, offsets: PtrI64, out: Ptr, count: Int, size: Int, pad: Int):
 
 @op(
     "sequence_enumerate",
+    faces=[Face("", "input win_size! pad_value name")],
     inputs="X Offsets?",
     differentiable="",
     attrs={"win_size": Attr(1, "rows of a window"), "pad_value": Attr(0, "stands behind the end of a sequence")},
@@ -286,6 +289,7 @@ def take_at(g: Ptr, ids: PtrU, offsets: PtrI64, out: Ptr, count: Int, n: Int):
 
 @op(
     "sequence_scatter",
+    faces=[Face("", "input index updates name")],
     traits=[ReportsData()],
     inputs="X Ids Updates Offsets?",
     differentiable="X Updates",

@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
 from pe_cli.kernels.vecmath import exp
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Sample, op
@@ -51,6 +52,7 @@ def _sample(name: str, *lengths: int, column: bool = True) -> Sample:
 
 @op(
     "sequence_softmax",
+    faces=[Face("", "input name")],
     inputs="X Offsets?",
     floats="X",
     differentiable="X",

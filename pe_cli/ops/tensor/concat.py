@@ -9,6 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -228,6 +229,10 @@ def split_grad_cpu(o: Lowering) -> None:
 
 @op(
     "stack",
+    faces=[
+        Face("", "x axis", "Join tensors of one type along a new axis."),
+        Functional("", "x axis=0 name", "Put tensors of one shape side by side along a new axis.", at="tensor"),
+    ],
     inputs="X*",
     outputs="Y",
     attrs={"axis": Attr(0, "of the new axis in the result; negative from the end")},

@@ -7,6 +7,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
@@ -124,6 +125,7 @@ def _count(sizes: list[int]) -> int:
 
 @op(
     "shape",
+    faces=[Face("", "input", "Return the sizes of a tensor.")],
     inputs="Input",
     differentiable="",
     samples=[Sample({"Input": (2, 3, 4)}, name="three sizes"), Sample({"Input": (0,)}, name="an empty vector")],

@@ -10,6 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype, product
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant, fixed, sequence_count
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import fill
@@ -105,6 +106,7 @@ def like_batch(name: str, input: TensorType, shape: list[int], dtype: str, input
 
 @op(
     "fill_constant_batch_size_like",
+    faces=[Face("", "input shape! dtype value input_dim_idx output_dim_idx")],
     inputs="Input",
     attrs={
         "shape": Attr([1], "sizes; that of one axis is taken from Input"),

@@ -8,6 +8,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrU, Status, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.moves import fill
@@ -70,6 +71,7 @@ def _zero(rng):
 
 @op(
     "gather",
+    faces=[Face("", "input index", "Take rows by number.")],
     traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",

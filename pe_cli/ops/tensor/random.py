@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import deal
 from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
 from pe_cli.kernels.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes, Random
@@ -245,6 +246,12 @@ def _like_samples(**attrs: float) -> list[Sample]:
 
 @op(
     "uniform_random_batch_size_like",
+    faces=[
+        Face(
+            "", "input shape! dtype input_dim_idx output_dim_idx min max seed",
+            "Draw numbers from [min, max) at every step, for as many samples as another tensor has.",
+        ),
+    ],
     inputs="Input",
     attrs={
         "shape": Attr([1], "sizes; that of one axis is taken from Input"),
@@ -285,6 +292,12 @@ def uniform_random_batch_size_like(
 
 @op(
     "gaussian_random_batch_size_like",
+    faces=[
+        Face(
+            "", "input shape! input_dim_idx output_dim_idx mean std seed dtype",
+            "Draw normal numbers at every step, for as many samples as another tensor has.",
+        ),
+    ],
     inputs="Input",
     attrs={**_GAUSSIAN, "shape": Attr([1], "sizes; that of one axis is taken from Input"), **_AXES},
     differentiable="",

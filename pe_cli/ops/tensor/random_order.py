@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.kernels.random import philox
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import STEP, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random
@@ -64,6 +65,7 @@ def crop_rows(
 
 @op(
     "randperm",
+    faces=[Face("", "n! dtype seed name", "Put the integers from 0 to n - 1 in a random order.")],
     attrs={"n": Attr(1, "how many integers"), "dtype": Attr("int64", "element type", ("int64", "int32")), "seed": _SEED},
     samples=[Sample({}, {"n": 7}, "seven"), Sample({}, {"n": 1}, "one")],
     traits=[Random()],
@@ -94,6 +96,7 @@ def randperm_cpu(o: Lowering) -> None:
 
 @op(
     "random_crop",
+    faces=[Face("", "x shape! seed=None", kinds={"seed": "int | None"})],
     inputs="X",
     attrs={
         "shape": Attr([1], "sizes of the box along the last axes"),

@@ -11,6 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -79,6 +80,7 @@ def reshape(x: TensorType, sizes: TensorType | None = None, *, shape: list[int])
 
 @op(
     "flatten",
+    faces=[Face("", "x axis name")],
     inputs="X",
     attrs={"axis": Attr(1, "axes before it become rows, the others columns")},
     traits=[View(SHARED), RowWise(), SameNumbers()],
@@ -112,6 +114,7 @@ def flatten(x: TensorType, *, axis: int) -> TensorType:
 
 @op(
     "squeeze",
+    faces=[Face("", "input axes! name", "Leave out axes of size 1.")],
     inputs="X",
     attrs={"axes": Attr([], "axes of size 1; none: all of them")},
     traits=[View(SHARED), RowWise(), SameNumbers()],

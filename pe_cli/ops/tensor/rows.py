@@ -1,4 +1,4 @@
-"""Rows that a mask chooses: ops whose outputs have sizes that only values tell. They run on the host, between the parts of a program."""
+"""Rows that a mask selects: ops whose output sizes depend on values. They run on the host."""
 
 from __future__ import annotations
 

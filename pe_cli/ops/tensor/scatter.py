@@ -8,6 +8,7 @@ from pe_cli.kernels.codes import OUT_OF_RANGE
 from pe_cli.kernels.cuda import deal, on_cuda
 from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
@@ -123,6 +124,10 @@ def _check(name: str, x: TensorType, index: TensorType) -> int:
 
 @op(
     "gather_nd",
+    faces=[
+        Face("", "input index name"),
+        Functional("", "x index name", "Take what places, the last axis of index, point to.", at="tensor"),
+    ],
     traits=[ReportsData()],
     inputs="X Index",
     differentiable="X",
@@ -190,6 +195,10 @@ def gather_nd_onnx(o: Writer) -> None:
 
 @op(
     "scatter_nd_add",
+    faces=[
+        Face("", "ref index updates name"),
+        Functional("", "x index updates name", "Add updates at the places that the last axis of index points to.", at="tensor"),
+    ],
     traits=[ReportsData()],
     inputs="X Index Updates",
     differentiable="X Updates",
@@ -248,6 +257,7 @@ def scatter_nd_add_grad_cpu(o: Lowering) -> None:
 
 @op(
     "scatter",
+    faces=[Face("", "input index updates name overwrite")],
     traits=[ReportsData()],
     inputs="X Ids Updates",
     attrs={"overwrite": Attr(True, "rows become their last update; else the sum of their updates")},

@@ -12,6 +12,7 @@ from pe_cli.kernels.cuda import cuda_kernel
 from pe_cli.kernels.lang import Int, Ptr, PtrI64
 from pe_cli.ops.define.axes import normal_axis
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
@@ -120,6 +121,7 @@ def slice_grad_cpu(o: Lowering) -> None:
 
 @op(
     "pad",
+    faces=[Face("", "x paddings! pad_value name", "Put a border around a tensor.")],
     inputs="X",
     attrs={
         "paddings": Attr([], "elements before and after each axis: [before_0, after_0, before_1, ...]"),
@@ -177,6 +179,10 @@ def pad_grad_cpu(o: Lowering) -> None:
 
 @op(
     "reverse",
+    faces=[
+        Face("flip", "input dims:axis! name", "Reverse the order of elements along axes.", kinds={"dims": "int | list[int]"}),
+        Face("", "x axis!", "Reverse the order of elements along axes.", kinds={"axis": "int | list[int]"}),
+    ],
     inputs="X",
     attrs={"axis": Attr([0], "axes that run backwards")},
     samples=[

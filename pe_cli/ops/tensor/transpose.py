@@ -5,6 +5,7 @@ from __future__ import annotations
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -14,6 +15,7 @@ from pe_cli.ops.define.traits import RowWise, SameNumbers
 
 @op(
     "transpose",
+    faces=[Face("", "x perm:axis! name", "Reorder axes.")],
     traits=[RowWise(lambda attrs, shapes: attrs["axis"][0] == 0), SameNumbers()],
     inputs="X",
     attrs={"axis": Attr([], "for every axis of Out the axis of X that it is")},

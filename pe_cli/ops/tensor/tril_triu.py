@@ -8,6 +8,7 @@ from pe_cli.kernels.cuda import on_cuda
 from pe_cli.kernels.cuda_math import quotient
 from pe_cli.kernels.lang import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -27,6 +28,12 @@ def keep_triangle(x: Ptr, out: Ptr, matrices: Int, rows: Int, columns: Int, diag
 
 @op(
     "tril_triu",
+    faces=[
+        Face("tril", "input diagonal name", "Keep the lower triangle of every matrix.", fixed={"lower": True}),
+        Face("triu", "input diagonal name", "Keep the upper triangle of every matrix.", fixed={"lower": False}),
+        Functional("tril", "x diagonal=0 name", "Keep what is on and below a diagonal.", layer="tril", at="tensor"),
+        Functional("triu", "x diagonal=0 name", "Keep what is on and above a diagonal.", layer="triu", at="tensor"),
+    ],
     inputs="X",
     attrs={
         "diagonal": Attr(0, "the last diagonal kept: 0 is the main one, above 0 lies above it"),

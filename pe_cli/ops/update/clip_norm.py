@@ -9,6 +9,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda import cuda_kernel, deal
 from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -90,6 +91,7 @@ def _check_limit(name: str, what: str, limit: float) -> None:
 
 @op(
     "clip_by_norm",
+    faces=[Face("", "x max_norm! name", "Shorten a tensor whose length is above a limit to that length.")],
     inputs="X",
     attrs={"max_norm": Attr(1.0, "longest length allowed, unit of X")},
     differentiable="",

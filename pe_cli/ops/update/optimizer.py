@@ -21,7 +21,7 @@ from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.traits import ByRows, Pointwise, RowsApart, Scalar
+from pe_cli.ops.define.traits import ByRows, Descends, Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer_rows import momentum_rows, sgd_rows
 from pe_cli.ops.update.table_rows import by_places, momentum_by_places
 from pe_cli.ops.update.update_kernels import accelerate, descend
@@ -168,6 +168,7 @@ def sgd_cpu(o: Lowering) -> None:
         o.call(sgd_step, p, o.input("Grad"), o.input("LearningRate"), p.size)
 
 
+sgd.give(Descends())
 sgd.give(Pointwise(lambda attrs, _: [Scalar("ParamOut", sgd_step, ("Param", "LearningRate", "Grad"))]))
 
 

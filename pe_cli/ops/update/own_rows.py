@@ -1,4 +1,4 @@
-"""Rows of a parameter that are this process's own, where several processes share its updates: take_rows and put_rows."""
+"""Sharded parameters: take_rows and put_rows read and write the rows that this process updates."""
 
 from __future__ import annotations
 

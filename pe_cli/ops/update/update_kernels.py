@@ -1,4 +1,4 @@
-"""The arithmetic of sgd, momentum and adam, for the ops that update one parameter, many, or the rows of a table."""
+"""The arithmetic of sgd, momentum and adam, shared by ops that update one parameter, many, or rows of a table."""
 
 from __future__ import annotations
 

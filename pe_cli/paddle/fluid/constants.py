@@ -1,4 +1,4 @@
-"""Sizes that scripts give as variables: programs have fixed sizes here, so their values must be known when it is built."""
+"""Sizes given as variables: a program with fixed shapes needs their values when it is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning rates that Python computes between steps, as schedulers of 2.x do."""
+"""Learning rates that Python computes between steps and feeds, as schedulers of 2.x do."""
 
 from __future__ import annotations
 

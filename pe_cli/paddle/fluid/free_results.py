@@ -1,4 +1,4 @@
-"""Results of Python functions that are fetched alone may have another shape than declared, as in the original."""
+"""Results of py_func that are only fetched may have another shape than declared, as in PaddlePaddle."""
 
 from __future__ import annotations
 

@@ -204,9 +204,9 @@ def _adapted(base: type[Optimizer]) -> type[Optimizer]:
     return type(base.__name__, (_Adapter, base), facts)
 
 
-for _name in rules.OPTIMIZERS:
+for _name, _made in rules.OPTIMIZERS.items():
     if not _name.endswith("Optimizer"):
-        globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(getattr(rules, _name))
+        globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(_made)
 
 
 __all__ = ["ExponentialMovingAverage", "GradientMergeOptimizer", "ModelAverage", "RecomputeOptimizer"]

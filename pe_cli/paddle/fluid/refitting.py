@@ -1,4 +1,4 @@
-"""Feeds of other sizes than declared: `fluid.layers.data` declares what is usual, and a step's types come from what it is fed."""
+"""Feeds of other shapes than declared: the step's types follow from what is fed."""
 
 from __future__ import annotations
 

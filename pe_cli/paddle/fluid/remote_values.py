@@ -1,4 +1,4 @@
-"""Values that only parameter servers have, tables and the state of optimizers: a trainer saves them, and servers load them."""
+"""Values that only parameter servers hold, such as tables and optimizer state: saved and loaded by a trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adam whose decays are variables: a step is a few ordinary ops, as the op `adam` has the decays as numbers."""
+"""Adam with decay rates that are variables: composed of ordinary ops, as the op `adam` has fixed rates."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.forwarding import faces
 from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.layer import Layer
 
@@ -57,28 +58,12 @@ _LOSS = "input label"
 _NO_DTYPE: dict[str, Any] = {"dtype": None}
 _PADDED = {"padding": "pad"}
 TABLE = {
-    "ReLU": Made("relu"),
-    "ReLU6": Made("relu6"),
-    "ELU": Made("elu"),
-    "GELU": Made("gelu"),
+    **{face.module: Made(name) for name, (_, face) in faces("nn.functional").items() if face.module},
     "SELU": Made("selu"),
-    "Hardshrink": Made("hardshrink"),
-    "Hardsigmoid": Made("hardsigmoid"),
-    "Hardswish": Made("hardswish"),
-    "Hardtanh": Made("hardtanh"),
-    "LeakyReLU": Made("leaky_relu"),
-    "LogSigmoid": Made("log_sigmoid"),
     "LogSoftmax": Made("log_softmax", fixed=_NO_DTYPE),
     "Maxout": Made("maxout"),
-    "Sigmoid": Made("sigmoid"),
     "Softmax": Made("softmax", fixed=_NO_DTYPE),
     "Softplus": Made("softplus"),
-    "Softshrink": Made("softshrink"),
-    "Softsign": Made("softsign"),
-    "Swish": Made("swish"),
-    "Tanh": Made("tanh"),
-    "Tanhshrink": Made("tanhshrink"),
-    "ThresholdedReLU": Made("thresholded_relu"),
     "BCELoss": Made("binary_cross_entropy", _LOSS),
     "BCEWithLogitsLoss": Made("binary_cross_entropy_with_logits", "logit label"),
     "CrossEntropyLoss": Made("cross_entropy", _LOSS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
+from pe_cli.paddle.forwarding import forwarded
 from pe_cli.paddle.names import missing
 
 batch_norm = layers.batch_norm
@@ -29,17 +30,12 @@ _SAME = (
 globals().update({name: getattr(layers, name) for name in _SAME})
 
 
-def fc(
-    x: Any,
-    size: int,
-    num_flatten_dims: int = 1,
-    weight_attr: Any = None,
-    bias_attr: Any = None,
-    activation: str | None = None,
-    name: str | None = None,
-) -> Any:
-    """Connect every input to every output; see `fluid.layers.fc`."""
-    return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
+fc = forwarded(
+    "fc",
+    layers.fc,
+    "x size num_flatten_dims=1 weight_attr=None bias_attr=None activation=None name:name=None",
+    "Connect every input to every output; see `fluid.layers.fc`.",
+)
 
 
 def embedding(

@@ -201,7 +201,7 @@ class Framing:
         return self._told(text)
 
     def _told(self, part: bytes | bytearray) -> bytearray | None:
-        """Let h11 read a part of a body in chunks; return the body when it is whole."""
+        """Feed part of a chunked body to h11; return the body when it is complete."""
         if not part:
             return None
         self._h11.receive_data(bytes(part))

@@ -21,7 +21,7 @@ class Memory:
         self.used = 0
 
     def fits(self, more: int, held: int = 0) -> bool:
-        """Whether a holder of so many bytes may take so many more."""
+        """Whether a request that holds some bytes may take more of them."""
         limit = self.limit if held + more <= self._small else self.limit - self.limit // _RESERVED
         return self.used + more <= limit
 

@@ -87,7 +87,7 @@ class Server:
         self._ended = asyncio.Event()
         if self.stopping:
             return
-        # so many are let in before those that are in are heard
+        # a limited number is accepted at a time, so that a flood of connections cannot starve the open ones
         listener = await self.loop.create_server(lambda: Connection(self), sock=self.socket, backlog=min(ACCEPTED, max(1, self.most // 4)))
         self.socket.listen(BACKLOG)
         await self._ended.wait()

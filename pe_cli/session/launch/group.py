@@ -21,7 +21,7 @@ from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
 from pe_cli.session.children import die_with_parent
 
-#: Seconds between two looks at the processes, and those that a process is given when the others have noticed that one is lost.
+#: Seconds between two polls of the processes, and those that remain for a process after the others have noticed a loss.
 LOOK, MERCY = 0.05, 5.0
 #: Environment that processes on other machines get from here.
 _PASSED = ("PYTHONPATH", "PE_", "FLAGS_", "OMP_NUM_THREADS", "CPU_NUM", "NUMBA_", "UCX_", "PADDLE_", "TRAINING_ROLE", "POD_IP")

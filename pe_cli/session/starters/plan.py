@@ -31,7 +31,7 @@ class Plan:
 
 
 def plan(rows: int, steps: int = STEPS) -> Plan:
-    """Return the numbers for so many training rows.
+    """Return batch size, epochs and learning rate for a number of training rows.
 
     Larger data gets larger batches, which cores compute faster, wider layers, and fewer passes.
 
@@ -49,7 +49,7 @@ def plan(rows: int, steps: int = STEPS) -> Plan:
 
 
 def shares(rows: int) -> dict[str, float]:
-    """Return which shares of so many rows are for evaluation and for the test: in small data no test, which would tell little."""
+    """Return the shares of the rows for evaluation and test; small data gets no test split, which would say little."""
     if rows < 400:
         return {"eval": 0.25}
     if rows < 4_000:

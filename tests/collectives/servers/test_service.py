@@ -164,6 +164,24 @@ def test_a_server_on_a_host_that_is_not_known():
     assert caught.value.code is ExitCode.USAGE
 
 
+def test_a_name_that_is_not_known_yet_is_waited_for(monkeypatch):
+    """A pod's name is known when the pod has begun."""
+    running, asked, real = Running(), [], socket.getaddrinfo
+
+    def late(host, port, *more, **facts):
+        asked.append(host)
+        if host == "pod-1.pods" and len(asked) < 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real("127.0.0.1" if host == "pod-1.pods" else host, port, *more, **facts)
+
+    monkeypatch.setattr(socket, "getaddrinfo", late)
+    port = running.endpoint.rpartition(":")[2]
+    reach(f"pod-1.pods:{port}", time.monotonic() + 10).close()
+    assert asked.count("pod-1.pods") >= 3
+    Servers([running.endpoint], 0, 5.0, 0, key=KEY).leave()
+    running.join()
+
+
 def test_a_trainer_of_another_group_is_named():
     running = Running(agrees={"number of processes": "2"})
     with pytest.raises(PeError, match=r"trainer 0 has another number of processes than server .*: 3, not 2"):

@@ -10,7 +10,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.graph.passes import fuse_bn_conv
+from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program
@@ -54,7 +54,7 @@ PROGRAM = VARS + FIRST + NORM + CONV + ONES + BACK + THEN
 
 
 def test_the_convolution_takes_the_norm_and_so_does_its_gradient():
-    made, said = text(fuse_bn_conv.run, PROGRAM, ["d", "c@GRAD", "w@GRAD"])
+    made, said = text(fusion_pass("fuse_bn_conv"), PROGRAM, ["d", "c@GRAD", "w@GRAD"])
     each = "SavedMean=m, SavedVariance=v, Scale=scale, Bias=bias"
     assert made == (
         VARS + FIRST
@@ -72,17 +72,17 @@ def test_the_convolution_takes_the_norm_and_so_does_its_gradient():
 @pytest.mark.parametrize(
     ("program", "fetches", "why"),
     [
-        pytest.param(PROGRAM, ["y"], "1 x the result is fetched", id="fetched"),
+        pytest.param(PROGRAM, ["y"], "1 x the output of fused_batch_norm_act is fetched", id="fetched"),
         pytest.param(
-            PROGRAM + "  forward relu(X=y) -> Out=z: float32[batch, 6, 6, 3]\n", ["z"], "1 x the result is also read by relu",
-            id="another reader",
+            PROGRAM + "  forward relu(X=y) -> Out=z: float32[batch, 6, 6, 3]\n", ["z"],
+            "1 x the output of fused_batch_norm_act is also read by relu", id="another reader",
         ),
         pytest.param(
             VARS + FIRST + NORM + CONV + CONV.replace("=d", "=e"), [],
-            "1 x the result is read by 2 convolutions that take statistics", id="two convolutions",
+            "1 x the result is not read by one convolution that takes statistics", id="two convolutions",
         ),
         pytest.param(
-            VARS + FIRST + NORM, [], "1 x the result is read by no convolutions that take statistics", id="no convolution"
+            VARS + FIRST + NORM, [], "1 x the result is not read by one convolution that takes statistics", id="no convolution"
         ),
         pytest.param(
             VARS + FIRST + NORM.replace(", Moments=c.m)", ")") + CONV, [],
@@ -105,7 +105,7 @@ def test_the_convolution_takes_the_norm_and_so_does_its_gradient():
     ],
 )  # fmt: skip
 def test_what_is_left_alone_and_why(program, fetches, why):
-    made, said = text(fuse_bn_conv.run, program, fetches)
+    made, said = text(fusion_pass("fuse_bn_conv"), program, fetches)
     assert made == program
     assert said == f"fuse_bn_conv: nothing fused: {why}"
 
@@ -114,10 +114,10 @@ CPUS = Target.of([Place("cpu", 0), Place("cpu", 1)])
 
 
 def test_only_cpus_and_only_if_wanted():
-    assert fuse_bn_conv.run in passes(BuildStrategy(), CPUS)
-    assert fuse_bn_conv.run not in passes(BuildStrategy())
-    assert fuse_bn_conv.run not in passes(BuildStrategy(fuse_bn_conv=False), CPUS)
-    assert fuse_bn_conv.run not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
+    assert fusion_pass("fuse_bn_conv") in passes(BuildStrategy(), CPUS)
+    assert fusion_pass("fuse_bn_conv") not in passes(BuildStrategy())
+    assert fusion_pass("fuse_bn_conv") not in passes(BuildStrategy(fuse_bn_conv=False), CPUS)
+    assert fusion_pass("fuse_bn_conv") not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
 
 
 # --- trainings --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.graph.passes import fuse_bn_statistics
+from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
 from tests.execute.support import latest
@@ -40,7 +40,7 @@ LAST = '{"data_layout": "NHWC"}'
 
 
 def test_the_convolution_finds_the_statistics():
-    made, said = text(fuse_bn_statistics.run, PROGRAM + CONV + NORM.format(moments="", attrs=LAST), ["c"])
+    made, said = text(fusion_pass("fuse_bn_statistics"), PROGRAM + CONV + NORM.format(moments="", attrs=LAST), ["c"])
     assert made == PROGRAM + FUSED + NORM.format(moments=", Moments=c.moments_0", attrs=LAST)
     assert said == "fuse_bn_statistics: 1 of 1 statistics are taken by convolutions"
 
@@ -49,7 +49,7 @@ def test_two_norms_of_one_image_share_them():
     first = NORM.format(moments="", attrs=LAST)
     second = re.sub(r"=(mean|variance|m|v|y)\b", r"=\g<1>2", first)
     again = PROGRAM + "".join(f"  var {n}2: float32[4] persistable stop_gradient\n" for n in ("mean", "variance"))
-    made, said = text(fuse_bn_statistics.run, again + CONV + first + second)
+    made, said = text(fusion_pass("fuse_bn_statistics"), again + CONV + first + second)
     assert made.count("Moments=c.moments_0:") == 1
     assert made.count(", Moments=c.moments_0) ->") == 2
     assert said == "fuse_bn_statistics: 2 of 2 statistics are taken by convolutions"
@@ -79,7 +79,7 @@ def test_two_norms_of_one_image_share_them():
     ],
 )  # fmt: skip
 def test_what_is_left_alone_and_why(program, why):
-    made, said = text(fuse_bn_statistics.run, program)
+    made, said = text(fusion_pass("fuse_bn_statistics"), program)
     assert made == program
     assert said == f"fuse_bn_statistics: nothing fused: {why}"
 
@@ -88,10 +88,10 @@ CPUS = Target.of([Place("cpu", 0), Place("cpu", 1)])
 
 
 def test_only_cpus_and_only_if_wanted():
-    assert fuse_bn_statistics.run in passes(BuildStrategy(), CPUS)
-    assert fuse_bn_statistics.run not in passes(BuildStrategy())
-    assert fuse_bn_statistics.run not in passes(BuildStrategy(fuse_bn_statistics=False), CPUS)
-    assert fuse_bn_statistics.run not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
+    assert fusion_pass("fuse_bn_statistics") in passes(BuildStrategy(), CPUS)
+    assert fusion_pass("fuse_bn_statistics") not in passes(BuildStrategy())
+    assert fusion_pass("fuse_bn_statistics") not in passes(BuildStrategy(fuse_bn_statistics=False), CPUS)
+    assert fusion_pass("fuse_bn_statistics") not in passes(BuildStrategy(sync_batch_norm=True), CPUS)
     assert CPUS.caches
     assert not Target.of([Place("cpu", 0), Place("cuda", 0)]).caches
 

@@ -10,7 +10,7 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.graph.passes import fuse_conv_bn
+from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.graph.pipeline import Target, passes
 from pe_cli.program.ir import Program
 from tests.execute.support import latest
@@ -53,7 +53,7 @@ THEN = "  forward relu(X={}) -> Out=r: float32[batch, 6, 6, 4]\n"
     ],
 )
 def test_the_convolution_normalises(norm, added, relu):
-    made, said = text(fuse_conv_bn.run, VARS + CONV + norm, ["y"])
+    made, said = text(fusion_pass("fuse_conv_bn"), VARS + CONV + norm, ["y"])
     assert made == VARS + FUSED.format(added=added, relu=relu)
     assert said == "fuse_conv_bn: 1 of 1 batch_norms are applied by convolutions"
 
@@ -89,7 +89,7 @@ def test_the_convolution_normalises(norm, added, relu):
     ],
 )  # fmt: skip
 def test_what_is_left_alone_and_why(program, fetches, why):
-    made, said = text(fuse_conv_bn.run, program, fetches)
+    made, said = text(fusion_pass("fuse_conv_bn"), program, fetches)
     if why:
         assert made == program
         assert said == f"fuse_conv_bn: nothing fused: {why}"
@@ -99,9 +99,9 @@ def test_what_is_left_alone_and_why(program, fetches, why):
 
 def test_only_cpus_and_only_if_wanted():
     cpus = Target.of([Place("cpu", 0), Place("cpu", 1)])
-    assert fuse_conv_bn.run in passes(BuildStrategy(), cpus)
-    assert fuse_conv_bn.run not in passes(BuildStrategy())
-    assert fuse_conv_bn.run not in passes(BuildStrategy(fuse_conv_bn=False), cpus)
+    assert fusion_pass("fuse_conv_bn") in passes(BuildStrategy(), cpus)
+    assert fusion_pass("fuse_conv_bn") not in passes(BuildStrategy())
+    assert fusion_pass("fuse_conv_bn") not in passes(BuildStrategy(fuse_conv_bn=False), cpus)
 
 
 # --- evaluations ------------------------------------------------------------------------------------------------------

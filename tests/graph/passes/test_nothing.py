@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pe_cli.graph.passes import fuse_bn_conv, fuse_elewise_add_act, fuse_relu_depthwise
+from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.program.parse import parse_program
 from pe_cli.program.verify import verify
 
@@ -20,19 +20,22 @@ ADD = "  forward elementwise_add(X=x, Y=x) -> Out=s: float32[batch, 2, 4, 4]\n"
 
 
 @pytest.mark.parametrize(
-    ("run", "ops", "why"),
+    ("switch", "ops", "why"),
     [
-        pytest.param(fuse_relu_depthwise.run, RELU, "the program has no depthwise_conv2d after a relu", id="relu alone"),
-        pytest.param(fuse_relu_depthwise.run, CONV, "the program has no depthwise_conv2d after a relu", id="a convolution alone"),
-        pytest.param(fuse_relu_depthwise.run, RELU + CONV, "no relu is read by a depthwise_conv2d", id="both, side by side"),
-        pytest.param(fuse_elewise_add_act.run, CONV, "the program has no elementwise_add", id="neither"),
-        pytest.param(fuse_elewise_add_act.run, ADD, "the program has no activation", id="a sum alone"),
-        pytest.param(fuse_bn_conv.run, RELU, "the program has no batch_norm with relu", id="relu without batch_norm"),
+        pytest.param("fuse_relu_depthwise_conv", RELU, "the program has no depthwise_conv2d", id="relu alone"),
+        pytest.param("fuse_relu_depthwise_conv", RELU + CONV, "1 x the input of depthwise_conv2d is made by no op or several", id="a feed"),
+        pytest.param(
+            "fuse_relu_depthwise_conv", ADD + CONV.replace("=x", "=s"), "1 x the input of depthwise_conv2d is made by elementwise_add",
+            id="another op before it",
+        ),
+        pytest.param("fuse_elewise_add_act_ops", CONV, "the program has no activation", id="neither"),
+        pytest.param("fuse_elewise_add_act_ops", ADD, "the program has no activation", id="a sum alone"),
+        pytest.param("fuse_bn_conv", RELU, "the program has no batch_norm with relu", id="relu without batch_norm"),
     ],
-)
-def test_what_is_missing_is_said(run, ops, why) -> None:
+)  # fmt: skip
+def test_what_is_missing_is_said(switch, ops, why) -> None:
     program = parse_program(HEAD + ops)
     verify(program)
-    made, said = run(program, [])
+    made, said = fusion_pass(switch)(program, [])
     assert made is program
     assert said.partition(": nothing fused: ")[2] == why

@@ -8,7 +8,8 @@ import pytest
 
 from pe_cli.core.errors import Span
 from pe_cli.core.strategy import BuildStrategy
-from pe_cli.graph.passes import addto, fuse_bn_act, fuse_bn_add_act, fuse_elewise_add_act, fuse_relu_depthwise
+from pe_cli.graph.passes import addto
+from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.program.forms import to_string
 from pe_cli.program.parse import parse_program
@@ -48,7 +49,7 @@ def text(run, program: str, fetches=()) -> tuple[str, str]:
 
 
 def test_elementwise_add_and_relu_become_one_op_with_the_first_one_s_scope():
-    made, said = text(fuse_elewise_add_act.run, BIAS + "  forward relu(X=s) -> Out=r: float32[batch, 3]\n")
+    made, said = text(fusion_pass("fuse_elewise_add_act_ops"), BIAS + "  forward relu(X=s) -> Out=r: float32[batch, 3]\n")
     assert made.splitlines()[4:] == [
         '  forward fused_elemwise_activation(X=m, Y=b) -> Out=r: float32[batch, 3] scope("fc/")'
     ]
@@ -57,7 +58,7 @@ def test_elementwise_add_and_relu_become_one_op_with_the_first_one_s_scope():
 
 def test_gradients_of_relu_and_the_sum_become_one_op_with_the_roles_of_both():
     made, said = text(
-        fuse_elewise_add_act.run,
+        fusion_pass("fuse_elewise_add_act_ops"),
         BIAS
         + "  forward relu(X=s) -> Out=r: float32[batch, 3]\n"
         + '  loss fill_like(X=r) -> Out=r@GRAD: float32[batch, 3] {"value": 1.0}\n'
@@ -75,7 +76,7 @@ def test_gradients_of_relu_and_the_sum_become_one_op_with_the_roles_of_both():
 
 def test_an_activation_whose_gradient_reads_its_input_keeps_the_sum_for_it():
     made, _ = text(
-        fuse_elewise_add_act.run,
+        fusion_pass("fuse_elewise_add_act_ops"),
         BIAS
         + '  forward leaky_relu(X=s) -> Out=r: float32[batch, 3] {"alpha": 0.5}\n'
         + '  loss fill_like(X=r) -> Out=r@GRAD: float32[batch, 3] {"value": 1.0}\n'
@@ -131,13 +132,13 @@ RELU_S = "  forward relu(X=s) -> Out=r: float32[batch, 3]\n"
     ],
 )
 def test_what_elementwise_add_and_an_activation_are_left_alone_for(program, fetches, why):
-    made, said = text(fuse_elewise_add_act.run, program, fetches)
+    made, said = text(fusion_pass("fuse_elewise_add_act_ops"), program, fetches)
     assert made == program
     assert said == f"fuse_elewise_add_act_ops: nothing fused: {why}"
 
 
 def test_batch_norm_and_relu_become_one_op():
-    made, said = text(fuse_bn_act.run, PLAIN + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n")
+    made, said = text(fusion_pass("fuse_bn_act_ops"), PLAIN + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n")
     assert made == IMAGE + NORM.format(op="fused_batch_norm_act", z="", y="y")
     assert said == "fuse_bn_act_ops: 1 places fused, 0 gradients"
 
@@ -151,7 +152,7 @@ ONES = '  loss fill_like(X=y) -> Out=y@GRAD: float32[batch, 2, 4, 4] {"value": 1
 
 def test_gradients_of_batch_norm_and_relu_become_one_op():
     made, said = text(
-        fuse_bn_act.run,
+        fusion_pass("fuse_bn_act_ops"),
         PLAIN
         + "  forward relu(X=n) -> Out=y: float32[batch, 2, 4, 4]\n"
         + ONES
@@ -173,10 +174,10 @@ def test_a_fetched_output_of_batch_norm_stays_while_its_gradients_fuse():
         + "  backward relu_grad(Out=y, Out@GRAD=y@GRAD) -> X@GRAD=n@GRAD: float32[batch, 2, 4, 4]\n"
         + NORM_GRAD
     )
-    made, said = text(fuse_bn_act.run, program, ["n"])
+    made, said = text(fusion_pass("fuse_bn_act_ops"), program, ["n"])
     assert "forward batch_norm(" in made
     assert said == "fuse_bn_act_ops: 0 places fused, 1 gradients; not 1 x the output of batch_norm is fetched"
-    made, said = text(fuse_bn_act.run, program, ["n@GRAD"])
+    made, said = text(fusion_pass("fuse_bn_act_ops"), program, ["n@GRAD"])
     assert made == program
     assert said == (
         "fuse_bn_act_ops: nothing fused: 1 x the gradient of relu is fetched; "
@@ -188,7 +189,7 @@ def test_a_fetched_output_of_batch_norm_stays_while_its_gradients_fuse():
 def test_batch_norm_a_sum_and_relu_become_one_op_with_either_operand(operands):
     grads = "X@GRAD=n@GRAD" if operands.startswith("X=n") else "Y@GRAD=n@GRAD"
     made, said = text(
-        fuse_bn_add_act.run,
+        fusion_pass("fuse_bn_add_act_ops"),
         PLAIN
         + f"  forward elementwise_add({operands}) -> Out=s: float32[batch, 2, 4, 4]\n"
         + "  forward relu(X=s) -> Out=y: float32[batch, 2, 4, 4]\n"
@@ -219,7 +220,7 @@ DEPTHWISE = """\
 
 def test_relu_and_depthwise_conv2d_become_one_op_with_their_gradients():
     made, said = text(
-        fuse_relu_depthwise.run,
+        fusion_pass("fuse_relu_depthwise_conv"),
         DEPTHWISE
         + '  loss fill_like(X=y) -> Out=y@GRAD: float32[batch, 2, 2, 2] {"value": 1.0}\n'
         + "  backward depthwise_conv2d_grad(Input=r, Filter=k, Output@GRAD=y@GRAD) -> "
@@ -247,7 +248,7 @@ def test_relu_and_depthwise_conv2d_become_one_op_with_their_gradients():
     ],
 )
 def test_what_relu_and_depthwise_conv2d_are_left_alone_for(more, fetches, why):
-    made, said = text(fuse_relu_depthwise.run, DEPTHWISE + more, fetches)
+    made, said = text(fusion_pass("fuse_relu_depthwise_conv"), DEPTHWISE + more, fetches)
     assert made == DEPTHWISE + more
     assert said == f"fuse_relu_depthwise_conv: nothing fused: 1 x the output of relu is {why}"
 
@@ -255,7 +256,7 @@ def test_what_relu_and_depthwise_conv2d_are_left_alone_for(more, fetches, why):
 def test_a_fused_op_keeps_the_place_of_the_first():
     program = parse_program(HEAD + BIAS + RELU_S)
     program.global_block().ops[1].at = place = Span("m.yaml", 3, 1, 2, "a: b")
-    made, _ = fuse_elewise_add_act.run(program, [])
+    made, _ = fusion_pass("fuse_elewise_add_act_ops")(program, [])
     assert made.global_block().ops[1].at == place
 
 
@@ -275,8 +276,8 @@ def test_the_pipeline_runs_the_passes_in_order_and_says_what_each_did():
         "dead_code: every op counts",
         "fuse_bn_add_act_ops: nothing fused: 1 x the input of relu is made by batch_norm",
         "fuse_bn_act_ops: 1 places fused, 0 gradients",
-        "fuse_relu_depthwise_conv: nothing fused: the program has no depthwise_conv2d after a relu",
-        "fuse_elewise_add_act_ops: nothing fused: the program has no elementwise_add",
+        "fuse_relu_depthwise_conv: nothing fused: the program has no depthwise_conv2d",
+        "fuse_elewise_add_act_ops: nothing fused: the program has no activation",
         "fuse_gemm_epilogue: nothing fused: the program has no mul or conv2d",
         "enable_addto: nothing added in place: no variable has gradients from several places",
         "fuse_all_optimizer_ops: nothing to join: the program updates nothing",

@@ -19,8 +19,9 @@ from pe_cli.ops.define.traits.meaning import (
     Spells,
     TagsRows,
     ToProbabilities,
+    Weight,
 )
-from pe_cli.ops.define.traits.memory import FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
+from pe_cli.ops.define.traits.memory import AlongChannels, FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
 from pe_cli.ops.define.traits.rows import (
     ByRows,
     ByValue,
@@ -33,20 +34,26 @@ from pe_cli.ops.define.traits.rows import (
     UpdatesTable,
 )
 from pe_cli.ops.define.traits.sharing import (
+    AddsAll,
     AddsUp,
     BatchStatistics,
     Counted,
+    Decays,
+    Descends,
     Divisible,
     PassesGradient,
     ReadsAllDevices,
     Spreads,
+    SumsOverDevices,
     UpdatesMany,
 )
 from pe_cli.ops.define.traits.trait import Named, Trait
 
 __all__ = [
     "Absorbed",
+    "AddsAll",
     "AddsUp",
+    "AlongChannels",
     "BatchStatistics",
     "Best",
     "Bounded",
@@ -54,6 +61,8 @@ __all__ = [
     "ByValue",
     "Compares",
     "Counted",
+    "Decays",
+    "Descends",
     "Divisible",
     "FedSizes",
     "FindsBoxes",
@@ -85,6 +94,7 @@ __all__ = [
     "Sequenced",
     "Spells",
     "Spreads",
+    "SumsOverDevices",
     "SumsRows",
     "Table",
     "TagsRows",
@@ -93,4 +103,5 @@ __all__ = [
     "UpdatesMany",
     "UpdatesTable",
     "View",
+    "Weight",
 ]

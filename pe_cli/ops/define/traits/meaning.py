@@ -1,9 +1,11 @@
-"""Traits about what results mean to users: losses, probabilities, classes, boxes."""
+"""Traits about the meaning of results: losses, probabilities, classes, boxes."""
 
 from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from pe_cli.ops.define.traits.trait import Named, Trait, need
 
@@ -31,6 +33,30 @@ class Compares(Trait):
 
     def verify(self, op: Named) -> None:
         need(op, [self.scores, self.labels])
+
+
+class Weight(Trait):
+    """Inputs may be weights, and frameworks keep the axes of such weights in different orders.
+
+    Args:
+        slots: input slots.
+        kind: of the weight: `matrix`, `filters`, `transposed filters`, `table`; `elementwise` is kept alike by all.
+        axes: a letter for each axis, in the order of the op: i(nputs), o(utputs), h(eight) and w(idth) of filters, v(ocabulary), d(epth).
+        reversed_by: attribute where the axes are in the other order if it is set.
+    """
+
+    slots: tuple[str, ...]
+    kind: str
+    axes: str
+    reversed_by: str = ""
+
+    def verify(self, op: Named) -> None:
+        need(op, self.slots)
+        assert not self.reversed_by or self.reversed_by in op.attrs, op.name
+
+    def order(self, attrs: Mapping[str, Any]) -> str:
+        """Return the axes as an op with these attributes has them."""
+        return self.axes[::-1] if self.reversed_by and attrs[self.reversed_by] else self.axes
 
 
 class TagsRows(Trait):

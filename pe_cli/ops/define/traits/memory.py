@@ -57,6 +57,19 @@ class Layout(Trait):
             assert known.issuperset(self.slots), f"{op.name} has no {', '.join(set(self.slots) - known)}"
 
 
+class AlongChannels(Trait):
+    """The op, or its gradient, adds a vector to images along the axis that an attribute says.
+
+    Args:
+        attr: the attribute; 1 for channels that come first, -1 for the last axis.
+    """
+
+    attr: str
+
+    def verify(self, op: Named) -> None:
+        assert self.attr in op.attrs, f"{op.name} has no attribute {self.attr}"
+
+
 class FedSizes(Trait):
     """A size that only a step knows: where the slot is there, its value becomes the attribute's.
 

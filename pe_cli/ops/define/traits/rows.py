@@ -54,7 +54,16 @@ class ByValue(Trait):
 
 
 class UpdatesTable(Trait):
-    """The op takes the step of a table together with the table's gradient, which is never there as a whole."""
+    """The op takes the step of a table together with the table's gradient, which is never there as a whole.
+
+    Args:
+        update: the op that takes the step alone.
+    """
+
+    update: str
+
+    def verify(self, op: Named) -> None:
+        need(op, ["Param", "Grad", "Ids", "LearningRate"])
 
 
 class ByRows(Trait):

@@ -25,6 +25,40 @@ class UpdatesMany(Trait):
         return "updates many", f"takes the place of several `{self.update}` with the same learning rate and settings"
 
 
+class Descends(Trait):
+    """An update by the rate times the gradient and nothing else: what gradients of `AddsUp.descends` can do themselves, with its bits."""
+
+    def verify(self, op: Named) -> None:
+        need(op, ["Param", "Grad", "LearningRate"])
+        need(op, ["ParamOut"], outputs=True)
+
+
+class Decays(Trait):
+    """The op adds a weight decay to a gradient: its attribute coeff times the parameter; see `UpdatesMany`."""
+
+    def verify(self, op: Named) -> None:
+        need(op, ["Grad", "Param"])
+        need(op, ["Out"], outputs=True)
+        assert "coeff" in op.attrs, op.name
+
+
+class SumsOverDevices(Trait):
+    """Over several devices, two ops do what the op does on one: one its sums on each, the other the rest from the sums of all.
+
+    Args:
+        sums: gives `Sums`, float64.
+        rest: reads `Sums` of all devices, and what the op reads.
+        unless: attribute with which there is nothing to sum.
+    """
+
+    sums: str
+    rest: str
+    unless: str
+
+    def verify(self, op: Named) -> None:
+        assert self.unless in op.attrs, f"{op.name} has no attribute {self.unless}"
+
+
 class BatchStatistics(Trait):
     """The op takes statistics of a device's own samples.
 
@@ -57,6 +91,14 @@ class Divisible(Trait):
     """
 
     most: Callable[..., int] | None = None
+
+
+class AddsAll(Trait):
+    """The output is the sum of all tensors in X, added in their order: what gradients of a variable with several readers go through."""
+
+    def verify(self, op: Named) -> None:
+        need(op, ["X"])
+        need(op, ["Out"], outputs=True)
 
 
 class AddsUp(Trait):

@@ -143,6 +143,7 @@ def adapt(definition: LayerDef) -> Callable[..., Any]:
         return made if out is None else find("assign").fn(made, out)
 
     layer.__signature__ = _signature(definition, names)  # type: ignore[attr-defined]
+    layer.__doc__ = definition.doc
     return called(layer)
 
 

@@ -1,4 +1,4 @@
-"""range, arange and linspace, whose ends, steps and counts may be variables that only a step knows."""
+"""range, arange and linspace with bounds, steps and counts that may be variables."""
 
 from __future__ import annotations
 

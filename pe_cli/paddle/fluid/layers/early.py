@@ -1,4 +1,4 @@
-"""Tensor functions as 1.8 calls them: those of 2.x have other names, or take their arguments in another order."""
+"""Tensor functions under their 1.8 names, where 2.x has renamed them or reordered their arguments."""
 
 from __future__ import annotations
 

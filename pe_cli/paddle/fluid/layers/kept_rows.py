@@ -1,4 +1,4 @@
-"""Layers that keep as many rows as a step's values say: ctc_greedy_decoder of sequences, and filter_by_instag."""
+"""Layers whose outputs have as many rows as a step's values say: ctc_greedy_decoder of sequences, filter_by_instag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of the catalogue that the original takes more for: whole numbers, other ranks, and variables whose value only a step knows."""
+"""Layers of the catalogue with fluid's wider arguments: integers, other ranks, and variables as sizes."""
 
 from __future__ import annotations
 

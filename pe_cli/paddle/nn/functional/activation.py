@@ -1,8 +1,7 @@
-"""Activations by 2.x's names and arguments."""
+"""Activations of 2.x that are more than one layer; the others are declared by their ops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -10,63 +9,10 @@ from pe_cli.paddle.fluid.framework import as_dtype
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.selection import select
 
-#: 2.x's name -> the catalogue's, of activations without arguments.
-PLAIN = {
-    "relu": "relu",
-    "relu6": "relu6",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "hardswish": "hard_swish",
-    "log_sigmoid": "logsigmoid",
-    "softsign": "softsign",
-    "swish": "swish",
-    "tanhshrink": "tanh_shrink",
-}
-
-
-def _plain(name: str) -> Callable[..., Any]:
-    def made(x: Any, name: str | None = None) -> Any:
-        return call(layer, x)
-
-    layer = PLAIN[name]
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"Append `{layer}` of every element."
-    return made
-
-
-def elu(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
-    """Let x through where it is above 0, else return alpha (exp(x) - 1)."""
-    return call("elu", x, alpha)
-
-
-def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Any:
-    """Return x times the normal distribution's share below x, or its approximation by tanh."""
-    return call("gelu", x, approximate)
-
 
 def selu(x: Any, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None) -> Any:
     """Return scale x above 0 and scale alpha (exp(x) - 1) below."""
     return call("selu", x, scale, alpha)
-
-
-def hardshrink(x: Any, threshold: float = 0.5, name: str | None = None) -> Any:
-    """Let x through where |x| is above the threshold, else return 0."""
-    return call("hard_shrink", x, threshold)
-
-
-def hardsigmoid(x: Any, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Any:
-    """Return slope x + offset, limited to [0, 1]."""
-    return call("hard_sigmoid", x, slope, offset)
-
-
-def hardtanh(x: Any, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Any:
-    """Limit x to [min, max]."""
-    return call("brelu", x, min, max)
-
-
-def leaky_relu(x: Any, negative_slope: float = 0.01, name: str | None = None) -> Any:
-    """Let x through where it is above 0, else return negative_slope x."""
-    return call("leaky_relu", x, negative_slope)
 
 
 def softmax(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) -> Any:
@@ -115,20 +61,9 @@ def _above(x: Any, limit: float) -> Any:
     return call("greater_than", x, level)
 
 
-def softshrink(x: Any, threshold: float = 0.5, name: str | None = None) -> Any:
-    """Move x towards 0 by the threshold; what is nearer becomes 0."""
-    return call("softshrink", x, threshold)
-
-
-def thresholded_relu(x: Any, threshold: float = 1.0, name: str | None = None) -> Any:
-    """Let x through where it is above the threshold, else return 0."""
-    return call("thresholded_relu", x, threshold)
-
-
-globals().update({name: _plain(name) for name in PLAIN})
 def elu_(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
     """Return `elu(x, alpha)`; the plan decides what shares memory."""
-    return elu(x, alpha)
+    return call("elu", x, alpha)
 
 
 def relu_(x: Any, name: str | None = None) -> Any:
@@ -141,7 +76,4 @@ def softmax_(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None)
     return softmax(x, axis, dtype)
 
 
-__all__ = [
-    *PLAIN, "elu", "elu_", "gelu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "log_softmax", "maxout", "prelu", "relu_",
-    "selu", "softmax", "softmax_", "softplus", "softshrink", "thresholded_relu",
-]  # fmt: skip
+__all__ = ["elu_", "log_softmax", "maxout", "prelu", "relu_", "selu", "softmax", "softmax_", "softplus"]

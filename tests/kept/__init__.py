@@ -1,0 +1,1 @@
+"""Runs of released versions, which every later version reads and goes on with."""
