@@ -10,7 +10,6 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import find
-from pe_cli.ops.define.traits import Table
 from pe_cli.optim import moments, rules
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
@@ -20,6 +19,7 @@ from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
+from pe_cli.paddle.fluid.sparse_decay import Undone, sparse_tables
 from pe_cli.paddle.names import missing
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Program, Variable
@@ -32,6 +32,8 @@ class _Adapter(Optimizer):
 
     #: Whether weight_decay is an argument of the core's optimizer: a number, and no regularizer.
     _own_decay = False
+    #: Whether gradients of tables stay row-sparse where a decay moves all rows: servers do that.
+    _for_rows = False
     #: Arguments in the original's order.
     _order: tuple[str, ...] = ()
 
@@ -137,10 +139,25 @@ class _Adapter(Optimizer):
         """
         if grad_clip is not None:
             self.grad_clip = grad_clip
-        startup = startup_program or default_startup_program()
-        with program_guard(loss.block.program, startup):
-            pairs = self.backward(loss, None, parameter_list, no_grad_set)
-            return self.apply_gradients(pairs, startup), pairs
+        startup, program = startup_program or default_startup_program(), loss.block.program
+        tables = [] if self._for_rows else sparse_tables(loss.block, self.regularization)
+
+        def append() -> tuple[list[Operator], Pairs]:
+            with program_guard(program, startup):
+                pairs = self.backward(loss, None, parameter_list, no_grad_set)
+                return self.apply_gradients(pairs, startup), pairs
+
+        def for_rows() -> None:
+            self._for_rows = True
+            self._rates, self._states = {}, {}
+            append()
+
+        if not tables:
+            return append()
+        program.undone = undone = Undone((program, startup), for_rows)  # type: ignore[attr-defined]
+        made = append()
+        undone.done(tables)
+        return made
 
     def backward(  # type: ignore[override]  # the core takes parameters where the original takes the startup program
         self,
@@ -150,11 +167,14 @@ class _Adapter(Optimizer):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Pairs:
-        """Append gradient ops and return (parameter, gradient) pairs; an optimizer with no update for rows alone gets whole gradients."""
-        if "Rows" not in {slot.name for slot in find(self.op).inputs}:
-            for op in loss.block.ops:
-                if op.definition.has(Table) and op.attrs.get("is_sparse"):
-                    op.attrs["is_sparse"] = False
+        """Append gradient ops and return (parameter, gradient) pairs.
+
+        Gradients of tables are whole where the update takes no rows alone, and where a decay moves all rows, as it does in the original.
+        """
+        takes_rows = "Rows" in {slot.name for slot in find(self.op).inputs}
+        if not (takes_rows and self._for_rows):
+            for op in sparse_tables(loss.block, self.regularization if takes_rows else True):
+                op.attrs["is_sparse"] = False
         return super().backward(loss, parameter_list or self._parameters, no_grad_set)
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:

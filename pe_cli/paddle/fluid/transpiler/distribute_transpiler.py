@@ -105,6 +105,9 @@ class DistributeTranspiler:
         if self.config.enable_dc_asgd and sync_mode:
             raise TranspilerRefusal("enable_dc_asgd corrects gradients that come late, and none does with sync_mode")
         self.origin_program = default_main_program() if program is None else program
+        undone = getattr(self.origin_program, "undone", None)
+        if undone is not None:
+            undone.again()
         self.startup_program = default_startup_program() if startup_program is None else startup_program
         self.origin_startup_program = self.startup_program.clone()
         self.pserver_endpoints = endpoints_of(pservers)
