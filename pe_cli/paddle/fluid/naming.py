@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from pe_cli.ops.define.traits import AlongChannels
 from pe_cli.paddle.fluid import unique_name
 from pe_cli.program import defaults
 from pe_cli.program.ir import Block, Parameter, Variable
@@ -137,7 +138,7 @@ def _rename(out: Any, how: Naming, call: Call, block: Block, before: tuple[int, 
     fresh = {name for name in list(block.vars)[known:] if name.startswith(f"{call.prefix}.at_")}
     outputs = [v for v in dict.fromkeys(_flat(out)) if v.name in fresh]
     added = 0 if how.exact else int(acts) + sum(
-        op.type == "elementwise_add" and any(isinstance(block.vars.get(n), Parameter) for n in op.inputs.get("Y", ()))
+        op.definition.has(AlongChannels) and any(isinstance(block.vars.get(n), Parameter) for n in op.inputs.get("Y", ()))
         for op in block.ops[first:]
     )
     start = unique_name.generator.ids[f"{call.prefix}.tmp"]
