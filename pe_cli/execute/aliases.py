@@ -61,6 +61,6 @@ def _range(task: Task, b: Buffer, where: Where) -> tuple[int, int, int]:
 
 def _declared(task: Task, out: Buffer, other: Buffer, where: Where) -> bool:
     """Return whether an op declares that an output may share an input's bytes."""
-    if task.shares.get(out) is other or task.shares.get(other) is out:
+    if task.views.get(out) is other or task.views.get(other) is out:
         return True
     return task.takes_over.get(out) is other and where(out) == where(other)

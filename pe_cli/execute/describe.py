@@ -19,7 +19,7 @@ def describe_plan(plan: Plan) -> str:
     for task in plan.tasks:
         node = plan.graph.nodes[task.node]
         if not task.calls:
-            shared = ", ".join(f"{out.name} = {source.name}" for out, source in task.shares.items())
+            shared = ", ".join(f"{out.name} = {source.name}" for out, source in task.views.items())
             lines.append(f"      {task.home} {node.title}: no kernel, {shared}")
         for call in task.calls:
             args = ", ".join(_argument(plan, a) for a in call.args)

@@ -124,7 +124,7 @@ def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
-    shared = task.shares if all(b in mine for b in task.shares) else {}
+    shared = task.views if all(b in mine for b in task.views) else {}
     # with Reduce, an update may read what another device holds
     over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
     reads = [b for b in task.reads if b in mine]

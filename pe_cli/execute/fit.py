@@ -53,7 +53,7 @@ def _pair(pairs: Pairs, taken: Pairs, old: Buffer, new: Buffer) -> bool:
 
 def _same_memory(old: Task, new: Task, pairs: Mapping[Buffer, Buffer]) -> bool:
     """Whether outputs may lie where the same inputs do."""
-    for was, now in ((old.shares, new.shares), (old.takes_over, new.takes_over)):
+    for was, now in ((old.views, new.views), (old.takes_over, new.takes_over)):
         if {pairs.get(out): pairs.get(source) for out, source in now.items()} != was:
             return False
     over = new.takes_over.items()

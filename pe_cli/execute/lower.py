@@ -127,7 +127,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low.deterministic = g.numerics.deterministic
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
-        low.shares, low.more = len(g.graph.places) * g.threads, more
+        low.update_threads, low.more = len(g.graph.places) * g.threads, more
         low.order = _order(g) if more else Order()
     aliases = _views(definition, ins, outs)
     if not aliases:
@@ -137,7 +137,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
     home = d if share == (0, 1) else share[0]
     made = Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, aliases, beside=share[0] > 0)
-    if low.shares > 1:
+    if low.update_threads > 1:
         made.takers = Takers.ALL
     elif low.helped:
         made.takers = Takers.IDLE

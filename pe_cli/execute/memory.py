@@ -108,7 +108,7 @@ def plan_memory(  # noqa: PLR0913 - kinds of buffers
         members[root] = merged
 
     for i, task in enumerate(tasks):
-        for out, source in task.shares.items():
+        for out, source in task.views.items():
             join(out, source)
         for out, source in task.takes_over.items():
             free = all(last[b] <= i and b not in fixed for b in group(source))

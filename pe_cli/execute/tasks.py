@@ -18,7 +18,7 @@ class Task:
         home: device whose thread prefers it.
         reads, writes: buffers touched, scratch apart.
         takes_over: output buffer -> input buffer whose memory it may use.
-        shares: output buffer -> input buffer whose bytes it is.
+        views: output buffer -> input buffer whose bytes it is.
         part: the shard of a sum over devices that it is: elements from and to; None for what is no such sum.
         spans: the elements of a buffer that are touched, from and to, where that is not all of them.
         beside: it does its part of the node beside the tasks before it: they touch the same buffers at different places.
@@ -33,7 +33,7 @@ class Task:
     writes: list[Buffer]
     scratch: list[Buffer] = field(default_factory=list)
     takes_over: dict[Buffer, Buffer] = field(default_factory=dict)
-    shares: dict[Buffer, Buffer] = field(default_factory=dict)
+    views: dict[Buffer, Buffer] = field(default_factory=dict)
     part: tuple[int, int] | None = None
     spans: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
     beside: bool = False

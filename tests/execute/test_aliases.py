@@ -30,7 +30,7 @@ def check(monkeypatch: pytest.MonkeyPatch, places: dict[Buffer, tuple[int, int]]
         pytest.param({}, {}, id="one behind the other"),
         pytest.param({OUT: (1, 0)}, {}, id="in other memory"),
         pytest.param({OUT: (0, 0)}, {"takes_over": {OUT: X}}, id="in place"),
-        pytest.param({OUT: (0, 16)}, {"shares": {OUT: Y}}, id="a view"),
+        pytest.param({OUT: (0, 16)}, {"views": {OUT: Y}}, id="a view"),
         pytest.param({}, {"writes": [X]}, id="an input that is written"),
         pytest.param({OUT: (0, 0)}, {"spans": {OUT: (0, 2), X: (2, 4)}}, id="other parts of the same bytes"),
     ],

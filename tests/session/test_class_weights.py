@@ -73,7 +73,8 @@ def written(tmp_path: Path, wish: str, model: str = MODEL) -> Path:
 def trained(tmp_path: Path, config: Path, start: dict[str, np.ndarray], *overrides: str) -> dict[str, np.ndarray]:
     np.savez(tmp_path / "start.npz", **start)
     options = [part for override in overrides for part in ("-o", override)]
-    assert run_command_line(["train", str(config), "--quiet", "--init", str(tmp_path / "start.npz"), "-o", "train.init.layout=paddle", *options]) == 0
+    init = ["--init", str(tmp_path / "start.npz"), "-o", "train.init.layout=paddle"]
+    assert run_command_line(["train", str(config), "--quiet", *init, *options]) == 0
     run = max((tmp_path / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
     return load_arrays(max((run / "checkpoints").glob("step-*"), key=lambda step: int(step.name[5:])))
 

@@ -127,7 +127,7 @@ class Found:
         name = self._read(part)
         readers = self.readers(name) if name else []
         found = [op for op in readers if self._may_be(part, op)]
-        if len(found) == 1 and (part.shares or len(readers) == 1):
+        if len(found) == 1 and (part.others or len(readers) == 1):
             return found[0], ""
         there = " and ".join(sorted({op.type for op in readers if op not in found})) or "no op or several"
         writer = self._r.writer(name)

@@ -80,7 +80,7 @@ class Part(Value):
         ops: the ops that may stand here: their names, or `f(definition)`.
         writes: (part, input slots): it alone writes what that part reads there; of several slots, that of the last op that may stand here.
         reads: (part, output slot), or `f(match) -> variable`: it alone reads that; the first part of a gradient may share it with others.
-        shares: others may read it too, but none of them may stand here.
+        others: more ops may read it too, but none of them may stand here.
         into: input slot through which it reads; empty for any.
         fits: further condition: `f(match, op)`.
         optional: the pattern goes without it, too.
@@ -91,7 +91,7 @@ class Part(Value):
     ops: Sequence[str] | Callable[[OpDef], bool]
     writes: tuple[str, str] | None = None
     reads: tuple[str, str] | Callable[[Match], str] | None = None
-    shares: bool = False
+    others: bool = False
     into: str = ""
     fits: Callable[[Match, Any], bool] | None = None
     optional: bool = False

@@ -30,7 +30,7 @@ class Lowering:
         sample_offset: index in the whole batch of the device's first sample.
         place: kind of the device that it is lowered for.
         share: number of this part of the op's rows, and how many parts there are; see `ByRows`.
-        shares: threads that share an update among them; see `Spreads`.
+        update_threads: threads that do an update together; see `Spreads`.
         threads: that its parts may run on; `areas` says how many are worth it.
         helped: one thread does most of the parts; others help where they have nothing to do.
         precision: of products on CUDA: float32, or tf32 or bf16, to which factors are rounded for tensor cores; sums are float32.
@@ -49,7 +49,7 @@ class Lowering:
     seed: int = 0
     sample_offset: int = 0
     share: tuple[int, int] = (0, 1)
-    shares: int = 1
+    update_threads: int = 1
     threads: int = 1
     helped: bool = False
     precision: str = "float32"

@@ -356,7 +356,7 @@ fused_norm_conv2d.give(
                     "conv",
                     ("fused_conv2d_moments",),
                     reads=("norm", "Y"),
-                    shares=True,
+                    others=True,
                     lacking="the result is not read by one convolution that takes statistics",
                 ),
             ),

@@ -168,7 +168,7 @@ def run_shares(o: Lowering, kernel_: object, slots: Sequence[str], whole: Sequen
     def gradients(spans: Sequence[tuple[int, int, int]]) -> tuple[Offset, ...]:
         return tuple(Offset(row[k], low) for k, low, _ in spans for row in rows)
 
-    found = shares_of([p.size for p in params], o.shares)
+    found = shares_of([p.size for p in params], o.update_threads)
     for share, spans in enumerate(found):
 
         def table(buffers: Sequence[Buffer], spans: Sequence[tuple[int, int, int]] = spans) -> tuple[Offset, ...]:

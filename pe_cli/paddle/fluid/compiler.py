@@ -78,7 +78,8 @@ class DataParallel:
         if self.share is not None and not self.share.has_run:
             hint = "run the executor whose variables are shared once before this one"
             raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
-        parts = self.parts(feed)
+        partial = not running.has_backward(self.program)
+        parts = feeding.parts_of(self._fed_program(), self._given(feed), len(self.places), partial=partial)
         wanted = running.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
         fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
@@ -90,23 +91,9 @@ class DataParallel:
         self.has_run = True
         return running.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
 
-    def parts(self, feed: Any) -> list[dict[str, LoDTensor]]:
-        """Return what each device is fed.
-
-        Raises:
-            FluidValueError, FluidTypeError: see `run`.
-        """
-        devices, fed = len(self.places), self._fed_program()
-        if feed is None or (isinstance(feed, dict) and not feed):
-            feed = next_feed(self.program)
-        if isinstance(feed, (list, tuple)):
-            feeding.check_list(feed, devices, partial=not running.has_backward(self.program))
-            return [feeding.check(fed, part) for part in feed]
-        if not isinstance(feed, dict):
-            hint = "feed a dict of name -> batch, or a list with a dict for each device"
-            raise FluidValueError(f"feed is {type(feed).__name__}", hint=hint)
-        checked = feeding.check(fed, feed, devices)
-        return [checked] if devices == 1 else feeding.split(fed, checked, devices)
+    def _given(self, feed: Any) -> Any:
+        """Return what is fed: the next batch of the program's readers where the caller gives none."""
+        return next_feed(self.program) if feed is None or (isinstance(feed, dict) and not feed) else feed
 
     def _fed_program(self) -> Program:
         """Return the program that says what is fed: with a customized scale the loss's gradient is."""

@@ -11,7 +11,7 @@ import numpy as np
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.execute.cut import unseen
-from pe_cli.execute.split import split_sizes
+from pe_cli.execute.split import cut_sequences, split_sizes
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
@@ -147,7 +147,30 @@ def _count(tensor: LoDTensor) -> int:
     return len(tensor.lod()[0]) - 1 if tensor.lod() else len(tensor)
 
 
-def split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
+def parts_of(program: Program, feed: Any, devices: int, *, partial: bool = False) -> list[dict[str, LoDTensor]]:
+    """Return what each device is fed, of the program's types.
+
+    Args:
+        program: its variables say what fits.
+        feed: name -> batch, which is cut for the devices, or a list with such a dict for each device.
+        devices: how many there are.
+        partial: whether the last devices may have no dict in a list, as for a program without gradients.
+
+    Raises:
+        FluidValueError: a name, a shape or a length that does not fit; a ValueError.
+        FluidTypeError: an element type that would lose something, or something that is no dict; a TypeError.
+    """
+    if isinstance(feed, (list, tuple)):
+        _check_list(feed, devices, partial=partial)
+        return [check(program, part) for part in feed]
+    if not isinstance(feed, dict):
+        hint = "feed a dict of name -> batch, or a list with a dict for each device"
+        raise FluidValueError(f"feed is {type(feed).__name__}", hint=hint)
+    checked = check(program, feed, devices)
+    return [checked] if devices == 1 else _split(program, checked, devices)
+
+
+def _split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
     """Cut a batch for devices along axis 0, the remainder to the later ones, never inside a top-level sequence.
 
     What has no batch axis goes to every device whole, or in equal parts where it is given once for each.
@@ -173,16 +196,15 @@ def split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list
 
 
 def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
-    levels: list[Sequence[int]] = []
-    for level in tensor.lod():
-        part = level[begin : end + 1]
-        levels.append([o - part[0] for o in part])
-        begin, end = part[0], part[-1]
-    value = np.asarray(tensor)
-    return LoDTensor(value if value.ndim == 0 else value[begin:end], to_lengths(levels))
+    """Return some rows of a tensor, or some of its outermost sequences."""
+    if tensor.array.ndim == 0:
+        return tensor
+    levels = tuple(offsets_name("part", k) for k in range(len(tensor.lod())))
+    found = cut_sequences("part", levels, arrays_of({"part": tensor}), begin, end)
+    return LoDTensor(found["part"], to_lengths([found[level].tolist() for level in levels]))
 
 
-def check_list(feed: Sequence[Any], devices: int, *, partial: bool = False) -> None:
+def _check_list(feed: Sequence[Any], devices: int, *, partial: bool = False) -> None:
     """Check that a list feed has one dict per device; with partial, for a program without gradients, the last devices may have none.
 
     Raises:

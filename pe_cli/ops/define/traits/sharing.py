@@ -77,7 +77,7 @@ class BatchStatistics(Trait):
 
 
 class Spreads(Trait):
-    """An update whose native lowering is done in `Lowering.shares` parts and adds up the gradients of several devices itself."""
+    """An update that `Lowering.update_threads` do together natively, and that adds up the gradients of several devices itself."""
 
     def verify(self, op: Named) -> None:
         need(op, ["Grad"])
