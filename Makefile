@@ -75,6 +75,7 @@ docs: $(VENV)/.docs ## write what the code knows into docs/: ops, commands, tabl
 	$(BIN)/python docs/make_config.py
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_coverage.py
+	$(BIN)/python docs/make_stubs.py
 	$(BIN)/python docs/make_house.py
 	$(BIN)/python docs/make_inside.py
 	$(BIN)/python docs/make_pictures.py

@@ -1,4 +1,4 @@
-"""Install the wheel, the packed sources, and pe with each extra, into environments made for it, and use each: `python -m tests.installs [EXTRA ...]`.
+"""Install the wheel, the packed sources, and pe with each extra, into environments of their own: `python -m tests.installs [EXTRA ...]`.
 
 Part of `make check-deep`, for it takes minutes and gigabytes. What an extra is used by is a command of pe where it has one.
 """

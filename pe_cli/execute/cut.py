@@ -40,9 +40,11 @@ def is_cut(program: Program) -> bool:
 
 
 def _goes_round(op: Operator) -> bool:
-    """Return whether an op is a loop that goes round on the host."""
+    """Return whether an op is a loop that goes round on the host, as its ops run there or its states change their sizes."""
     regions = op.definition.get(HasRegions)
-    return regions is not None and regions.runs is Runs.WHILE and any(is_cut(r.program) for r in regions_of(op).values())
+    if regions is None or regions.runs is not Runs.WHILE:
+        return False
+    return bool(op.attrs.get("varying")) or any(is_cut(r.program) for r in regions_of(op).values())
 
 
 def size_inputs(op: Operator) -> list[str]:
@@ -54,6 +56,15 @@ def fed_attributes(op: Operator) -> Mapping[str, str]:
     """Return the slots of an op that give sizes, with their attributes."""
     sizes = op.definition.get(FedSizes)
     return sizes.attrs if sizes else {}
+
+
+def unseen(op: Operator) -> set[str]:
+    """Return the states of a loop that nobody reads before a round writes them: they need no value before the first round."""
+    if not op.attrs.get("varying"):
+        return set()
+    regions = op.attrs["condition"], op.attrs["body"]
+    reads = {name for region in regions for o in region.block.ops for name in o.input_names()}
+    return {name for arg, name in zip(regions[1].args, op.inputs.get("Init", ()), strict=False) if arg not in reads}
 
 
 @dataclass
@@ -269,7 +280,15 @@ class _Loop:
             each = [[*now, *(value(n, d) for n in given[len(now) :])] for d, now in enumerate(states)]
             return [{n: v for n, v in zip(region.args, found, strict=True) if n not in fixed} for found in each]
 
-        states = [[value(n, d) for n in before] for d in range(len(values))]
+        free = unseen(op)
+
+        def start(arg: str, name: str, device: int) -> Any:
+            if name in values[device] or name not in free:
+                return value(name, device)
+            kind = body.block.vars[arg].type
+            return np.zeros([max(size, 0) for size in kind.shape], kind.numpy)
+
+        states = [[start(a, n, d) for a, n in zip(body.args, before, strict=False)] for d in range(len(values))]
         rounds, bound = 0, int(op.attrs["bound"])
         while self._holds(test, fed(test, self._test, states), once, kept, keep):
             rounds += 1

@@ -74,6 +74,12 @@ class LoopGradient(RegionGradient):
         self.op.attrs = {**self.op.attrs, "body": self.region}
 
     def _check_bound(self) -> None:
+        if self.op.attrs.get("varying"):
+            raise PeError(
+                "no gradients flow through a while whose states change their sizes",
+                at=self.op.at,
+                hint="pad the states to one size, or end the gradients before it: stop_gradient",
+            )
         if self.op.definition.get(HasRegions).runs is Runs.WHILE and not self.op.attrs["bound"]:  # type: ignore[union-attr]
             raise PeError(
                 "gradients flow through a while without a bound, and what its rounds compute has to be kept",

@@ -23,10 +23,12 @@ class Outline:
         captured: once cut, variables of the block that the ops read and that are not given, in order.
         written: once cut, variables of the block that the ops write, in order.
         begin: operators before the first that is collected.
+        varied: variables of the block that are written with other sizes; None where none may be.
     """
 
     def __init__(self, block: Block) -> None:
         self.block = block
+        self.varied: set[str] | None = None
         self.captured: list[str] = []
         self.written: list[str] = []
         self.begin = len(block.ops)

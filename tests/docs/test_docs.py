@@ -103,6 +103,12 @@ def test_the_tables_say_what_the_code_checks(name: str) -> None:
     assert script("make_config").render(text) == text, "run make docs"
 
 
+def test_the_stubs_are_those_of_the_functions() -> None:
+    stubs = script("make_stubs")
+    for package in stubs.PACKAGES:
+        assert stubs.render(package) == stubs.place(package).read_text(encoding="utf-8"), "run make docs"
+
+
 def test_the_page_of_commands_is_what_their_help_says() -> None:
     assert script("make_commands").render() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8"), "run make docs"
 

@@ -105,6 +105,12 @@ Source:
     Nobody."""
 
 
+@pytest.mark.parametrize("takes", ["x weight more", "x by:Weigth"])
+def test_a_face_with_an_argument_for_nothing_is_told(declared, takes):
+    with pytest.raises(ValueError, match="declared_for_a_test: a face takes"):
+        make_layer(declared, Face("weighed", takes))
+
+
 def test_a_wrong_argument_is_a_type_error(declared):
     with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
         make_layer(declared, Face("weighed", "x axis name"))(None, axes=1)

@@ -87,3 +87,28 @@ def test_structures_that_differ(other, kind, says):
         utils.assert_same_structure([1, (2, 3)], other, check_types=kind is TypeError)
     with pytest.raises(ValueError, match="structure has 3 values, and 2 are given"):
         utils.pack_sequence_as([1, (2, 3)], [1, 2])
+
+
+# --- loops whose states change their sizes ----------------------------------------------------------------------------
+
+
+def test_no_gradient_flows_through_a_loop_that_changes_sizes():
+    x, most = fluid.data("x", [None, 3]), fluid.data("most", [1], "int64")
+    grown = fluid.layers.fc(x, 3)
+
+    def body(i, seen):
+        return [i + 1, fluid.layers.concat([seen, seen], 1)]
+
+    begin = fluid.layers.fill_constant([1], "int64", 0)
+    _, grown = fluid.layers.while_loop(lambda i, seen: fluid.layers.less_than(i, most), body, [begin, grown])
+    with pytest.raises(ValueError, match="no gradients flow through a while whose states change their sizes"):
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(grown))
+
+
+def test_a_state_that_changes_its_rank_is_refused():
+    x, most = fluid.data("x", [None, 3]), fluid.data("most", [1], "int64")
+    begin = fluid.layers.fill_constant([1], "int64", 0)
+    with pytest.raises(ValueError, match="becomes"):
+        fluid.layers.while_loop(
+            lambda i, seen: fluid.layers.less_than(i, most), lambda i, seen: [i + 1, fluid.layers.unsqueeze(seen, [1])], [begin, x]
+        )

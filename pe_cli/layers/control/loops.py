@@ -161,6 +161,7 @@ def collecting_while(
     states: Variables,
     *,
     bound: int,
+    varying: bool = False,
 ) -> tuple[list[Variable], list[Variable], Variable]:
     """Repeat a function as long as a condition of its states holds, and collect what it gives.
 
@@ -169,6 +170,7 @@ def collecting_while(
         body: `body(states) -> (next states, outputs)`; appends ops.
         states: before the first round.
         bound: rounds at most; 0 for none, where there are no outputs and no gradients.
+        varying: states have other sizes from round to round: those axes are -1 in their types.
 
     Returns:
         The states when the condition holds no more; outputs, [bound, ...] each, whose rows beyond the rounds are not written; how
@@ -188,7 +190,7 @@ def collecting_while(
         raise PeError(f"the body of a while gives {len(after)} variables for {len(states)} states")
     rounds.cut()
     names = [v.name for v in held], [v.name for v in again]
-    return append_while(block, test, flag, names[0], rounds, names[1], after, states, bound, outputs)
+    return append_while(block, test, flag, names[0], rounds, names[1], after, states, bound, outputs, varying=varying)
 
 
 def _with_states(block: Block, states: Variables) -> tuple[Outline, list[Variable]]:
@@ -207,6 +209,8 @@ def append_while(
     states: Variables,
     bound: int,
     outputs: Variables = (),
+    *,
+    varying: bool = False,
 ) -> tuple[list[Variable], list[Variable], Variable]:
     """Append a while; return its last states, what it collects and how many rounds there were.
 
@@ -221,6 +225,7 @@ def append_while(
         states: before the first round.
         bound: rounds at most; 0 for no bound.
         outputs: collected, one row for each round.
+        varying: states have other sizes from round to round.
     """
     kept = rounds.written
     captured = [n for n in dict.fromkeys([*test.captured, *rounds.captured]) if n not in kept]
@@ -233,7 +238,7 @@ def append_while(
     rows, count = [program.unique(f"{v.name}@ROWS") for v in outputs], program.unique("while.count")
     outs = {"Final": [*finals, *kept], "Count": [count], **({"Out": rows} if rows else {})}
     given = {slot: names for slot, names in ins.items() if names}
-    block.append_op("while", given, outs, {"condition": condition, "body": body, "bound": bound})
+    block.append_op("while", given, outs, {"condition": condition, "body": body, "bound": bound, "varying": varying})
     inner = [*body.results[: len(finals)], *body.results[len(finals) + len(kept) :]]
     for name, of in zip([*finals, *rows], inner, strict=True):
         block.vars[name].stop_gradient = body.block.vars[of].stop_gradient

@@ -21,28 +21,31 @@ _REQUIRED = inspect.Parameter.empty
 
 
 def resolved(definition: OpDef, face: Face) -> list[tuple[Word, Slot | Attr | None]]:
-    """Return the arguments of a face, each with the slot or attribute that gets it; None for a name and an activation."""
-    attrs, taken = definition.attrs, [w for w in words(face.takes) if w.target]
-    if not face.takes:
-        taken = []
-        offered = [name for name in attrs if name not in _HIDDEN and name not in face.fixed]
-        listed = [Word("x", definition.inputs[0].name), *(Word(name, name) for name in offered), Word("name")]
-    else:
-        listed = words(face.takes)
-    named = {w.target for w in taken}
-    slots = {s.name: s for s in definition.inputs}
-    left = [s for s in definition.inputs if s.name not in named]
+    """Return the arguments of a face, each with the slot or attribute that gets it; None for a name and an activation.
+
+    Raises:
+        ValueError: a word that no slot or attribute is left for; it is ours.
+    """
+    attrs, slots = definition.attrs, {s.name: s for s in definition.inputs}
+    listed = words(face.takes) if face.takes else _all(definition, face)
+    named = {w.target for w in listed}
+    left = [name for name in slots if name not in named]
     found: list[tuple[Word, Slot | Attr | None]] = []
     for word in listed:
         if word.name in ("name", "act") and not word.target:
             found.append((word, None))
-        elif word.target or word.name in attrs:
-            target = word.target or word.name
-            found.append((word.replaced(target), slots[target] if target in slots else attrs[target]))
-        else:
-            slot = left.pop(0)
-            found.append((word.replaced(slot.name), slot))
+            continue
+        target = word.target or (word.name if word.name in attrs else left.pop(0) if left else "")
+        if target not in slots and target not in attrs:
+            raise ValueError(f"op {definition.name}: a face takes {word.name}, for which there is no slot or attribute")
+        found.append((word.replaced(target), slots[target] if target in slots else attrs[target]))
     return found
+
+
+def _all(definition: OpDef, face: Face) -> list[Word]:
+    """Return the words of a face that says none: the first input, the attributes by their own names, and a name."""
+    offered = [name for name in definition.attrs if name not in _HIDDEN and name not in face.fixed]
+    return [Word("x", definition.inputs[0].name), *(Word(name, name) for name in offered), Word("name")]
 
 
 def _annotation(word: Word, target: Slot | Attr | None, face: Face) -> str:

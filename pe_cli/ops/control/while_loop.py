@@ -21,10 +21,11 @@ from pe_cli.ops.define.traits import HasRegions, ReportsData, Runs
         "condition": region_attr("of the states and what is captured it computes one bool"),
         "body": region_attr("of the states and what is captured it computes the next states, then what Out collects"),
         "bound": Attr(0, "rounds at most; needed where gradients flow through the loop, which keep what every round computed. 0: no bound"),
+        "varying": Attr(False, "states have other sizes from round to round: every round is a step of its own, and no gradients flow"),
     },
 )
 def while_loop(
-    init: list[TensorType], captured: list[TensorType], *, condition: Any, body: Any, bound: int
+    init: list[TensorType], captured: list[TensorType], *, condition: Any, body: Any, bound: int, varying: bool
 ) -> tuple[list[TensorType], list[TensorType], TensorType]:
     """Run a region as long as a condition holds.
 
@@ -49,6 +50,7 @@ def while_loop(
     """
     if bound < 0:
         raise PeError(f"while: bound is {bound}", hint="0 for no bound")
+    init = _opened(init, body) if varying else init
     args = [*init, *captured]
     test = checked("while", "condition", condition, len(args), 1)
     region = checked("while", "body", body, len(args))
@@ -58,7 +60,20 @@ def while_loop(
     found = results_of("while", "body", region, args)
     if len(found) < len(init) or (len(found) > len(init) and not bound):
         raise PeError(f"while: its region has {len(found)} results for {len(init)} states, and {bound or 'no'} bound")
+    init = [after if varying and name not in _reads(body) else a for name, a, after in zip(region.args, init, found, strict=False)]
     for name, before, after in zip(region.args, init, found, strict=False):
         if not same_sizes(before, after):
             raise PeError(f"while: the state '{name}' begins as {before} and becomes {after}", hint="keep its type from round to round")
     return [kind.with_shape(bound, *kind.shape) for kind in found[len(init) :]], list(init), TensorType((1,), "int64")
+
+
+def _opened(init: list[TensorType], body: Any) -> list[TensorType]:
+    """Return types of states with the unknown sizes that a round says, whatever sizes they begin with."""
+    kinds = [body.block.vars[name].type for name in body.args[: len(init)]]
+    pairs = [zip(kind.shape, a.shape, strict=True) for kind, a in zip(kinds, init, strict=True)]
+    return [a.with_shape(*(-1 if size == -1 else own for size, own in pair)) for a, pair in zip(init, pairs, strict=True)]
+
+
+def _reads(body: Any) -> set[str]:
+    """Return what the ops of a region read; a state that is not there is written anew in every round."""
+    return {name for op in body.block.ops for name in op.input_names()}

@@ -50,6 +50,23 @@ def take_touched(p: Ptr, rows: PtrI64, out: Ptr, n: Int, width: Int):
             out[i * width + j] = p[row * width + j] if row >= 0 else T(0)
 
 
+@kernel
+def put_zeros(out: Ptr, n: Int):
+    """out = 0."""
+    for i in range(n):
+        out[i] = T(0)
+
+
+@kernel
+def put_rows(g: Ptr, rows: PtrI64, out: Ptr, n: Int, width: Int):
+    """out[rows[i]] = g[i], but for rows of -1; no row is there twice."""
+    for i in range(n):
+        row = rows[i]
+        if row >= 0:
+            for j in range(width):
+                out[row * width + j] = g[i * width + j]
+
+
 def _decay_samples() -> list[Sample]:
     shapes = {"a matrix": (3, 5), "an odd vector": (37,), "one element": (1,), "nothing": (0, 2)}
     rows = {"Grad": (3, 2), "Param": (4, 2), "Rows": lambda rng: np.array([2, 0, -1])}
@@ -155,5 +172,40 @@ def l1_decay_cpu(o: Lowering) -> None:
 l1_decay.give(Pointwise(lambda attrs, _: [Scalar("Out", add_l1, ("Grad", "Param"), (attrs["coeff"],))]))
 
 
-deal(add_l2, add_l1, take_touched)
-also_on_cuda(l2_decay, l1_decay)
+@op(
+    "whole_gradient",
+    inputs="Grad Param Rows",
+    differentiable="",
+    samples=[Sample({"Grad": (3, 2), "Param": (4, 2), "Rows": lambda rng: np.array([2, 0, -1])}, name="rows")],
+)
+def whole_gradient(gradient: TensorType, param: TensorType, rows: TensorType) -> TensorType:
+    """Make the gradient of a whole table of one that is row-sparse: 0 in the rows that it has not.
+
+    Args:
+        Grad: [n, width] float32 or float64.
+        Param: [height, width], the table.
+        Rows: [n] int64, the rows of Param that Grad is for, each once; -1 for none.
+
+    Returns:
+        Out: type of Param.
+
+    Raises:
+        PeError: the types differ.
+
+    Source:
+        fluid.layers.get_tensor_from_selected_rows.
+    """
+    check_update("whole_gradient", param, gradient, None, rows=rows)
+    return param
+
+
+@whole_gradient.lower("cpu")
+def whole_gradient_cpu(o: Lowering) -> None:
+    """Zeros, and then the rows."""
+    gradient, out = o.input("Grad"), o.output("Out")
+    o.call(put_zeros, out, out.size)
+    o.call(put_rows, gradient, o.input("Rows"), out, *gradient.shape)
+
+
+deal(add_l2, add_l1, take_touched, put_zeros, put_rows)
+also_on_cuda(l2_decay, l1_decay, whole_gradient)

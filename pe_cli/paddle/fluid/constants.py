@@ -12,12 +12,27 @@ from pe_cli.execute.executor import Executor
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import Random
 from pe_cli.paddle.errors import NotThereYet
-from pe_cli.program.ir import Variable
+from pe_cli.program.ir import Block, Operator, Variable, agrees
 from pe_cli.program.outline import Outline
 from pe_cli.program.prune import prune
 
 #: Loops whose blocks are being written, the outermost first: what ops before them make may change from round to round.
 OPEN: list[Outline] = []
+
+
+def vary(block: Block, op: Operator) -> None:
+    """Let what a round of a While writes with other sizes have unknown ones; nothing where no While is being written."""
+    varied = OPEN[-1].varied if OPEN else None
+    if varied is None or not any(n in block.vars for n in op.output_names()):
+        return
+    types = block.infer(op, lambda name: block.var(name).type)
+    for slot, names in op.outputs.items():
+        for name, found in zip(names, types.get(slot, ()), strict=False):
+            v = block.vars.get(name)
+            if v is None or v.persistable or v.dtype != found.dtype or len(v.shape) != len(found.shape) or agrees(v.type, found):
+                continue
+            v.type = v.type.with_shape(*(a if a == b else -1 for a, b in zip(v.shape, found.shape, strict=True)))
+            varied.add(name)
 
 
 def value_of(v: Variable) -> np.ndarray[Any, Any] | None:

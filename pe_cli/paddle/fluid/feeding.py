@@ -10,6 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.execute.cut import unseen
 from pe_cli.execute.split import cut_sequences, split_sizes
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
@@ -36,8 +37,9 @@ def _find_needed(program: Program) -> list[str]:
     written: set[str] = set()
     found: dict[str, None] = {}
     for op in block.ops:
+        free = unseen(op)
         for name in op.input_names():
-            if name not in written and not block.vars[name].persistable:
+            if name not in written and name not in free and not block.vars[name].persistable:
                 found[name] = None
         written.update(op.output_names())
     return list(found)

@@ -13,7 +13,9 @@ from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
+from pe_cli.paddle.fluid.constants import vary
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
+from pe_cli.paddle.fluid.levels import Levels
 from pe_cli.paddle.fluid.naming import CALL
 from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
@@ -130,6 +132,7 @@ class Block(ir.Block):
                     if name in waiting:
                         self.vars[name].type = found
                         self.vars[name].undefined = False  # type: ignore[attr-defined]
+        vary(self, op)
         fresh = [n for n in op.output_names() if n not in self.vars]
         super()._infer(op)
         if any(not self.vars[n].stop_gradient for n in op.input_names()):
@@ -168,7 +171,7 @@ _TRAINING = (Role.LOSS, Role.BACKWARD, Role.OPTIMIZE)
 _FACTS = ("persistable", "stop_gradient", "is_data", "lod_level", "at", "any_sizes")
 
 
-class Program(ir.Program):
+class Program(Levels, ir.Program):
     """A program whose blocks have the original's accessors.
 
     Attributes:
@@ -204,10 +207,6 @@ class Program(ir.Program):
                         del block.vars[name]
         made.readers, made.prints, made.named_arrays = list(self.readers), list(self.prints), dict(self.named_arrays)
         return made
-
-    def current_block(self) -> ir.Block:
-        """Return the block that ops are appended to."""
-        return self.blocks[0]
 
     def all_parameters(self) -> list[ir.Parameter]:
         """Return all parameters."""

@@ -150,15 +150,10 @@ class _Adapter(Optimizer):
         no_grad_set: Any = None,
         callbacks: Any = None,
     ) -> Pairs:
-        """Append gradient ops and return (parameter, gradient) pairs.
-
-        Gradients of tables are whole where the update takes no rows alone, and where a decay moves all rows, as it does in the original.
-        """
-        rows = "Rows" in {slot.name for slot in find(self.op).inputs}
-        for op in loss.block.ops:
-            if op.definition.has(Table) and op.attrs.get("is_sparse"):
-                tables = [loss.block.var(name) for name in op.inputs.get("W", ())]
-                if not rows or any(self.regularization or getattr(table, "regularizer", None) for table in tables):
+        """Append gradient ops and return (parameter, gradient) pairs; an optimizer with no update for rows alone gets whole gradients."""
+        if "Rows" not in {slot.name for slot in find(self.op).inputs}:
+            for op in loss.block.ops:
+                if op.definition.has(Table) and op.attrs.get("is_sparse"):
                     op.attrs["is_sparse"] = False
         return super().backward(loss, parameter_list or self._parameters, no_grad_set)
 

@@ -26,6 +26,7 @@ from pe_cli.paddle.fluid.free_results import freed
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.paddle.fluid.profiler import RECORDER
 from pe_cli.paddle.fluid.scope import Key, Places, Scope, Store
+from pe_cli.paddle.fluid.whole_gradients import decay_all_rows
 from pe_cli.program.ir import Program, Role, Variable
 
 Array = np.ndarray[Any, Any]
@@ -293,6 +294,7 @@ def _made(
     types: dict[str, TensorType],
 ) -> Prepared:
     copy = program.clone()
+    decay_all_rows(copy)
     block = copy.global_block()
     for v in block.vars.values():
         v.is_data = v.is_data or v.name in fed

@@ -194,6 +194,63 @@ def evaluated(fluid):
     return found
 
 
+def grown(fluid):
+    """Return sums of a cache that begins with no rows and grows by one in every round of a While."""
+    layers = fluid.layers
+    x = fluid.data("x", [None, 3])
+    i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 4)
+    holds = layers.less_than(i, n)
+    cache = layers.fill_constant_batch_size_like(x, [-1, 0, 3], "float32", 0.0)
+    loop = layers.While(holds)
+    with loop.block():
+        row = layers.unsqueeze(layers.scale(x, 2.0), [1])
+        seen = layers.concat([cache, row], axis=1)
+        layers.assign(layers.elementwise_add(seen, layers.cast(i, "float32")), cache)
+        layers.increment(i, 1.0)
+        layers.less_than(i, n, cond=holds)
+    given = np.array([[1, 2, 3], [4, 5, 6]], "float32")
+    found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": given}, fetch_list=[cache, layers.reduce_sum(cache, 1)])
+    return [float(v) for part in found for v in np.ravel(part)]
+
+
+def grown_by_a_function(fluid):
+    """Return the same of a while_loop whose rounds are fed."""
+    layers = fluid.layers
+    x, most = fluid.data("x", [None, 3]), fluid.data("most", [1], "int64")
+    cache = layers.fill_constant_batch_size_like(x, [-1, 0, 3], "float32", 0.0)
+
+    def body(i, seen, row):
+        return [i + 1, layers.concat([seen, layers.unsqueeze(row, [1])], axis=1), row * 0.5]
+
+    i = layers.fill_constant([1], "int64", 0)
+    _, cache, _ = layers.while_loop(lambda i, seen, row: layers.less_than(i, most), body, [i, cache, x])
+    given = np.array([[1, 2, 3], [4, 5, 6]], "float32")
+    executor, found = fluid.Executor(fluid.CPUPlace()), []
+    for rounds in (3, 1):
+        found += np.ravel(executor.run(feed={"x": given, "most": np.array([rounds])}, fetch_list=[cache])[0]).tolist()
+    return found
+
+
+def kept_outside(fluid):
+    """Return sums of a loop that keeps something in the block around it, made there, and doubles it in every round."""
+    layers = fluid.layers
+    x = fluid.data("x", [None, 3])
+    main = fluid.default_main_program()
+    i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 3)
+    holds, kept = layers.less_than(i, n), layers.create_tensor("float32")
+    loop = layers.While(holds)
+    with loop.block():
+        inside = main.current_block().idx
+        main.current_block_idx = main.current_block().parent_idx
+        layers.assign(layers.scale(x, 3.0), kept)
+        main.current_block_idx = inside
+        layers.assign(layers.scale(kept, 2.0), kept)
+        layers.increment(i, 1.0)
+        layers.less_than(i, n, cond=holds)
+    found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": np.ones((2, 3), "float32")}, fetch_list=[layers.reduce_sum(kept), i])
+    return [float(np.ravel(v)[0]) for v in found]
+
+
 def trained(fluid, network, optimizer, steps=5):
     """Return the losses of some steps."""
     loss, feed = network(fluid)
@@ -211,6 +268,9 @@ def results(fluid):
     """Return name -> a function that gives numbers, for programs and a scope of its own."""
     found = {name: lambda given=given: trained(fluid, *given) for name, given in TRAININGS.items()}
     found["evaluators"] = lambda: evaluated(fluid)
+    found["a cache that grows in a While"] = lambda: grown(fluid)
+    found["a cache that grows in a while_loop"] = lambda: grown_by_a_function(fluid)
+    found["a loop with something of the block around it"] = lambda: kept_outside(fluid)
     return found
 
 

@@ -1,7 +1,7 @@
 """Branches and loops, which a step runs, and arrays of tensors.
 
 Where the program alone says which branch is taken, only that one is appended. A loop whose body changes sizes or reads arrays at places
-that change is written out, if the program alone says how often it runs.
+that change is written out, if the program alone says how often it runs; else its rounds are steps of their own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.utils import flatten, like
+from pe_cli.paddle.fluid.layers.varying import open_sizes, widen
 from pe_cli.paddle.names import missing
 from pe_cli.program.ir import Variable, agrees
 from pe_cli.program.outline import Outline, undo
@@ -156,15 +157,29 @@ def while_loop(cond: Any, body: Any, loop_vars: Any, is_test: bool = False, name
         if written is not None:
             return written
         undo(block, *before)
+        opened = _opened(body, state)
+        if opened is not None:
+            return _repeated(cond, body, list(like(state, iter(opened))), bound, varying=True)
+        undo(block, *before)
         raise FluidValueError(getattr(error, "message", str(error)), hint=getattr(error, "hint", None)) from error
 
 
-def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
+def _opened(body: Any, state: list[Any]) -> list[Variable] | None:
+    """Return states with unknown sizes for the axes that a body changes; None where it changes something else."""
+    block = default_main_program().global_block()
+    if OPEN:
+        return None
+    try:
+        return open_sizes(block, flatten(state), lambda states: flatten(body(*like(state, iter(states)))))
+    except (PeError, NotThereYet):
+        return None
+
+
+def _repeated(cond: Any, body: Any, state: list[Any], bound: int, *, varying: bool = False) -> list[Any]:
     """Append a loop that a step runs."""
 
-    def again(states: list[Variable]) -> list[Variable]:
-        made = body(*like(state, iter(states)))
-        return flatten(made)
+    def again(states: list[Variable]) -> tuple[list[Variable], tuple[()]]:
+        return flatten(body(*like(state, iter(states)))), ()
 
     def holds(states: list[Variable]) -> Variable:
         found = cond(*like(state, iter(states)))
@@ -174,7 +189,7 @@ def _repeated(cond: Any, body: Any, state: list[Any], bound: int) -> list[Any]:
             raise FluidTypeError(f"while_loop: a condition is a bool variable, got {type(found).__name__}")
         return found
 
-    found = loops.while_loop(holds, again, flatten(state), bound=bound)
+    found, _, _ = loops.collecting_while(holds, again, flatten(state), bound=bound, varying=varying)
     return list(like(state, iter(found)))
 
 
@@ -221,6 +236,7 @@ class While:
         """
         block = default_main_program().global_block()
         rounds = Outline(block)
+        rounds.varied = set()
         OPEN.append(rounds)
         try:
             yield
@@ -228,6 +244,9 @@ class While:
             OPEN.pop()
         if any(op.definition.has(OnHost) for op in block.ops[rounds.begin :]):
             self._list_arrays(rounds)
+        if rounds.varied:
+            self._check_alone(rounds.varied)
+            widen(block, rounds.begin, rounds.varied)
         rounds.cut()
         if self.cond.name not in rounds.written:
             raise FluidValueError(f"While: its block does not write '{self.cond.name}'", hint="less_than(x=i, y=n, cond=cond)")
@@ -235,7 +254,19 @@ class While:
             test = Outline(block)
             test.cut()
             array = any(n for op in rounds.ops for n in ("array_put", "array_get") if op.type == n)
-            loops.append_while(block, test, self.cond, [], rounds, [], [], [], self.bound or (MOST if array else 0))
+            most = self.bound or (MOST if array else 0)
+            loops.append_while(block, test, self.cond, [], rounds, [], [], [], most, varying=bool(rounds.varied))
+
+    @staticmethod
+    def _check_alone(varied: set[str]) -> None:
+        """Check that a loop whose variables change their sizes is in no other one.
+
+        Raises:
+            NotThereYet: it is.
+        """
+        if OPEN:
+            names = ", ".join(sorted(varied))
+            raise NotThereYet(f"a While that changes the sizes of {names}, inside of another loop", hint="keep sizes from round to round")
 
     @staticmethod
     def _list_arrays(rounds: Outline) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pe_cli.layers.define.registry import discover
 from pe_cli.paddle.errors import FluidValueError, raised_as
-from pe_cli.paddle.fluid.layers import catalogue
-from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers import catalogue, composed
 from pe_cli.paddle.forwarding import declared, table
 from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
@@ -26,7 +25,7 @@ def _collected() -> dict[str, Any]:
         for module in (activation, common, conv, loss, pooling, vision)
         for name in module.__all__
     }
-    rows = table(declared("nn.functional"), lambda layer: partial(call, layer))
+    rows = table(declared("nn.functional"), lambda layer: partial(composed.call, layer))
     ours = {name: raised_as(FluidValueError)(function) for name, function in rows.items()}
     core = discover()
     same = {name: catalogue.adapt(core[name]) for name in SAME}

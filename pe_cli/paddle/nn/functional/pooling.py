@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
@@ -10,8 +12,9 @@ from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import padding as borders
 from pe_cli.paddle.fluid.layers import volumes
 from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.forwarding import forwarded
 from pe_cli.paddle.nn.functional.common import channels_first
-from pe_cli.paddle.nn.functional.sizes import flat, two
+from pe_cli.paddle.nn.functional.sizes import flat
 
 
 def _with_places(
@@ -42,41 +45,38 @@ def _with_places(
     return tuple(call("squeeze", v, [2]) for v in found) if flat_images else tuple(found)
 
 
-def max_pool2d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCHW",
-    name: str | None = None,
+def _max(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    axes: int, x: Any, kernel_size: Any, stride: Any, padding: Any, return_mask: bool, ceil_mode: bool, data_format: str, name: str | None
 ) -> Any:
-    """Take the largest value of windows of images, with return_mask its place, too; the stride is the window's size unless given."""
+    """Take the largest values of windows of images or volumes; with return_mask their places, too."""
     if return_mask:
-        return _with_places("max_pool2d", x, kernel_size, stride, padding, ceil_mode, data_format, name)
+        return _with_places(f"max_pool{axes}d", x, kernel_size, stride, padding, ceil_mode, data_format, name)
     step = kernel_size if stride is None else stride
-    return borders.pool2d(x, kernel_size, "max", step, padding, ceil_mode=ceil_mode, name=name, data_format=data_format)
+    return _POOLS[axes](x, kernel_size, "max", step, padding, ceil_mode=ceil_mode, name=name, data_format=data_format)
 
 
-def avg_pool2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+def _avg(  # noqa: PLR0913, PLR0917 (2.x's arguments)
+    axes: int,
     x: Any,
     kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCHW",
-    name: str | None = None,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    exclusive: bool,
+    divisor: float | None,
+    data_format: str,
+    name: str | None,
 ) -> Any:
-    """Average windows of images, without the border unless exclusive is False; or divide their sums by a given number."""
-    step, whole = (kernel_size if stride is None else stride), exclusive and divisor_override is None
-    out = borders.pool2d(
-        x, kernel_size, "avg", step, padding, False, True, ceil_mode, name, exclusive=whole, data_format=data_format
-    )
-    high, wide = two(kernel_size)
-    return out if divisor_override is None else call("scale", out, high * wide / divisor_override)
+    """Average windows of images or volumes, or divide their sums by a given number."""
+    step, whole = (kernel_size if stride is None else stride), exclusive and divisor is None
+    facts = {"ceil_mode": ceil_mode, "name": name, "exclusive": whole, "data_format": data_format}
+    out = _POOLS[axes](x, kernel_size, "avg", step, padding, **facts)
+    pixels = kernel_size**axes if isinstance(kernel_size, int) else math.prod(kernel_size)
+    return out if divisor is None else call("scale", out, pixels / divisor)
+
+
+#: Axes of what is pooled -> fluid's layer for it.
+_POOLS: dict[int, Callable[..., Any]] = {2: borders.pool2d, 3: volumes.pool3d}
 
 
 def _on_rows(x: Any, kernel_size: Any, stride: Any, padding: Any) -> tuple[Any, list[int], list[int], Any]:
@@ -87,17 +87,12 @@ def _on_rows(x: Any, kernel_size: Any, stride: Any, padding: Any) -> tuple[Any, 
     return call("unsqueeze", x, [2]), [1, size], [1, size if stride is None else flat(stride)], around
 
 
-def max_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Take the largest value of windows of rows [batch, channels, length], with return_mask its place, too."""
-    return _squeezed(max_pool2d(*_on_rows(x, kernel_size, stride, padding), return_mask=return_mask, ceil_mode=ceil_mode))
+def _max_rows(x: Any, kernel_size: Any, stride: Any, padding: Any, return_mask: bool, ceil_mode: bool) -> Any:
+    return _squeezed(_max(2, *_on_rows(x, kernel_size, stride, padding), return_mask, ceil_mode, "NCHW", None))
+
+
+def _avg_rows(x: Any, kernel_size: Any, stride: Any, padding: Any, exclusive: bool, ceil_mode: bool) -> Any:
+    return _squeezed(_avg(2, *_on_rows(x, kernel_size, stride, padding), ceil_mode, exclusive, None, "NCHW", None))
 
 
 def _squeezed(found: Any) -> Any:
@@ -105,31 +100,17 @@ def _squeezed(found: Any) -> Any:
     return tuple(call("squeeze", v, [2]) for v in found) if isinstance(found, tuple) else call("squeeze", found, [2])
 
 
-def avg_pool1d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    exclusive: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Average windows of rows [batch, channels, length]."""
-    out = avg_pool2d(*_on_rows(x, kernel_size, stride, padding), ceil_mode=ceil_mode, exclusive=exclusive)
-    return call("squeeze", out, [2])
+def adaptive_avg(axes: int, x: Any, output_size: Any, data_format: str, name: str | None = None) -> Any:
+    """Average a grid of windows of images or volumes, whose channels may be last; axes: 2 or 3."""
+    kind, inner = f"adaptive_pool{axes}d", range(2, axes + 2)
+    if channels_first(f"adaptive_avg_pool{axes}d", data_format):
+        return call(kind, x, _grid(x, output_size), "avg", False, name)
+    turned = call("transpose", x, [0, axes + 1, *range(1, axes + 1)])
+    return call("transpose", call(kind, turned, _grid(turned, output_size), "avg", False, name), [0, *inner, 1])
 
 
-def adaptive_avg_pool2d(x: Any, output_size: Any, data_format: str = "NCHW", name: str | None = None) -> Any:
-    """Average a grid of output_size windows; None keeps a size."""
-    if channels_first("adaptive_avg_pool2d", data_format):
-        return call("adaptive_pool2d", x, _grid(x, output_size), "avg")
-    turned = call("transpose", x, [0, 3, 1, 2])
-    return call("transpose", call("adaptive_pool2d", turned, _grid(turned, output_size), "avg"), [0, 2, 3, 1])
-
-
-def adaptive_max_pool2d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of a grid of output_size windows, with return_mask its place, too; None keeps a size."""
-    return call("adaptive_pool2d", x, _grid(x, output_size), "max", return_mask, name)
+def _adaptive_max(axes: int, x: Any, output_size: Any, return_mask: bool, name: str | None = None) -> Any:
+    return call(f"adaptive_pool{axes}d", x, _grid(x, output_size), "max", return_mask, name)
 
 
 def _grid(x: Any, output_size: Any) -> list[int]:
@@ -137,65 +118,56 @@ def _grid(x: Any, output_size: Any) -> list[int]:
     return [size if n is None else int(n) for n, size in zip(wanted, x.shape[2:], strict=True)]
 
 
-def adaptive_avg_pool1d(x: Any, output_size: Any, name: str | None = None) -> Any:
-    """Average output_size windows of rows."""
-    return call("squeeze", adaptive_avg_pool2d(call("unsqueeze", x, [2]), [1, flat(output_size)]), [2])
+def _adaptive_avg_rows(x: Any, output_size: Any) -> Any:
+    return _squeezed(adaptive_avg(2, call("unsqueeze", x, [2]), [1, flat(output_size)], "NCHW"))
 
 
-def adaptive_max_pool1d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of output_size windows of rows, with return_mask its place, too."""
-    return _squeezed(adaptive_max_pool2d(call("unsqueeze", x, [2]), [1, flat(output_size)], return_mask))
+def _adaptive_max_rows(x: Any, output_size: Any, return_mask: bool) -> Any:
+    return _squeezed(_adaptive_max(2, call("unsqueeze", x, [2]), [1, flat(output_size)], return_mask))
 
 
-def max_pool3d(
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Any:
-    """Take the largest value of windows of volumes, with return_mask its place, too."""
-    if return_mask:
-        return _with_places("max_pool3d", x, kernel_size, stride, padding, ceil_mode, data_format, name)
-    step = kernel_size if stride is None else stride
-    return volumes.pool3d(x, kernel_size, "max", step, padding, False, True, ceil_mode, name, data_format=data_format)
-
-
-def avg_pool3d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
-    x: Any,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Any:
-    """Average windows of volumes; see `avg_pool2d`."""
-    step, whole = (kernel_size if stride is None else stride), exclusive and divisor_override is None
-    out = volumes.pool3d(x, kernel_size, "avg", step, padding, False, True, ceil_mode, name, whole, data_format)
-    pixels = kernel_size**3 if isinstance(kernel_size, int) else math.prod(kernel_size)
-    return out if divisor_override is None else call("scale", out, pixels / divisor_override)
-
-
-def adaptive_avg_pool3d(x: Any, output_size: Any, data_format: str = "NCDHW", name: str | None = None) -> Any:
-    """Average a grid of output_size windows of volumes; None keeps a size."""
-    if channels_first("adaptive_avg_pool3d", data_format):
-        return call("adaptive_pool3d", x, _grid(x, output_size), "avg", False, name)
-    turned = call("transpose", x, [0, 4, 1, 2, 3])
-    return call("transpose", call("adaptive_pool3d", turned, _grid(turned, output_size), "avg", False, name), [0, 2, 3, 4, 1])
-
-
-def adaptive_max_pool3d(x: Any, output_size: Any, return_mask: bool = False, name: str | None = None) -> Any:
-    """Take the largest value of each of a grid of output_size windows of volumes, with return_mask its place, too; None keeps a size."""
-    return call("adaptive_pool3d", x, _grid(x, output_size), "max", return_mask, name)
-
-
-__all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
-]  # fmt: skip
+_WINDOW = "x kernel_size stride=None padding=0"
+_MAX = f"{_WINDOW} return_mask=False ceil_mode=False data_format="
+_AVG = f"{_WINDOW} ceil_mode=False exclusive=True divisor_override=None data_format="
+#: Name -> what does it, its arguments, and the first line of its doc; a name is handed on where it has a target.
+_TABLE: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "max_pool1d": (
+        _max_rows, f"{_WINDOW} return_mask=False ceil_mode=False name",
+        "Take the largest value of windows of rows [batch, channels, length], with return_mask its place, too.",
+    ),
+    "max_pool2d": (
+        partial(_max, 2), f"{_MAX}'NCHW' name:name",
+        "Take the largest value of windows of images, with return_mask its place, too; the stride is the window's size unless given.",
+    ),
+    "max_pool3d": (
+        partial(_max, 3), f"{_MAX}'NCDHW' name:name", "Take the largest value of windows of volumes, with return_mask its place, too.",
+    ),
+    "avg_pool1d": (_avg_rows, f"{_WINDOW} exclusive=True ceil_mode=False name", "Average windows of rows [batch, channels, length]."),
+    "avg_pool2d": (
+        partial(_avg, 2), f"{_AVG}'NCHW' name:name",
+        "Average windows of images, without the border unless exclusive is False; or divide their sums by a given number.",
+    ),
+    "avg_pool3d": (partial(_avg, 3), f"{_AVG}'NCDHW' name:name", "Average windows of volumes; see `avg_pool2d`."),
+    "adaptive_avg_pool1d": (_adaptive_avg_rows, "x output_size name", "Average output_size windows of rows."),
+    "adaptive_avg_pool2d": (
+        partial(adaptive_avg, 2), "x output_size data_format='NCHW' name", "Average a grid of output_size windows; None keeps a size.",
+    ),
+    "adaptive_avg_pool3d": (
+        partial(adaptive_avg, 3), "x output_size data_format='NCDHW' name:name",
+        "Average a grid of output_size windows of volumes; None keeps a size.",
+    ),
+    "adaptive_max_pool1d": (
+        _adaptive_max_rows, "x output_size return_mask=False name",
+        "Take the largest value of each of output_size windows of rows, with return_mask its place, too.",
+    ),
+    "adaptive_max_pool2d": (
+        partial(_adaptive_max, 2), "x output_size return_mask=False name:name",
+        "Take the largest value of each of a grid of output_size windows, with return_mask its place, too; None keeps a size.",
+    ),
+    "adaptive_max_pool3d": (
+        partial(_adaptive_max, 3), "x output_size return_mask=False name:name",
+        "Take the largest value of each of a grid of output_size windows of volumes, with return_mask its place, too; None keeps a size.",
+    ),
+}  # fmt: skip
+globals().update({name: forwarded(name, *row) for name, row in _TABLE.items()})
+__all__ = list(_TABLE)

@@ -13,7 +13,7 @@ from pe_cli.paddle.fluid.constants import sizes_of
 from pe_cli.paddle.fluid.layers import fed_sizes, resizing
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
-from pe_cli.paddle.nn.functional.pooling import adaptive_avg_pool2d
+from pe_cli.paddle.nn.functional.pooling import adaptive_avg
 from pe_cli.paddle.nn.functional.sizes import two
 
 
@@ -43,7 +43,7 @@ def interpolate(
         FluidValueError: another mode, or sizes that do not fit.
     """
     if mode == "area":
-        return adaptive_avg_pool2d(x, _wanted(x, size, scale_factor, data_format), data_format)
+        return adaptive_avg(2, x, _wanted(x, size, scale_factor, data_format), data_format)
     if mode.upper() not in LAYOUTS:
         raise FluidValueError(f"interpolate: mode is {mode!r}", hint="nearest, bilinear, bicubic, area, trilinear or linear")
     wanted = size if scale_factor is None and not isinstance(size, int) else _wanted(x, size, scale_factor, data_format)

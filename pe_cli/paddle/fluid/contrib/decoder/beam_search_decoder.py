@@ -264,8 +264,8 @@ class BeamSearchDecoder:
         if len(self._found) < 2:
             raise FluidValueError("BeamSearchDecoder: its block reads no ids or no scores", hint="read_array(init, is_ids=True)")
         count = layers.scale(self._counter, 1.0, 1.0)
-        steps = [first_of(self._found[name], count) for name in ("ids", "scores")]
-        return layers.beam_search_decode(*steps, self._beam_size, self._end_id)
+        ids, scores = (first_of(self._found[name], count) for name in ("ids", "scores"))
+        return layers.beam_search_decode(ids, scores, self._beam_size, self._end_id)
 
 
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]

@@ -141,7 +141,7 @@ def _run(
     rnn = layers.StaticRNN()
     with rnn.step():
         x = rnn.step_input(input)
-        on = None if mask is None else rnn.step_input(mask)
+        on: Any = None if mask is None else rnn.step_input(mask)
         for i, unit in enumerate(units):
             before = [
                 rnn.memory(init=first[i][k]) if first else rnn.memory(batch_ref=input, shape=[-1, width], ref_batch_dim_idx=1)
