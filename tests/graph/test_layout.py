@@ -132,3 +132,12 @@ def test_a_gradient_whose_op_is_elsewhere_has_an_image_to_be_like(rng):
         found[kind] = executor.run(feed, ["x@GRAD", "k@GRAD"], 0).values[0]
     for name, value in found["keep"].items():
         np.testing.assert_allclose(found["auto"][name], value, rtol=1e-5, atol=1e-5)
+
+
+def test_images_that_are_fetched_get_their_written_order_in_the_order_of_the_fetches():
+    """Whatever the process hashes strings with, so that processes which share a batch have one program."""
+    names = [op.output_names()[0] for op in network().global_block().ops if op.type in ("conv2d", "relu")]
+    for fetches in (names, names[::-1]):
+        made, _ = layout.run(network(), fetches)
+        last = [op.output_names()[0] for op in made.global_block().ops if op.type == "transpose" and op.output_names()[0] in names]
+        assert last == fetches

@@ -107,7 +107,8 @@ def _of_columns(attrs: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -
     """Whether all rows have the same Y; a gradient of X alone may not know it."""
     if "Y" not in shapes:
         return False
-    return (attrs["axis"] if attrs["axis"] >= 0 else len(shapes["Out"]) - len(shapes["Y"])) > 0
+    first = attrs["axis"] if attrs["axis"] >= 0 else len(shapes["Out"]) - len(shapes["Y"])
+    return first > 0
 
 
 def check_dtypes(name: str, x: TensorType, y: TensorType, dtypes: Sequence[str]) -> None:
@@ -206,8 +207,7 @@ def sub(x, y):
     return T(x - y)
 
 
-def _lower_sum_grad(definition: OpDef, sign: float, *traits: AlongChannels) -> None:
-    definition.give(*traits)
+def _lower_sum_grad(definition: OpDef, sign: float, *traits: Any) -> None:
     @definition.grad(traits=[InPlace(_X_TAKES_OVER), *traits], adds="X@GRAD").lower("cpu")
     def lower(o: Lowering) -> None:
         g = o.input("Out@GRAD")
@@ -228,6 +228,7 @@ _sub = declare("elementwise_sub", "Subtract a tensor.", "X - Y", NUMBERS, sample
 ADD, SUB = binary_kernel(add), binary_kernel(sub)
 lower_binary(_add, ADD)
 lower_binary(_sub, SUB)
+_add.give(AlongChannels("axis"))
 _lower_sum_grad(_add, 1.0, AlongChannels("axis"))
 _lower_sum_grad(_sub, -1.0)
 _PASSED_ON = Scalar("X@GRAD", None, ("Out@GRAD",))
