@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.data.origin import Origin
 from pe_cli.data.tables import flatbuffers, thrift, width
-from pe_cli.data.tables.source import RATIO, UNPACKED
+from pe_cli.data.tables.packed import RATIO, UNPACKED
 
 #: Values of a file, in all columns together: so many for each of its bytes, or so many where that is more.
 VALUES_PER_BYTE, FEW = 1000, 1 << 22

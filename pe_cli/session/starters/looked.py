@@ -14,8 +14,10 @@ from pe_cli.data.cells import Table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
 from pe_cli.data.split import split_rows
+from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guess import Guess, guess, guess_target, left_out
+from pe_cli.session.starters.guess import as_declared, guess, guess_target, left_out
+from pe_cli.session.starters.guessed import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, plan, shares
 
@@ -40,6 +42,8 @@ class Looked:
         split: how the rows are divided.
         parts: the rows of every part.
         states: column -> what it learned from the training rows.
+        comments: on the source, for the config.
+        notes: what is said on the screen of how cells are taken.
     """
 
     table: Table
@@ -49,6 +53,8 @@ class Looked:
     split: dict[str, Any]
     parts: Mapping[str, Rows]
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comments: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -78,7 +84,24 @@ class Looked:
         return open_tokens(self.states[name]["tokens"]).size
 
 
-def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looked:
+def guesses_of(table: Table, wish: Wish, target: str, asked: Asked) -> list[Guess]:
+    """Return how the columns besides the target are taken, the first `MOST_COLUMNS` of them.
+
+    Raises:
+        PeError: DATA; cells may be read in several ways, and nothing tells which.
+    """
+    found = []
+    for name in [name for name in table.names if name != target][:MOST_COLUMNS]:
+        if name in wish.drop:
+            found.append(Guess(name, None, why="--drop says so"))
+        elif name in wish.columns:
+            found.append(as_declared(table, name, wish.columns[name], asked))
+        else:
+            found.append(guess(table, name, asked))
+    return found
+
+
+def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Looked:
     """Return what a table is, with its rows split and its columns fitted.
 
     Raises:
@@ -88,9 +111,10 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looke
         raise table.error(
             0, target, f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
-    others = [name for name in table.names if name != target]
-    guesses = [guess(table, name) for name in others[:MOST_COLUMNS]]
-    aim = guess_target(table, target, wish.task)
+    aim = guess_target(table, target, wish, asked)
+    guesses = guesses_of(table, wish, target, asked)
+    table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
+    guesses = without_doubles(table, guesses, aim)
     split: dict[str, Any] = {
         **shares(len(table)),
         **({"stratify": target} if aim.type == "category" else {}),
@@ -98,7 +122,8 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looke
     }
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(split))
-    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts)
+    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments))
+    looked.notes = [note for one in [aim, *guesses] if (note := one.note)] + leaks(table, guesses, aim)
     looked.states[target] = _fitted(looked, looked.target, wish)
     looked.guesses = [_fitting(looked, found, wish) for found in guesses]
     if not any(found.type for found in looked.guesses):
