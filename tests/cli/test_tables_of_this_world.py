@@ -220,3 +220,59 @@ def test_every_command_takes_the_same_cells(begin, pe, tmp_path):
     told = dict(zip(names, session.run(None, fed), strict=True))
     lines = list(csv.DictReader(io.StringIO(answers[0])))
     assert [str(label) for label in told["prob_label"].ravel()] == [line["goal"] for line in lines]
+
+
+# --- one of two classes -----------------------------------------------------------------------------------------------
+
+
+def two_classes(tmp_path: Path, rare: str, other: str, every: int) -> Path:
+    """Write a table of which one row in `every` is of a class."""
+    draws = rng()
+    rows = [[f"{draws.normal() + (i % every == 0):.3f}", rare if i % every == 0 else other] for i in range(200)]
+    with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["x", "kauft"], *rows])
+    return tmp_path / "t.csv"
+
+
+@pytest.mark.parametrize(
+    ("rare", "other", "every", "options", "classes", "best"),
+    [
+        pytest.param("ja", "nein", 10, [], ["nein", "ja"], "eval/average_precision[ja]", id="the rarer one, behind in the alphabet"),
+        pytest.param("bad", "fine", 8, [], ["fine", "bad"], "eval/average_precision[bad]", id="the rarer one, first in the alphabet"),
+        pytest.param('<"50k', "more", 8, [], ["more", '<"50k'], "eval/average_precision[__50k]", id="a class of odd signs"),
+        pytest.param("ja", "nein", 3, [], ["nein", "ja"], "eval/acc", id="a third of the rows is not rare"),
+        pytest.param("ja", "nein", 10, ["--positive", "nein"], ["ja", "nein"], "eval/acc", id="the one that is asked for"),
+        pytest.param("yes", "no", 2, [], ["no", "yes"], "eval/acc", id="yes where both are as many"),
+    ],
+)  # fmt: skip
+def test_metrics_are_about_one_class_and_named_for_it(pe, tmp_path, rare, other, every, options, classes, best):
+    source = two_classes(tmp_path, rare, other, every)
+    said = pe("init", tmp_path / "run.yaml", "--from", source, "--target", "kauft", *options)
+    assert said.code == 0, said.err
+    run = load_run(tmp_path / "run.yaml")
+    assert to_data(run.preparation.columns["kauft"].value)["classes"] == classes
+    text = (tmp_path / "run.yaml").read_text(encoding="utf-8")
+    assert f'by: "{best}"' in text or f"by: {best}" in text
+    assert f"metrics are about '{classes[1]}'" in said.out
+
+
+def test_the_metrics_of_a_class_are_measured(pe, tmp_path):
+    source = two_classes(tmp_path, "ja", "nein", 8)
+    assert pe("init", tmp_path / "run.yaml", "--from", source, "--target", "kauft").code == 0
+    trained = pe("train", tmp_path / "run.yaml", "--quiet", "-o", "train.epochs=1", "-o", f"output.dir={tmp_path / 'runs'}")
+    assert trained.code == 0, trained.err
+    lines = (next((tmp_path / "runs").iterdir()) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    measured = next(found for found in map(json.loads, lines) if found["split"] == "eval")
+    assert {"recall[ja]", "precision[ja]", "average_precision[ja]"} <= set(measured)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        pytest.param(["--target", "kauft", "--positive", "jaa"], 3, "did you mean 'ja'?", id="no such class"),
+        pytest.param(["--target", "x", "--positive", "ja"], 2, "'x' has numbers, not two classes", id="a number"),
+    ],
+)
+def test_a_positive_class_that_does_not_occur_is_told(pe, tmp_path, options, code, message):
+    said = pe("init", tmp_path / "run.yaml", "--from", two_classes(tmp_path, "ja", "nein", 8), *options)
+    assert (said.code, message in said.err) == (code, True), said.err

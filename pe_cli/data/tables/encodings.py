@@ -30,7 +30,7 @@ LETTERS: dict[str, str] = {
 #: What is taken from encodings of several bytes per letter where there are fewer letters than these, and from encodings that hardly
 #: anybody writes today.
 CHANCE, LETTERS_ENOUGH = 0.3, 4
-RARE = {"mac-roman": 0.3, "cp850": 0.3}
+RARE = {"mac-roman": 0.15, "cp850": 0.15}
 _WIDE = {"shift_jis": "぀-ヿ一-龯", "euc_jp": "぀-ヿ一-龯", "gb18030": "一-龯", "big5": "一-龯", "euc_kr": "가-힣"}
 
 
@@ -154,7 +154,7 @@ def _score(encoding: str, text: str) -> float:
 
 def _of_letter(encoding: str, before: str, c: str, behind: str) -> float:
     """Return what a letter of one byte counts, between two others."""
-    alone = not before.isalpha() and not behind.isalpha()
+    alone = not any(x.isalpha() and x not in SIGNS for x in (before, behind))
     if c.lower() in LETTERS[encoding]:
         joined = LETTERS[encoding] in (_CYRILLIC, _GREEK) and any(x.isascii() and x.isalpha() for x in (before, behind))
         odd_case = c != c.lower() and before.islower()

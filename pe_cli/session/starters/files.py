@@ -172,7 +172,7 @@ def training(
         "executor: {seed: 1}",
         "",
         f"# Each run makes a folder in dir. checkpoints/best is the one with the {'highest' if mode == 'max' else 'lowest'} {best}.",
-        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {{by: {best}, mode: {mode}}}}}}}",
+        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {flow(escaped({'by': best, 'mode': mode}))}}}}}",
     ]
 
 

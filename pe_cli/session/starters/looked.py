@@ -20,6 +20,7 @@ from pe_cli.session.starters.guess import as_declared, guess, guess_target, left
 from pe_cli.session.starters.guessed import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, plan, shares
+from pe_cli.session.starters.positive import Positive, positive_of
 
 #: Rows that a table must have, so that every part of its split has some.
 FEWEST = 10
@@ -44,6 +45,7 @@ class Looked:
         states: column -> what it learned from the training rows.
         comments: on the source, for the config.
         notes: what is said on the screen of how cells are taken.
+        positive: class that metrics are about; None where the target has not two classes.
     """
 
     table: Table
@@ -55,6 +57,7 @@ class Looked:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     comments: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    positive: Positive | None = None
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -111,7 +114,7 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
         raise table.error(
             0, target, f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
-    aim = guess_target(table, target, wish, asked)
+    aim, positive = positive_of(table, guess_target(table, target, wish, asked), wish.positive)
     guesses = guesses_of(table, wish, target, asked)
     table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
     guesses = without_doubles(table, guesses, aim)
@@ -122,7 +125,7 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
     }
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(split))
-    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments))
+    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments), positive=positive)
     looked.notes = [note for one in [aim, *guesses] if (note := one.note)] + leaks(table, guesses, aim)
     looked.states[target] = _fitted(looked, looked.target, wish)
     looked.guesses = [_fitting(looked, found, wish) for found in guesses]
@@ -138,7 +141,7 @@ def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
         return aim
     codes = table.cells(aim.name).codes()
     there = np.bincount(codes.codes[parts["train"]], minlength=len(codes.words)) > 0
-    if there.all():
+    if there.all() or "classes" in aim.options:
         return aim
     words = sorted(codes.words, key=lambda word: (float(word) if _is_number(codes.words) else 0.0, word))
     gone = [said(word, 30) for word, known in zip(codes.words, there.tolist(), strict=True) if not known]

@@ -181,12 +181,14 @@ def _config(looked: Looked, wish: Wish) -> str:
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
     metric, mode = ("acc", "max") if classes else ("error", "min")
+    best = looked.positive.best if looked.positive else metric
     lines = [
         *head(what),
         *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
-        *training(plan_of(looked), looked.rows, best=f"eval/{metric}", mode=mode, metrics=("loss", metric)),
+        *(looked.positive.section() if looked.positive else []),
+        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=mode, metrics=("loss", metric)),
     ]
     return text(lines)
 
@@ -222,6 +224,9 @@ def _notes(looked: Looked) -> tuple[str, ...]:
     target = looked.target
     kind = "classes" if target.type == "category" else "a number"
     notes = [f"{len(looked.table):,} rows; '{said(target.name)}' is taken for {kind}: {target.why}"]
+    if looked.positive:
+        name, why = said(looked.positive.name, 30), looked.positive.why
+        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip
