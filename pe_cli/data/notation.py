@@ -49,8 +49,8 @@ class Notation:
     def plain(self, text: str) -> str | None:
         """Return a number as programs write it; None for what is no number of this notation.
 
-        A unit may be left out, and so may signs between thousands; where they are, the last group has three digits and others two or
-        three. A number in parentheses is negative, and so is one with a minus behind it.
+        A unit may be left out, and so may signs between thousands; where they are, the last group has three digits, others two or
+        three, and the first does not begin with 0. A number in parentheses is negative, and so is one with a minus behind it.
 
         >>> Notation(",", ".", "€").plain("1.234,56 €"), Notation(",", ".").plain("12.34"), Notation(unit="%").plain("(84.7%)")
         ('1234.56', None, '-84.7')
@@ -113,7 +113,7 @@ def _pattern(notation: Notation) -> re.Pattern[str]:
     unit = re.escape(notation.unit)
     before, behind = (f"(?P<{name}>{unit})?" if unit else f"(?P<{name}>(?!))?" for name in ("before", "behind"))
     between = f"[{re.escape(GROUPS[notation.thousands])}]" if notation.thousands else "(?!)"
-    grouped = rf"(?P<grouped>[0-9]{{1,3}}(?:{between}[0-9]{{2,3}})*{between}[0-9]{{3}})"
+    grouped = rf"(?P<grouped>[1-9][0-9]{{0,2}}(?:{between}[0-9]{{2,3}})*{between}[0-9]{{3}})"
     number = rf"(?:{grouped}|(?P<whole>[0-9]*))(?:{re.escape(notation.decimal)}(?P<decimals>[0-9]*))?(?P<power>[eE][+-]?[0-9]+)?"
     return re.compile(
         rf"(?:(?P<opened>\(){blank})?(?:(?P<sign>{sign}){blank})?{before}{blank}(?:(?P<second>{sign}){blank})?"

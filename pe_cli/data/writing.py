@@ -84,6 +84,13 @@ def _is_behind(word: str, match: re.Match[str], unit: str) -> bool:
     return match["before"] is None and (not match["core"].isdigit() or word[match.end("core")] in BLANKS)
 
 
+def are_numbers(words: Sequence[str]) -> bool:
+    """Return whether nearly all texts are numbers, each in some notation."""
+    words = words[:TRIED]
+    found = sum(len(word) <= 64 and any(Notation(*signs).plain(word) is not None for signs in SIGNS) for word in words)
+    return found >= NEARLY * len(words) > 0
+
+
 def is_grouped(words: Sequence[str], sign: str) -> bool:
     """Return whether a sign stands in some texts, and then only before three digits, as one between thousands does."""
     grouped = re.compile(rf"[+{MINUS}]?[1-9]\d{{0,2}}({re.escape(sign)}\d{{3}})+")

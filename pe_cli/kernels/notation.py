@@ -131,6 +131,7 @@ def rewrite_number(text, start, end, notation, out):  # noqa: C901, PLR0912, PLR
         length = 1
     groups = 0
     digits = 0
+    zero = i < end and byte(text + i) == 48
     while i < end:
         c = byte(text + i)
         if 48 <= c <= 57:
@@ -142,7 +143,7 @@ def rewrite_number(text, start, end, notation, out):  # noqa: C901, PLR0912, PLR
         size = _group(text, i, end, notation[GROUP])
         if size == 0:
             break
-        if digits == 0 or digits > 3 or (groups > 0 and digits < 2):
+        if digits == 0 or digits > 3 or zero or (groups > 0 and digits < 2):
             return -1
         groups += 1
         digits = 0

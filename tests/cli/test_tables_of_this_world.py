@@ -164,6 +164,11 @@ def test_columns_that_say_nothing_or_too_much_are_told(begin):
         assert sentence in said, said
 
 
+def test_the_number_of_the_row_is_kept_where_nothing_else_is_left(begin):
+    found, _, _ = begin({"time": list(range(1, ROWS + 1)), "one": ["a"] * ROWS})
+    assert found["time"] == NUMBER
+
+
 def test_columns_types_and_encoding_are_said(begin, pe, tmp_path):
     columns = {"code": [i % 7 for i in range(ROWS)], "x": [i * 31 % 100 for i in range(ROWS)], "no": ["a", "b"] * (ROWS // 2)}
     found, source, _ = begin(columns, "--columns", "code=category", "--drop", "no", "--encoding", "latin-1")
@@ -178,6 +183,8 @@ def test_columns_types_and_encoding_are_said(begin, pe, tmp_path):
         pytest.param(["--columns", "x={type: number, decimals: ','}"], 2, "did you mean 'decimal'?", id="an unknown option"),
         pytest.param(["--columns", "x=image"], 2, "pe init makes no branch for the type image", id="a type without a branch"),
         pytest.param(["--columns", "y=number"], 3, "--columns: the data has no column 'y'", id="an unknown column"),
+        pytest.param(["--columns", "goal=date"], 2, "--columns goal=date: a target is predicted as classes or as a number", id="a target"),
+        pytest.param(["--columns", "x=date"], 3, "column 'x': '5' is no date of ISO 8601", id="cells of another type"),
         pytest.param(["--drop", "y"], 3, "--drop: the data has no column 'y'", id="nothing to drop"),
         pytest.param(["--drop", "goal"], 2, "--drop: 'goal' is the target", id="the target is dropped"),
         pytest.param(["--encoding", "klingon"], 2, "no encoding of text that Python knows", id="an unknown encoding"),

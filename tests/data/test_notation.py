@@ -27,6 +27,8 @@ from pe_cli.data.writing import notation_of
         pytest.param(Notation(",", "."), "1234567,89", 1234567.89, id="without signs between thousands"),
         pytest.param(Notation(",", "."), "12.34", None, id="a group of two digits at the end"),
         pytest.param(Notation(",", "."), "1234.567", None, id="four digits before a sign"),
+        pytest.param(Notation(".", " "), "010 200 300", None, id="a telephone number"),
+        pytest.param(Notation(",", "."), "0.123", None, id="a zero before a sign"),
         pytest.param(Notation(",", "."), ".567", None, id="no digit before a sign"),
         pytest.param(Notation(",", "."), "1,5,3", None, id="two decimal signs"),
         pytest.param(Notation(",", ""), "1.5", None, id="a point where decimals have commas"),

@@ -70,12 +70,12 @@ def detect(chunks: Iterable[bytes]) -> Detected | None:
         if not odd:
             try:
                 text = decoder.decode(chunk)
-                good += 0 if chunk.isascii() else sum(not c.isascii() for c in text)
+                good += 0 if chunk.isascii() else _odd(text)
                 lines += text.count("\n")
                 continue
             except UnicodeDecodeError as error:
                 before = error.object[: error.start].decode()
-                good += sum(not c.isascii() for c in before)
+                good += _odd(before)
                 lines, odd = lines + before.count("\n"), True
         for line in chunk.splitlines(keepends=True):
             if not line.isascii() and len(sample) < SAMPLE:
@@ -83,6 +83,11 @@ def detect(chunks: Iterable[bytes]) -> Detected | None:
         if len(sample) >= SAMPLE:
             break
     return _told(bytes(sample), lines, good) if odd else None
+
+
+def _odd(text: str) -> int:
+    """Return how many characters are no ASCII."""
+    return len(text) - len(text.encode("ascii", "ignore"))
 
 
 def remedy(found: Detected | None) -> str:

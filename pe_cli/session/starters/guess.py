@@ -15,10 +15,10 @@ from pe_cli.data.columns.bool import truth
 from pe_cli.data.columns.number_fit import NumberOptions
 from pe_cli.data.infer import TRIED
 from pe_cli.data.notation import PLAIN, Notation
-from pe_cli.data.writing import notation_of
+from pe_cli.data.writing import are_numbers, notation_of
 from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked, Guess, short
+from pe_cli.session.starters.guessed import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
 
@@ -97,6 +97,8 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
         return Guess(
             name, "text", {"tokens": "characters"}, f"texts of {lengths.mean():.0f} characters in the mean{gaps}"
         )
+    if share > OWN_SHARE and are_numbers(codes.words):
+        return Guess(name, None, why=f"numbers in several notations, such as {three(codes.words)}: write all in one")
     if share > OWN_SHARE:
         return Guess(
             name,
@@ -183,10 +185,14 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
         asked: what other columns tell.
 
     Raises:
-        PeError: DATA; a cell is missing, all cells are the same, or it has another text in every row.
+        PeError: DATA; a cell is missing, all cells are the same, or it has another text in every row; USAGE, it was said to be of a type
+            that no target has.
     """
     declared = dict(wish.columns.get(name, {}))
-    task = {"number": "number", "category": "classes", "bool": "classes"}.get(str(declared.pop("type", "")), wish.task)
+    kind = declared.pop("type", None)
+    if kind not in (None, "number", "category"):
+        raise PeError(f"--columns {said(name)}={kind}: a target is predicted as classes or as a number", hint="say category or number")
+    task = {"number": "number", "category": "classes"}.get(str(kind), wish.task)
     cells = table.cells(name)
     codes = cells.codes()
     notation, how, note = _target_notation(name, codes, declared, asked) if task != "classes" else (PLAIN, "", "")

@@ -19,6 +19,7 @@ class Guess:
         options: without `type`.
         why: what was seen in it, for a comment.
         note: what is said on the screen, where its cells are taken as something that a reader would not expect.
+        spare: options of a number, for a column that is left out unless no other one is left to learn from.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Guess:
     options: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
     note: str = ""
+    spare: Mapping[str, Any] | None = None
 
     @property
     def written(self) -> dict[str, Any]:

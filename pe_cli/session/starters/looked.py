@@ -116,6 +116,9 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
         )
     aim, positive = positive_of(table, guess_target(table, target, wish, asked), wish.positive)
     guesses = guesses_of(table, wish, target, asked)
+    if not any(one.type for one in guesses):
+        guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
+                   for one in guesses]  # fmt: skip
     table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
     guesses = without_doubles(table, guesses, aim)
     split: dict[str, Any] = {
@@ -171,6 +174,8 @@ def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
     try:
         looked.states[found.name] = _fitted(looked, found, wish)
     except PeError as error:
+        if found.name in wish.columns:
+            raise
         return left_out(found, said(error.message, 120))
     return found
 

@@ -229,7 +229,8 @@ def number(name: str, values: NDArray[np.float64], notation: Notation = PLAIN) -
         if not missing:
             return Guess(name, None, why=f"it is {shown} in every row")
     if not missing and len(distinct) == len(values) and _is_id(name, there):
-        return Guess(name, None, why="another whole number in every row: an id")
+        spare = {**notation.written, "scale": "standard"}
+        return Guess(name, None, why="another whole number in every row: an id", spare=spare)
     if not missing and set(distinct.tolist()) <= {0.0, 1.0} and notation == PLAIN:
         return Guess(name, "bool", why="0 or 1")
     options: dict[str, Any] = notation.written | ({"missing": "median"} if missing else {})

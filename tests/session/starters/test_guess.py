@@ -105,6 +105,8 @@ def test_columns_are_taken_for(values, kind, options):
             [*NUMBERS, "1.2.3"], "c", "1 cell is no number: '1.2.3' in row 61", id="a mistake among numbers"
         ),
         pytest.param([f"{i} kg" if i % 2 else f"{i},5 g" for i in range(60)], "c", "numbers of several units (g, kg)", id="units differ"),
+        pytest.param([f"{i},5" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations, such as '0.5'", id="mixed"),
+        pytest.param([f"({i}.5)" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations", id="parentheses"),
         pytest.param([*(f"{i},5" for i in range(60)), "1,2,3"], "c", "no number like 1234,5, such as '1,2,3' in row 61", id="a typo"),
         pytest.param([f"{i:05}" for i in range(0, 600, 10)], "zip", "60 different ones in 60 rows", id="codes that never repeat"),
     ],
