@@ -17,7 +17,7 @@ from pe_cli.metrics.define import Declared, Metric, discover
 from pe_cli.program.ir import Program, Variable
 
 #: What a metric may be called: it is a key in metrics.jsonl, and the end of `eval/NAME`.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,99}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,99}(\[[\w .@%+-]{1,60}\])?")
 #: Keys of a line in metrics.jsonl that are no metrics.
 _TAKEN = ("step", "epoch", "split")
 
@@ -39,7 +39,7 @@ def declare(
     found = []
     for name, spec in written.items():
         if _NAME.fullmatch(name) is None or name in _TAKEN:
-            hint = "letters, digits, _, -, @ and dots, at most 100, and none of step, epoch, split"
+            hint = "letters, digits, _, -, @ and dots, at most 100, none of step, epoch, split, and perhaps a class behind it: recall[yes]"
             mistakes.say(f"a metric cannot be called '{name}'", spec.at, hint)
         elif name in numbers:
             text = f"the model's '{name}' is recorded as eval/{name} already"

@@ -11,6 +11,8 @@ from pe_cli.cli.common import path_argument, path_option
 from pe_cli.cli.say import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pe_cli.session.starters.files import Starter
 
 
@@ -31,13 +33,36 @@ if TYPE_CHECKING:
     help="With --from: what the target is: classes, a number, or a series to forecast; auto takes few different whole numbers for "
     "classes, and numbers at regular times for a series.",
 )
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="With --from: what a column is: number, bool, category, date, bag or text, or {type: date, format: '%d/%m/%Y'} with options as "
+    "the config has them. May be given several times.",
+)
+@click.option("--drop", multiple=True, metavar="NAME", help="With --from: a column to leave out. May be given several times.")
+@click.option("--encoding", metavar="NAME", help="With --from: encoding of the text, such as cp1252, where it is not found out.")
+@click.option(
+    "--positive", metavar="CLASS", help="With --from: of two classes the one that metrics are about; the rarer one when it is not given."
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
-def command(file: Path, source: Path | None, target: str | None, task: str, force: bool) -> None:
+def command(  # noqa: PLR0913, PLR0917 - an argument per option
+    file: Path,
+    source: Path | None,
+    target: str | None,
+    task: str,
+    columns: tuple[str, ...],
+    drop: tuple[str, ...],
+    encoding: str | None,
+    positive: str | None,
+    force: bool,
+) -> None:
     """Write a first config and its model.
 
     FILE is the config (default: config.yaml, also where FILE is a folder); its model is written beside it. Both can be trained as they
     are. With --from, the command looks at the data, chooses types of columns, loss, metrics, sizes and a model of the right kind, and
-    says in comments what it chose.
+    says in comments what it chose, and from what. On a terminal it asks where cells may be read in two ways and the model would be worse
+    for the wrong one; in a script it takes the likelier one and says so, or ends with code 3 where none is.
     """
     import json
 
@@ -51,9 +76,14 @@ def command(file: Path, source: Path | None, target: str | None, task: str, forc
         for path in (file, model):
             if path.exists():
                 raise PeError(f"{path} is there already", hint="name another file, or add --force to replace it")
-    if source is None and (target is not None or task != "auto"):
-        raise click.UsageError(f"{'--target' if target is not None else '--task'} goes with --from DATA")
-    made = _plain() if source is None else _made(source, target, file, task)
+    given = {
+        "--target": target, "--columns": columns, "--drop": drop, "--encoding": encoding, "--positive": positive,
+        "--task": None if task == "auto" else task,
+    }  # fmt: skip
+    alone = next((name for name, value in given.items() if value), None)
+    if source is None and alone is not None:
+        raise click.UsageError(f"{alone} goes with --from DATA")
+    made = _plain() if source is None else _made(source, target, file, task, columns, drop, encoding, positive)
     atomic.make_folder(file.parent)
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))
@@ -74,8 +104,30 @@ def _plain() -> Starter:
     return Starter(config, model, ())
 
 
-def _made(source: Path, target: str | None, file: Path, task: str) -> Starter:
+def _made(
+    source: Path,
+    target: str | None,
+    file: Path,
+    task: str,
+    columns: tuple[str, ...],
+    drop: tuple[str, ...],
+    encoding: str | None,
+    positive: str | None,
+) -> Starter:
+    import sys
+
     from pe_cli.session.starters.files import Wish
     from pe_cli.session.starters.look import make
+    from pe_cli.session.starters.said_columns import said_columns
 
-    return make(Wish(source, target, file, task))
+    ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
+    return make(Wish(source, target, file, task, said_columns(columns), drop, encoding, positive, ask))
+
+
+def _ask(question: str, answers: Sequence[str]) -> int:
+    """Ask on the terminal; return the index of the answer."""
+    echo(question, err=True)
+    for i, answer in enumerate(answers):
+        echo(f"  {i + 1}: {answer}", err=True)
+    chosen: int = click.prompt("number", type=click.IntRange(1, len(answers)), err=True)
+    return chosen - 1

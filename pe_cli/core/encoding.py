@@ -34,6 +34,12 @@ class Fill(Step):
     value: float
 
 
+class Empty(Step):
+    """Some numbers, which stand for a missing cell, become NaN."""
+
+    values: tuple[float, ...]
+
+
 class Clip(Step):
     """Numbers outside are brought to the nearest limit."""
 

@@ -13,6 +13,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Cells, Codes, Numbers, Strings, Table, join_strings
 from pe_cli.data.dataset import Array, Batch, Dataset, one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
+from pe_cli.data.notation import PLAIN, Notation, Notations
 from pe_cli.data.origin import Origin
 from pe_cli.ops.define.lod import offsets_name
 
@@ -75,9 +76,12 @@ class ArrayCells:
     def _flat(self) -> Array:
         return self._values.reshape(len(self._values), -1)[:, 0]
 
-    def numbers(self) -> Numbers:
+    def numbers(self, notation: Notation = PLAIN) -> Numbers:
         """Return the first number of every sample."""
         values = np.asarray(self._flat(), np.float64)
+        if notation.empty:
+            values = values.copy()
+            notation.drop_empty(values)
         bad = np.flatnonzero(np.isinf(values))
         return Numbers(values, bad[:SHOWN], len(bad))
 
@@ -147,7 +151,7 @@ class DatasetTable:
         assert values is not None
         return ArrayField(values, kind.dtype)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: arrays are there."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

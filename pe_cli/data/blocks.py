@@ -13,6 +13,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Cells, ListCells, Strings
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
+from pe_cli.data.notation import Notations
 from pe_cli.data.origin import Origin
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class BlockTable:
         parts = (self._ids[start : start + self._length].tolist() for start in self._starts.tolist())
         return ListCells(name, [self._tokens.decode(ids) for ids in parts], missing=())
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: all is read."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

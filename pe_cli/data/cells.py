@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.dataset import Array
+from pe_cli.data.notation import PLAIN, Notation, Notations
 from pe_cli.data.origin import Origin
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class Cells(Protocol):
     def __len__(self) -> int:
         """Number of rows."""
 
-    def numbers(self) -> Numbers:
-        """Return the column as numbers; `inf` and numbers above float64 count as bad."""
+    def numbers(self, notation: Notation = PLAIN) -> Numbers:
+        """Return the column as numbers; texts are read in a notation, and `inf` and numbers above float64 count as bad."""
 
     def codes(self) -> Codes:
         """Return the column as codes of its distinct texts."""
@@ -123,7 +124,7 @@ class Table(Protocol):
     def cells(self, name: str) -> Cells:
         """Return a column, one of `names`."""
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Say which columns will be asked for as what, so that one pass over the file reads them all.
 
         Where several processes read `together`, all of them say so at the same time.
@@ -145,6 +146,7 @@ class ListCells:
     def __init__(self, name: str, values: Sequence[object], missing: Iterable[str] = MISSING) -> None:
         self.name = name
         self.values, self._missing = values, frozenset(missing)
+        self._numbers: dict[Notation, Numbers] = {}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -166,12 +168,14 @@ class ListCells:
         value = self.values[row]
         return value is None or (isinstance(value, str) and value.strip() in self._missing) or value != value
 
-    def numbers(self) -> Numbers:
+    def numbers(self, notation: Notation = PLAIN) -> Numbers:
         """Return the column as numbers; see `Cells.numbers`."""
-        return self._numbers
+        if notation not in self._numbers:
+            self._numbers[notation] = self._read(notation)
+            notation.drop_empty(self._numbers[notation].values)
+        return self._numbers[notation]
 
-    @cached_property
-    def _numbers(self) -> Numbers:
+    def _read(self, notation: Notation) -> Numbers:
         found = np.full(len(self.values), np.nan)
         bad: list[int] = []
         if {type(value) for value in self.values} <= {float, NoneType}:
@@ -182,7 +186,7 @@ class ListCells:
         for row, value in enumerate(self.values):
             if self._is_missing(row):
                 continue
-            number = _number(value)
+            number = _number(value, notation)
             if number is None:
                 bad.append(row)
             else:
@@ -223,8 +227,10 @@ def join_strings(parts: Sequence[bytes]) -> Strings:
     return Strings(np.frombuffer(b"".join(parts), np.uint8), offsets)
 
 
-def _number(value: object) -> float | None:
+def _number(value: object, notation: Notation) -> float | None:
     """Return a finite number, or None for what is none."""
+    if isinstance(value, str) and not notation.is_plain:
+        value = notation.plain(value)
     try:
         found = float(value.strip()) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -267,7 +273,7 @@ class ListTable:
         """Return a column; see `Table.cells`."""
         return self._cells[name]
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: all is in memory."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

@@ -23,6 +23,7 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.data.cells import Cells, Table
 from pe_cli.data.fields import Field, Rows
+from pe_cli.data.notation import PLAIN, Notation
 
 State = dict[str, Any]
 
@@ -131,6 +132,11 @@ class ColumnType(Generic[AnyOptions]):
         """Return the text between the classes of a cell that may have several; None where it has one."""
         del options
         return None
+
+    def notation(self, options: AnyOptions) -> Notation:
+        """Return how the numbers in its cells are written."""
+        del options
+        return PLAIN
 
     def counts(self, options: AnyOptions) -> bool:
         """Whether the field says how often each class is in a cell."""

@@ -22,6 +22,7 @@ from pe_cli.data.fields import Field, Rows
 from pe_cli.data.fitted import Fitted, FittedColumn
 from pe_cli.data.infer import infer
 from pe_cli.data.joined import joined
+from pe_cli.data.notation import Notation
 from pe_cli.data.samples import TableDataset
 from pe_cli.data.sources import Sources
 from pe_cli.data.together import Together
@@ -191,21 +192,23 @@ class Prepared:
 
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
-        views: dict[str, list[str]] = {"numbers": [], "codes": [], "": []}
+        views: dict[str, dict[str, Notation]] = {"numbers": {}, "codes": {}, "": {}}
         known = self._known(table)
         for name in names:
             found = self.fitted.columns.get(name)
             declared = (self._declared or {}).get(name)
             if found is not None:
                 for column in found.inner or (found,):
-                    views[column.kind.view] += [source for source in column.sources if source in known]
+                    views[column.kind.view] |= dict.fromkeys(
+                        (source for source in column.sources if source in known), column.kind.notation(column.checked)
+                    )
                 continue
             if declared is not None:
                 kind, sources = discover()[declared[0]], discover()[declared[0]].sources(name, declared[1])
             else:
                 continue
-            views[kind.view] += [source for source in sources if source in known]
-        table.prepare(views["numbers"], views["codes"], self.sources.together)
+            views[kind.view] |= dict.fromkeys((source for source in sources if source in known), kind.notation(declared[1]))
+        table.prepare(views["numbers"], list(views["codes"]), self.sources.together)
 
     def _fit(
         self, table: Table, rows: Rows | None, name: str, declared: tuple[str, ColumnOptions] | None, *, alone: bool = False

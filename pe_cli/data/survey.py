@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from pe_cli.data.columns.date import parse
 from pe_cli.data.dataset import Dataset, sequence_fields
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted import FittedColumn
+from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.ops.define.lod import offsets_name
 
 #: How many classes and texts of a column are listed.
@@ -124,8 +126,8 @@ def _empty(cells: Cells, rows: Rows) -> int:
     return int((cells.codes().codes[rows] < 0).sum())
 
 
-def _gaps(cells: Cells, rows: Rows) -> int:
-    numbers = cells.numbers()
+def _gaps(cells: Cells, rows: Rows, notation: Notation = PLAIN) -> int:
+    numbers = cells.numbers(notation)
     # where some cells are neither numbers nor missing, NaN stands for both
     return _empty(cells, rows) if numbers.bad_count else int(np.isnan(numbers.values[rows]).sum())
 
@@ -133,7 +135,8 @@ def _gaps(cells: Cells, rows: Rows) -> int:
 def _number(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
     train = parts[0]
     cells = train.table.cells(source)
-    numbers = cells.numbers()
+    notation = PLAIN if fitted is None else fitted.kind.notation(fitted.checked)
+    numbers = cells.numbers(notation)
     note = facts.note
     if numbers.bad_count:
         row = int(numbers.bad[0])
@@ -141,9 +144,8 @@ def _number(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitt
             "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
         )
         note = f"{what} '{cut(cells.text(row), 30)}' in row {row + 1}"
-    return replace(
-        facts, figures=figures(numbers.values[train.chosen]), missing=_missing(source, parts, _gaps), note=note
-    )
+    gaps = functools.partial(_gaps, notation=notation)
+    return replace(facts, figures=figures(numbers.values[train.chosen]), missing=_missing(source, parts, gaps), note=note)
 
 
 def _category(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:

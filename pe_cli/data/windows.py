@@ -20,6 +20,7 @@ from pe_cli.data.cells import Cells, Table
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Field, Rows
 from pe_cli.data.moments import moments_of
+from pe_cli.data.notation import Notations
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 
@@ -157,7 +158,7 @@ class WindowTable:
         """Return a column; see `Table.cells`."""
         return self.base.cells(name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Say which columns will be asked for; see `Table.prepare`."""
         self.base.prepare(numbers, codes, together)
 

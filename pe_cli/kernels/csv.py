@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.decimal import HARD, READ, read_decimal
+from pe_cli.kernels.decimal import HARD, NO_NUMBER, READ, read_decimal
 from pe_cli.kernels.lang import (
     Addr,
     Int,
@@ -19,6 +19,7 @@ from pe_cli.kernels.lang import (
     pointer_i32,
     pointer_i64,
 )
+from pe_cli.kernels.notation import rewrite_number
 from pe_cli.kernels.text import (
     BLOCK,
     QUOTE,
@@ -199,8 +200,8 @@ def check_utf8(text: Addr, n: Int, out: PtrI64):
 
 #: How a column is read: not at all, as float64, as codes of words; and texts in two passes: their lengths, then their bytes.
 SKIP, NUMBER, CODE, LENGTH, COPY = range(5)
-#: Words of a column: how; address of what is written; address of its table of words, or of the offsets of its texts; number of rows
-#: whose cell is no number, and the first of them.
+#: Words of a column: how; address of what is written; address of its table of words, of the offsets of its texts, or of the notation of
+#: its numbers (0: as programs write them); number of rows whose cell is no number, and the first of them.
 KIND, OUT, ASIDE, BAD, FIRST_BAD = 0, 1, 2, 3, 4
 SHOWN = 5
 COLUMN = FIRST_BAD + SHOWN
@@ -234,13 +235,25 @@ def _is_missing(at, length, missing, ends, count):
 
 
 @helper
-def _number(text, start, end, column, plan, row, state, later, powers, missing, ends, count):
+def _read(text, start, end, notation, powers, scratch):
+    """Read a number as programs write it, or of a notation; see `read_decimal`."""
+    if notation == 0:
+        return read_decimal(text, start, end, powers)
+    length = rewrite_number(text, start, end, pointer_i64(notation), scratch)
+    if length <= 0:
+        return NO_NUMBER, 0.0
+    put_byte(scratch + length, 0)
+    return read_decimal(scratch, 0, length, powers)
+
+
+@helper
+def _number(text, start, end, column, plan, row, state, later, powers, missing, ends, count, scratch):
     """Read a cell as a number."""
     out = pointer_f64(plan[OUT])
     if start == end:
         out[row] = math.nan
         return
-    found, value = read_decimal(text, start, end, powers)
+    found, value = _read(text, start, end, plan[ASIDE], powers, scratch)
     if found == READ:
         out[row] = value
         return
@@ -354,7 +367,7 @@ def read_cells(  # noqa: C901, PLR0912, PLR0915 - one loop over special bytes
                 s, t = trim(text, s, t)
                 mine = pointer_i64(plan_at + 8 * COLUMN * column)
                 if plan[COLUMN * column + KIND] == NUMBER:
-                    _number(text, s, t, column, mine, row, state, later, powers, missing, ends, count)
+                    _number(text, s, t, column, mine, row, state, later, powers, missing, ends, count, scratch)
                 elif escapes > 0:
                     size = _unescape(text, s, t, scratch)
                     full |= _text(scratch, size, mine, row, missing, ends, count)

@@ -59,7 +59,8 @@ def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
     """With averages, and with slow weights that begin where the parameters are then; a run is resumed before and after that."""
     late = "train.groups=[{match: hidden, freeze: until 7 steps}, {match: normal, freeze: {until: 2 epochs}}]"
     optimizer = "train.optimizer={type: Lookahead, k: 3, inner: {type: Adam, learning_rate: 0.02}}"
-    options = [late, optimizer, "train.ema.decay=0.9", "train.init={from: start.npz, strict: false}", "output.checkpoint={every: 1 steps, keep: 99}"]
+    start = "train.init={from: start.npz, strict: false}"
+    options = [late, optimizer, "train.ema.decay=0.9", start, "output.checkpoint={every: 1 steps, keep: 99}"]
     rng = np.random.default_rng(2)
     np.savez(bench.base / "start.npz", **{"hidden.w_0": rng.normal(size=(4, 6)).astype("f4"), "hidden.b_0": np.ones(6, "f4")})
     where = bench.base / "several"

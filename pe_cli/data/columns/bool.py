@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,6 +19,13 @@ from pe_cli.data.fields import Field as FieldOf
 Text = Annotated[str, Field(strict=True)]
 YES = ("true", "yes", "y", "t", "1", "on")
 NO = ("false", "no", "n", "f", "0", "off")
+#: Words for yes and no, for true and false, of other languages.
+PAIRS = (
+    ("ja", "nein"), ("wahr", "falsch"), ("j", "n"), ("w", "f"), ("oui", "non"), ("vrai", "faux"), ("o", "n"), ("sí", "no"), ("si", "no"),
+    ("verdadero", "falso"), ("s", "n"), ("sì", "no"), ("vero", "falso"), ("sim", "não"), ("sim", "nao"), ("ja", "nee"), ("waar", "onwaar"),
+    ("tak", "nie"), ("prawda", "fałsz"), ("да", "нет"), ("истина", "ложь"), ("evet", "hay\u0131r"), ("doğru", "yanl\u0131ş"), ("ja", "nej"),
+    ("ano", "ne"), ("はい", "いいえ"), ("是", "否"), ("真", "假"), ("예", "아니오"),
+)  # fmt: skip
 
 
 class BoolOptions(ColumnOptions):
@@ -96,6 +104,18 @@ class Bool(ColumnType[BoolOptions]):
             steps.append(Cast(state["dtype"]))
         said = f"{options.yes[0]} or {options.no[0]}" + ("" if missing < 0 else "; an empty text for a missing cell")
         return (Lane(Source(source, TensorType((1,), TEXT), said), tuple(steps)),)
+
+
+def truth(words: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the options under which two texts are yes and no, nothing where those of every column do; None for other texts."""
+    small = {word.lower(): word for word in words}
+    if len(small) == 2:
+        if set(small) <= {*YES, *NO} and any(word in YES for word in small) and any(word in NO for word in small):
+            return {}
+        for yes, no in PAIRS:
+            if {yes, no} == set(small):
+                return {"yes": [small[yes]], "no": [small[no]]}
+    return None
 
 
 def _cases(word: str) -> list[str]:

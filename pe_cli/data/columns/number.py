@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.encoding import Affine, Cast, Check, Clip, Fill, Lane, Source, Standardise, Step
+from pe_cli.core.encoding import Affine, Cast, Check, Clip, Empty, Fill, Lane, Source, Standardise, Step
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnType, Context, State, column, selected
@@ -24,6 +24,7 @@ from pe_cli.data.columns.number_fit import (
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.room import room
 
 
@@ -86,13 +87,17 @@ class Number(ColumnType[NumberOptions]):
         """Return the column of the table that it reads."""
         return (options.of or name,)
 
+    def notation(self, options: NumberOptions) -> Notation:
+        """Return how its cells are written."""
+        return options.notation
+
     def fit(self, options: NumberOptions, context: Context, rows: Rows | None) -> State:
         """Learn the fill value and the scale."""
         source = options.of or context.name
         array = context.table.cells(source).array()
         if array is not None:
             return fit_array(options, context, array, rows)
-        found = numbers_of(context, source)
+        found = numbers_of(context, source, options.notation)
         values = selected(found.values, rows)
         return fit_numbers(options, context, values, source)
 
@@ -108,8 +113,8 @@ class Number(ColumnType[NumberOptions]):
 
     def cell(self, source: str, options: NumberOptions, state: State) -> dict[str, Any]:
         """Return what a cell may be; see `ColumnType.cell`."""
-        del source, options
-        return number_cell(state)
+        del source
+        return number_cell(state, options.notation)
 
     def decode(self, options: NumberOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
         """Undo the scale."""
@@ -118,7 +123,7 @@ class Number(ColumnType[NumberOptions]):
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps; see `ColumnType.lanes`."""
-        return (number_lane(options.of or name, options.clip, carry_free(options.missing, state), array),)
+        return (number_lane(options.of or name, options.clip, carry_free(options.missing, state), array, options.notation),)
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
@@ -130,12 +135,16 @@ def carry_free(missing: Missing, state: State) -> State:
     return {**state, "fill": None} if missing == "previous" else state
 
 
-def number_lane(source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None) -> Lane:
+def number_lane(
+    source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None, notation: Notation = PLAIN
+) -> Lane:
     """Return how a column's numbers are filled in, clipped and scaled, as steps."""
     kind = array or TensorType((1,), "float64")
     steps: list[Step] = [] if kind.dtype == "float64" else [Cast("float64")]
     if kind.dtype not in FLOATS and state["dtype"] == "int64" and clip is None:
         return Lane(Source(source, kind, "an array, as in the file"), (Cast("int64"),))
+    if notation.empty:
+        steps.append(Empty(notation.empty))
     if state["fill"] is not None:
         steps.append(Fill(state["fill"]))
     if kind.dtype in FLOATS:
@@ -148,16 +157,20 @@ def number_lane(source: str, clip: tuple[float, float] | None, state: State, arr
     if state["dtype"] != "float64":
         steps.append(Cast(state["dtype"]))
     said = "an array, as in the file" if array else "a number" + ("; NaN for a missing cell" if state["fill"] is not None else "")
+    if not notation.is_plain:
+        said += f"; not the text of the file, like {notation.said}"
     return Lane(Source(source, kind, said), tuple(steps))
 
 
-def number_cell(state: State) -> dict[str, Any]:
+def number_cell(state: State, notation: Notation) -> dict[str, Any]:
     """Return what a cell of numbers may be: any, of which those of training had some range."""
     low, high = state["low"], state["high"]
     middle = round(low + (high - low) / 2)
     example = middle if low <= middle <= high else low
     missing = "error" if state["fill"] is None else "filled"
-    return {"low": low, "high": high, "unit": "that of the training data", "missing": missing, "example": example}
+    unit = notation.unit or "that of the training data"
+    texts = {} if notation.is_plain else {"text": notation.said}
+    return {"low": low, "high": high, "unit": unit, "missing": missing, "example": example, **texts}
 
 
 def scaling(step: type[Standardise | Affine], first: list[float], second: list[float]) -> tuple[Step, ...]:
@@ -172,7 +185,7 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
     Raises:
         PeError: a row misses the number, and that is an error; with its place.
     """
-    values = numbers_of(context, source).values
+    values = numbers_of(context, source, options.notation).values
     if options.missing == "previous":
         values = _carried(values, context.table)
     for start in range(0, len(values), CHUNK):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pe_cli.config.sections.kinds import Number
 from pe_cli.core.errors import PeError
-from pe_cli.data.cells import Numbers
+from pe_cli.core.flow import flow
+from pe_cli.data.cells import Cells, Numbers
 from pe_cli.data.column import ColumnOptions, Context, State
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
+from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.writing import TRIED, notation_of
 
 Missing = Literal["error", "mean", "median", "previous"] | Number
 Scale = Literal["none", "standard", "minmax", "robust"]
@@ -21,7 +24,34 @@ Scale = Literal["none", "standard", "minmax", "robust"]
 CHUNK = 1 << 20
 
 
-class NumberOptions(ColumnOptions):
+class WrittenOptions(ColumnOptions):
+    """How the cells of a column write numbers."""
+
+    decimal: Literal[".", ","] = Field(".", description="sign before the decimals in the cells")
+    thousands: Literal["", ".", ",", "'", " "] = Field(
+        "", description="sign between thousands in the cells, which may be left out; `' '` is any blank"
+    )
+    unit: Annotated[str, Field(strict=True, min_length=1, max_length=24)] | None = Field(
+        None, description="text before or behind the digits, such as `€`, `%` or `kg`, which may be left out"
+    )
+    empty: list[Number] = Field([], max_length=16, description="numbers that stand for a missing cell, such as 999")
+
+    @property
+    def notation(self) -> Notation:
+        """The same as readers take it."""
+        return Notation(self.decimal, self.thousands, self.unit or "", tuple(map(float, self.empty)))
+
+    @model_validator(mode="after")
+    def _apart(self) -> WrittenOptions:
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both '{self.decimal}': a number has two different signs")
+        unit = self.unit or "a"
+        if unit != unit.strip() or any(c in "0123456789" for c in unit) or not unit.strip("+-.,'()"):
+            raise ValueError("unit is a text without digits and without blanks around it, such as € or kg")
+        return self
+
+
+class NumberOptions(WrittenOptions):
     """Options of number columns."""
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
@@ -62,27 +92,32 @@ class NumberState(BaseModel):
     missing: int
 
 
-def numbers_of(context: Context, source: str) -> Numbers:
-    """Return a column as numbers.
+def numbers_of(context: Context, source: str, notation: Notation = PLAIN) -> Numbers:
+    """Return a column as numbers of a notation.
 
     Raises:
         PeError: DATA; some cells are no numbers: the first of them are told.
     """
-    found = context.table.cells(source).numbers()
+    cells = context.table.cells(source)
+    found = cells.numbers(notation)
     if not found.bad_count:
         return found
-    cells = context.table.cells(source)
     row = int(found.bad[0])
     others = [f"row {int(r) + 1}: '{_short(cells.text(int(r)))}'" for r in found.bad[1:]]
     more = found.bad_count - 1
     nor = "nor is 1 more cell" if more == 1 else f"nor are {more:,} more cells"
     said = f", {nor} ({', '.join(others[:3])})" if more else ""
-    raise context.error(
-        row,
-        f"'{_short(cells.text(row))}' is no finite number{said}",
-        f"correct the cells, declare {context.name}: {{type: category}}, or list such texts under the reader's missing",
-        source,
-    )
+    form = "" if notation.is_plain else f" like {notation.said}"
+    raise context.error(row, f"'{_short(cells.text(row))}' is no finite number{form}{said}", _remedy(context, cells, notation), source)
+
+
+def _remedy(context: Context, cells: Cells, notation: Notation) -> str:
+    """Return how a column whose cells are no numbers may be declared."""
+    guessed = notation_of(cells.codes().words[:TRIED]) if notation.is_plain else None
+    if guessed is not None and not guessed.notation.is_plain:
+        declared = flow({"type": "number", **guessed.notation.written})
+        return f"declare {context.name}: {declared} where its numbers are written like {guessed.notation.said}"
+    return f"correct the cells, declare {context.name}: {{type: category}}, or list such texts under the reader's missing"
 
 
 def _short(text: str) -> str:
@@ -98,7 +133,7 @@ def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.flo
     there = values[~np.isnan(values)]
     missing = len(values) - len(there)
     if options.missing == "error":  # of all rows: those of evaluation are encoded, too
-        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers().values))
+        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers(options.notation).values))
         if len(gone):
             raise is_missing(context, source, int(gone[0]), len(gone))
     if not len(there):
@@ -170,6 +205,11 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     Raises:
         PeError: DATA, a number is NaN, and that is an error; USAGE, options that are for columns of a table only.
     """
+    if options.notation != PLAIN:
+        raise PeError(
+            f"column '{context.name}': decimal, thousands, unit and empty are for cells, and this field holds arrays",
+            at=context.at, hint="leave them out",
+        )  # fmt: skip
     each = array.ndim == 2
     kind = "int64" if array.dtype.kind in "iu" and context.dtype in ("int64", "int32") and options.scale == "none" else "float32"
     dtype = options.dtype or kind

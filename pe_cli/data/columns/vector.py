@@ -10,15 +10,24 @@ from pe_cli.config.sections.kinds import Number
 from pe_cli.core.encoding import Lane
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.core.types import TensorType
-from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
+from pe_cli.data.column import ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number import carry_free, encode_numbers, number_cell, number_lane
-from pe_cli.data.columns.number_fit import Missing, NumberOptions, NumberState, Scale, fit_numbers, numbers_of
+from pe_cli.data.columns.number_fit import (
+    Missing,
+    NumberOptions,
+    NumberState,
+    Scale,
+    WrittenOptions,
+    fit_numbers,
+    numbers_of,
+)
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
+from pe_cli.data.notation import Notation
 from pe_cli.data.room import room
 
 
-class VectorOptions(ColumnOptions):
+class VectorOptions(WrittenOptions):
     """Options of vector columns."""
 
     of: list[Annotated[str, Field(strict=True)]] = Field(min_length=1, description="columns of numbers, in the order of the vector")
@@ -48,6 +57,10 @@ class Vector(ColumnType[VectorOptions]):
         """Return the columns that it is made of."""
         return tuple(options.of)
 
+    def notation(self, options: VectorOptions) -> Notation:
+        """Return how its cells are written."""
+        return options.notation
+
     def fit(self, options: VectorOptions, context: Context, rows: Rows | None) -> State:
         """Learn from every column by itself.
 
@@ -58,7 +71,7 @@ class Vector(ColumnType[VectorOptions]):
         number = _number(options)
         for source in options.of:
             try:
-                values = selected(numbers_of(_renamed(context, source), source).values, rows)
+                values = selected(numbers_of(_renamed(context, source), source, options.notation).values, rows)
                 found[source] = fit_numbers(number, _renamed(context, source), values, source) | {"dtype": "float32"}
             except PeError as error:
                 errors.append(error)
@@ -85,16 +98,19 @@ class Vector(ColumnType[VectorOptions]):
 
     def cell(self, source: str, options: VectorOptions, state: State) -> dict[str, Any]:
         """Return what a cell may be; see `ColumnType.cell`."""
-        del options
-        return {"type": "number", **number_cell(state["columns"][source])}
+        return {"type": "number", **number_cell(state["columns"][source], options.notation)}
 
     def lanes(self, name: str, options: VectorOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return one lane for each column; see `ColumnType.lanes`."""
-        return tuple(number_lane(source, options.clip, carry_free(options.missing, state["columns"][source])) for source in options.of)
+        states = {source: carry_free(options.missing, state["columns"][source]) for source in options.of}
+        return tuple(number_lane(source, options.clip, states[source], None, options.notation) for source in options.of)
 
 
 def _number(options: VectorOptions) -> NumberOptions:
-    return NumberOptions(of=None, missing=options.missing, scale=options.scale, clip=options.clip, dtype="float32")
+    return NumberOptions(
+        of=None, missing=options.missing, scale=options.scale, clip=options.clip, dtype="float32", decimal=options.decimal,
+        thousands=options.thousands, unit=options.unit, empty=options.empty,
+    )  # fmt: skip
 
 
 def _renamed(context: Context, source: str) -> Context:

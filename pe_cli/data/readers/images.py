@@ -14,6 +14,7 @@ from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.arrays import is_table
 from pe_cli.data.cells import Cells, ListTable, Table
 from pe_cli.data.folders import files_in
+from pe_cli.data.notation import Notations
 from pe_cli.data.origin import Origin
 from pe_cli.data.pictures.decode import SUFFIXES, Mode, header, stamp
 from pe_cli.data.pictures.opened import Broken, Unreadable, pillow
@@ -139,7 +140,7 @@ class TableOfPictures:
         """Return a column; see `Table.cells`."""
         return self._table.cells(name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Say which columns will be asked for as what; see `Table.prepare`."""
         self._table.prepare(numbers, codes, together)
 

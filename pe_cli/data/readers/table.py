@@ -118,6 +118,7 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
         PeError: DATA; it is no table of the format.
     """
     from pe_cli.data.tables import arrow, parquet, source
+    from pe_cli.data.tables.packed import packing
 
     head = source.first_bytes(path)
     if not head:
@@ -132,7 +133,7 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
     if not first:
         raise origin.error(f"{path} is empty: it has no rows", "check what wrote it")
     if first.startswith((parquet.MAGIC, arrow.MAGIC)):
-        hint = "unpack it first" if source.packing(head) else "leave format out"
+        hint = "unpack it first" if packing(head) else "leave format out"
         raise origin.error(
             f"{path} is a {'Parquet' if first.startswith(parquet.MAGIC) else 'Arrow'} file, not text", hint
         )

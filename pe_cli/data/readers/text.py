@@ -17,6 +17,7 @@ from pe_cli.data.cells import Cells, Codes, ListCells, Numbers, Strings, Table
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 from pe_cli.data.folders import files_in
+from pe_cli.data.notation import PLAIN, Notation, Notations
 from pe_cli.data.origin import Origin
 from pe_cli.data.readers.table import TableOptions
 from pe_cli.data.registry import ReaderOptions, reader
@@ -125,9 +126,9 @@ class TextCells:
     def _values(self) -> ListCells:
         return ListCells(self.name, [self._strings[row] for row in range(len(self))])
 
-    def numbers(self) -> Numbers:
+    def numbers(self, notation: Notation = PLAIN) -> Numbers:
         """Return the texts that are numbers."""
-        return self._values.numbers()
+        return self._values.numbers(notation)
 
     def codes(self) -> Codes:
         """Return codes of equal texts."""
@@ -183,7 +184,7 @@ class TextTable:
         self._files.unchanged()
         return TextCells(TEXT, self._strings)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: texts are found when the files are opened."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
@@ -235,7 +236,7 @@ class PieceTable:
         self._files.unchanged()
         return TextCells(name, self._strings)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Do nothing: the text is there."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:

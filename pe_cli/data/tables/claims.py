@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.data.origin import Origin
 from pe_cli.data.tables import flatbuffers, thrift, width
-from pe_cli.data.tables.source import RATIO, UNPACKED
+from pe_cli.data.tables.packed import RATIO, UNPACKED
 
 #: Limits on the values of a file in all columns together: per byte of the file, and a number that every file may have.
 VALUES_PER_BYTE, FEW = 1000, 1 << 22

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.dataset import Array
+from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 from pe_cli.data.tables import claims, width
@@ -131,6 +132,7 @@ class ColumnarPart:
         stop: int,
         numbers: Mapping[str, NDArray[np.float64]],
         codes: Mapping[str, NDArray[np.int32]],
+        notations: Mapping[str, Notation],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
         found = Findings(numbers, codes)
@@ -138,7 +140,7 @@ class ColumnarPart:
         for row, columns in self._slices([*numbers, *codes], start, stop):
             for name, array in numbers.items():
                 with self._converting(name, start + row, columns[name]):
-                    values, wrong = self._numbers(columns[name])
+                    values, wrong = self._numbers(columns[name], notations.get(name, PLAIN))
                 array[row : row + len(values)] = values
                 found.count[name] += len(wrong)
                 found.bad[name] += (wrong[: SHOWN - len(found.bad[name])] + row).tolist()
@@ -148,7 +150,7 @@ class ColumnarPart:
                 coded[row : row + len(read)] = read
         return found.told(stop - start)
 
-    def _numbers(self, column: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _numbers(self, column: Any, notation: Notation) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return an array as numbers, and which rows hold none."""
         import pyarrow as pa
 
@@ -164,7 +166,7 @@ class ColumnarPart:
             wrong = np.zeros(len(values), bool)
         elif _is_text(kind):
             indices, words = _distinct(column)
-            found = [as_number(word, self._missing) for word in words] + [math.nan]
+            found = [as_number(word, self._missing, notation) for word in words] + [math.nan]
             values = np.array([math.nan if value is None else value for value in found])[indices]
             wrong = np.array([value is None for value in found])[indices]
         else:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError
 from pe_cli.core.limits import usable_cores
 from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.notation import Notation
 from pe_cli.data.room import room
 from pe_cli.data.tables import width
 from pe_cli.data.tables.dialect import (
@@ -28,7 +30,7 @@ from pe_cli.data.tables.dialect import (
     written,
 )
 from pe_cli.data.tables.findings import Bad, Dictionary
-from pe_cli.data.tables.native import Words, Words64, call, native_kernels
+from pe_cli.data.tables.native import NotationWords, Words, Words64, call, native_kernels
 from pe_cli.data.tables.rows import WINDOW, find_rows
 from pe_cli.data.tables.source import Source
 from pe_cli.kernels import csv as kernels
@@ -48,10 +50,12 @@ class _Worker:
     Args:
         plan: int64 [columns, kernels.COLUMN], its own.
         words: column -> its texts.
+        notations: column -> how its numbers are written, where that is not as programs do.
     """
 
     plan: Words64
     words: dict[int, Words]
+    notations: Mapping[int, Notation]
     ranges: list[tuple[int, int]] = field(default_factory=list)
     hard: dict[int, list[int]] = field(default_factory=dict)
     buffer: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
@@ -171,14 +175,18 @@ class CsvPart:
         stop: int,
         numbers: Mapping[str, NDArray[np.float64]],
         codes: Mapping[str, NDArray[np.int32]],
+        notations: Mapping[str, Notation],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
         plan = np.zeros((self.width, kernels.COLUMN), np.int64)
+        told = [NotationWords(notation) for notation in notations.values()]
+        for name, words in zip(notations, told, strict=True):
+            plan[self._places[name], kernels.ASIDE] = words.address
         for kind, wanted in ((kernels.NUMBER, numbers), (kernels.CODE, codes)):
             for name, array in wanted.items():
                 assert array.flags.c_contiguous
                 plan[self._places[name], [kernels.KIND, kernels.OUT]] = kind, array.ctypes.data
-        workers = self._pass(plan, start, stop)
+        workers = self._pass(plan, start, stop, {self._places[name]: notation for name, notation in notations.items()})
         wrong = {name: self._bad(workers, self._places[name]) for name in numbers}
         meant = {}
         for name in codes:
@@ -226,8 +234,8 @@ class CsvPart:
             block = after
         return tasks
 
-    def _pass(self, plan: Words64, start: int, stop: int) -> list[_Worker]:
-        """Read the columns of a plan over some rows, with several threads."""
+    def _pass(self, plan: Words64, start: int, stop: int, notations: Mapping[int, Notation] = MappingProxyType({})) -> list[_Worker]:
+        """Read the columns of a plan over some rows, with several threads; numbers of some columns are written in notations."""
         first, stop = start + self.header, stop + self.header
         tasks = iter(self._tasks(first, stop))
         lock = threading.Lock()
@@ -247,7 +255,7 @@ class CsvPart:
                 raise
 
         count = max(1, min(self._threads, len(self._tasks(first, stop))))
-        workers = [_Worker(plan.copy(), {i: Words() for i in coded}) for _ in range(count)]
+        workers = [_Worker(plan.copy(), {i: Words() for i in coded}, notations) for _ in range(count)]
         native_kernels()
         with self.source.opened() as fd:
             if count == 1:
@@ -303,7 +311,8 @@ class CsvPart:
         import ctypes
 
         for column, row, start, length in later.tolist():
-            value = float(worker.buffer[start : start + length].tobytes())
+            text = worker.buffer[start : start + length].tobytes().decode()
+            value = float((worker.notations[column].plain(text) if column in worker.notations else text) or "nan")
             if np.isfinite(value):
                 ctypes.c_double.from_address(int(worker.plan[column, kernels.OUT]) + 8 * row).value = value
             else:

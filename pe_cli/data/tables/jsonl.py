@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.json_counts import count
 from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.tables import width
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
-from pe_cli.data.tables.source import CHUNK, LONGEST, Source
+from pe_cli.data.tables.packed import CHUNK
+from pe_cli.data.tables.source import LONGEST, Source
 from pe_cli.data.tables.values import Texts, as_number, as_text
 
 #: Bytes that a key takes at least, with its value.
@@ -193,13 +195,14 @@ class JsonlPart:
         stop: int,
         numbers: Mapping[str, NDArray[np.float64]],
         codes: Mapping[str, NDArray[np.int32]],
+        notations: Mapping[str, Notation],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass; see `Part.read`."""
         found = Findings(numbers, codes)
         known, firsts = found.known, found.firsts
         for row, (_, cells) in enumerate(self._objects(start, stop)):
             for name, array in numbers.items():
-                value = as_number(cells.get(name), self._missing)
+                value = as_number(cells.get(name), self._missing, notations.get(name, PLAIN))
                 array[row] = math.nan if value is None else value
                 if value is None:
                     found.count[name] += 1

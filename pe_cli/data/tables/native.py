@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.data.notation import Notation
 from pe_cli.data.tables.findings import Dictionary
 from pe_cli.kernels import csv as kernels
 from pe_cli.kernels import words
@@ -31,6 +32,21 @@ def call(name: str, *arguments: int | NDArray[Any]) -> None:
     """Call a kernel; arrays are passed by address."""
     record = np.array([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments], np.int64)
     native_kernels()[name](record.ctypes.data)
+
+
+class NotationWords:
+    """A notation of numbers as kernels take it; see `pe_cli.kernels.notation`. What they read is there as long as this object."""
+
+    def __init__(self, notation: Notation) -> None:
+        unit = notation.unit.encode()
+        self._unit = np.frombuffer(unit + bytes(8), np.uint8).copy()
+        group = ord(notation.thousands) if notation.thousands else 0
+        self._words = np.array([ord(notation.decimal), group, self._unit.ctypes.data, len(unit)], np.int64)
+
+    @property
+    def address(self) -> int:
+        """Where its words lie."""
+        return int(self._words.ctypes.data)
 
 
 class Words:

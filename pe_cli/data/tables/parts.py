@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.data.cells import SHOWN, Codes, Numbers, Strings
 from pe_cli.data.dataset import Array
+from pe_cli.data.notation import PLAIN, Notation, Notations, notations_of
 from pe_cli.data.origin import Origin
 from pe_cli.data.room import room
 from pe_cli.data.tables.findings import Bad, Dictionary, Told
@@ -49,6 +50,7 @@ class Part(Protocol):
         stop: int,
         numbers: Mapping[str, NDArray[np.float64]],
         codes: Mapping[str, NDArray[np.int32]],
+        notations: Mapping[str, Notation],
     ) -> tuple[dict[str, Bad], dict[str, list[Dictionary]]]:
         """Read columns of rows in one pass.
 
@@ -57,6 +59,7 @@ class Part(Protocol):
             stop: row behind the last one.
             numbers: column -> [rows] to write; NaN for what is missing or no number.
             codes: column -> [rows] to write; no column of `numbers`.
+            notations: of columns of `numbers` that are not written as programs write numbers.
 
         Returns:
             What is no number, and what codes mean; rows are counted from start.
@@ -85,9 +88,9 @@ class PartsCells:
     def __len__(self) -> int:
         return len(self._table)
 
-    def numbers(self) -> Numbers:
+    def numbers(self, notation: Notation = PLAIN) -> Numbers:
         """Return the column as numbers."""
-        return self._table.numbers(self.name)
+        return self._table.numbers(self.name, notation)
 
     def codes(self) -> Codes:
         """Return the column as codes."""
@@ -142,7 +145,7 @@ class PartsTable:
         self._first = skip
         self._rows = total - skip if limit is None else min(limit, total - skip)
         self._missing = missing
-        self._numbers: dict[str, Numbers] = {}
+        self._numbers: dict[tuple[str, Notation], Numbers] = {}
         self._codes: dict[str, Codes] = {}
         self._strings: dict[str, Strings] = {}
         self._arrays: dict[str, Array | None] = {}
@@ -171,20 +174,20 @@ class PartsTable:
         """Return a column, one of `names`."""
         return PartsCells(self, name)
 
-    def prepare(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
         """Read columns that have not been read yet, in one pass; in a second one those that are wanted as both.
 
         Args:
-            numbers: columns that are wanted as numbers.
+            numbers: columns that are wanted as numbers, with their notations.
             codes: columns that are wanted as codes.
             together: processes that read the same: each reads its part, and has all of it then.
         """
-        numbers = [name for name in dict.fromkeys(numbers) if name not in self._numbers]
+        numbers = {name: how for name, how in notations_of(numbers).items() if (name, how) not in self._numbers}
         codes = [name for name in dict.fromkeys(codes) if name not in self._codes]
         both = frozenset(numbers) & frozenset(codes)
         twice = [name for name in codes if name in both]
         self._read(numbers, [name for name in codes if name not in both], together)
-        self._read([], twice, together)
+        self._read({}, twice, together)
 
     def _ranges(self, first: int = 0, last: int | None = None) -> Iterator[tuple[Part, int, int, int]]:
         """Yield every part with those of its used rows that are asked for, and the row of the table that the first of them is."""
@@ -194,7 +197,7 @@ class PartsTable:
             if start < stop:
                 yield part, start - begin, stop - begin, start - self._first
 
-    def _read(self, numbers: Sequence[str], codes: Sequence[str], together: Together | None) -> None:
+    def _read(self, numbers: Mapping[str, Notation], codes: Sequence[str], together: Together | None) -> None:
         if not numbers and not codes:
             return
         kinds = dict.fromkeys(numbers, "float64") | dict.fromkeys(codes, "int32")
@@ -210,12 +213,12 @@ class PartsTable:
             mine = mine[together.index :: together.count]
         elif together:
             first, last = together.span(self._rows)
-        told = self._pass(found, mine, first, last)
+        told = self._pass(found, mine, first, last, numbers)
         every = [told] if together is None else [Told.of(each) for each in together.told("what columns hold", told.values())]
         for name in numbers:
             bad = [wrong for each in every for wrong in each.bad.get(name, [])]
             rows = sorted(row for wrong in bad for row in wrong.rows)[:SHOWN]
-            self._numbers[name] = Numbers(found[name], np.array(rows, np.int64), sum(wrong.count for wrong in bad))
+            self._numbers[name, numbers[name]] = Numbers(found[name], np.array(rows, np.int64), sum(wrong.count for wrong in bad))
         translated = frozenset(mine)
         for name in codes:
             meant = [dictionary for each in every for dictionary in each.meant.get(name, [])]
@@ -223,24 +226,27 @@ class PartsTable:
         if together:
             together.wait("codes")
 
-    def _pass(self, arrays: Mapping[str, Array], mine: Sequence[str], first: int, last: int) -> Told:
+    def _pass(self, arrays: Mapping[str, Array], mine: Sequence[str], first: int, last: int, notations: Mapping[str, Notation]) -> Told:
         """Read columns of some rows into their arrays."""
         told = Told({}, {})
         numbers = [name for name in mine if arrays[name].dtype.kind == "f"]
         codes = [name for name in mine if arrays[name].dtype.kind != "f"]
         for part, start, stop, row in self._ranges(first, last) if mine else ():
             here = slice(row, row + stop - start)
-            wrong, words = part.read(start, stop, {n: arrays[n][here] for n in numbers}, {n: arrays[n][here] for n in codes})
+            odd = {n: notations[n] for n in numbers if not notations[n].is_plain}
+            wrong, words = part.read(start, stop, {n: arrays[n][here] for n in numbers}, {n: arrays[n][here] for n in codes}, odd)
+            for name in numbers:
+                notations[name].drop_empty(arrays[name][here])
             for name, found in wrong.items():
                 told.bad.setdefault(name, []).append(Bad([row + r for r in found.rows], found.count))
             for name, dictionaries in words.items():
                 told.meant.setdefault(name, []).extend(dictionary.moved(row) for dictionary in dictionaries)
         return told
 
-    def numbers(self, name: str) -> Numbers:
+    def numbers(self, name: str, notation: Notation = PLAIN) -> Numbers:
         """Return a column as numbers."""
-        self.prepare([name], [])
-        return self._numbers[name]
+        self.prepare({name: notation}, [])
+        return self._numbers[name, notation]
 
     def codes(self, name: str) -> Codes:
         """Return a column as codes."""

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, sniff_delimiter, split_rows, written
+from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.native import Words64, call
+from pe_cli.data.tables.packed import chunks_of
 from pe_cli.data.tables.source import LONGEST, Source
 from pe_cli.kernels import csv as kernels
 from pe_cli.kernels.text import SLACK
@@ -219,13 +221,9 @@ class _Scan:
 
     def _no_utf8(self, place: int, odd: int) -> PeError:
         span = self.source.span(place)
-        guess = bytes([odd]).decode("cp1252", "replace")
-        means = f", where this byte is '{guess}'" if guess.isprintable() and guess != "\ufffd" else ""
-        return self.source.error_at(
-            place,
-            f"{self.source.path} is not UTF-8 text: byte {odd:#04x} in line {span.line}",
-            f"give its encoding: encoding: cp1252 or latin-1{means}; or save it as UTF-8",
-        )
+        said = f"{self.source.path} is not UTF-8 text: byte {odd:#04x} in line {span.line}"
+        found = detect(chunks_of(self.source.path, self.source.origin))
+        return self.source.error_at(place, said, remedy(found))
 
     def _ragged(self, place: int, found: int) -> PeError:
         """Return the error of a row whose number of cells is not that of the first row."""

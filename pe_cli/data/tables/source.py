@@ -14,22 +14,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.data.origin import Origin
+from pe_cli.data.tables.packed import CHUNK, packing, unpacked
 
 if TYPE_CHECKING:
     from pe_cli.data.together import Together
 
-#: Bytes that are unpacked or recoded at a time.
-CHUNK = 1 << 20
 #: Bytes that a row may have, which is read as a whole: one that is longer has an unclosed quote, or is no row of a table.
 LONGEST = 1 << 26
 #: Bytes that are unpacked or recoded up to which they stay in memory.
 KEPT = 1 << 24
 #: Bytes behind a mistake that are shown at most.
 SHOWN_BYTES = 400
-#: A packed file may unpack to so many times its size, or to so many bytes where that is more. Tables shrink to a third or a twentieth.
-RATIO, UNPACKED = 200, 1 << 28
-#: First bytes of files that are packed, and of some that are no tables.
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+#: First bytes of files that are no tables.
 _OTHER = (
     (b"PK\x03\x04", "a zip archive, as Excel's workbooks are", "unpack it, or save the sheet as CSV"),
     (b"BZh", "packed by bzip2", "unpack it with bunzip2, or pack it with gzip or zstd"),
@@ -237,11 +233,6 @@ def stamp_of(file: int | Path) -> tuple[int, int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_dev
 
 
-def packing(head: bytes) -> str:
-    """Return how a file is packed by its first bytes: gzip, zstd, or nothing."""
-    return "gzip" if head.startswith(GZIP) else "zstd" if head.startswith(ZSTD) else ""
-
-
 def first_bytes(path: Path, size: int = 64) -> bytes:
     """Return the first bytes of a file."""
     with path.open("rb") as file:
@@ -278,7 +269,7 @@ def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Sour
         file.seek(0)
         packed = packing(head)
         if packed:
-            stream = _bounded(_unpacked(file, packed, path, origin), path, stamp[1], origin)
+            stream = unpacked(file, packed, path, origin)
             head = next(stream, b"")
             check_kind(head, path, origin)
         else:
@@ -309,62 +300,6 @@ def _plain_name(encoding: str, marked: str) -> str:
 def _chain(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield head
     yield from rest
-
-
-def _unpacked(file: IO[bytes], packed: str, path: Path, origin: Origin) -> Iterator[bytes]:
-    """Yield what a packed file holds."""
-    import gzip
-    import zlib
-
-    failures: tuple[type[BaseException], ...] = (EOFError, OSError, zlib.error)
-    stream: Any
-    if packed == "gzip":
-        stream = gzip.GzipFile(fileobj=file)
-    else:
-        stream, more = _zstd(file, path, origin)
-        failures = (*failures, *more)
-    while True:
-        try:
-            data = stream.read(CHUNK)
-        except failures as error:
-            said = str(error).partition("\n")[0].rstrip(".")
-            raise origin.error(
-                f"{path} cannot be unpacked: {said}", "it is cut off or damaged: copy or download it again"
-            ) from None
-        if not data:
-            return
-        yield bytes(data)
-
-
-def _zstd(file: IO[bytes], path: Path, origin: Origin) -> tuple[Any, tuple[type[BaseException], ...]]:
-    """Return a stream of what zstd packed, and what it raises: Python's own from 3.14 on, else pyarrow's."""
-    try:
-        from compression import zstd
-    except ImportError:
-        pass
-    else:
-        return zstd.ZstdFile(file), (zstd.ZstdError,)
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise origin.error(
-            f"{path} is packed by zstd, which this Python cannot unpack",
-            "pip install 'pe-cli[tables]', or unpack it: zstd -d",
-        ) from None
-    return pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"), (pa.ArrowException,)
-
-
-def _bounded(stream: Iterator[bytes], path: Path, size: int, origin: Origin) -> Iterator[bytes]:
-    """Refuse what unpacks to far more than any table does."""
-    total, most = 0, max(UNPACKED, RATIO * size)
-    for data in stream:
-        total += len(data)
-        if total > most:
-            raise origin.error(
-                f"{path} has {size:,} bytes and unpacks to more than {most:,}: no table shrinks so far",
-                "unpack it yourself if you trust it, and name the unpacked file",
-            )
-        yield data
 
 
 def _recoded(stream: Iterator[bytes], skip: int, encoding: str, path: Path, origin: Origin) -> Iterator[bytes]:

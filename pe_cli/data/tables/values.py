@@ -13,6 +13,7 @@ from typing import IO
 import numpy as np
 
 from pe_cli.data.cells import Strings
+from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.origin import memory_of_one
 from pe_cli.data.room import SHARE, room
 from pe_cli.data.tables.dialect import is_number
@@ -22,8 +23,8 @@ from pe_cli.data.tables.source import no_room
 PIECE = 1 << 20
 
 
-def as_number(value: object, missing: Collection[str]) -> float | None:
-    """Return a cell as a finite number; NaN where it is missing, None where it is no number."""
+def as_number(value: object, missing: Collection[str], notation: Notation = PLAIN) -> float | None:
+    """Return a cell as a finite number, a text by its notation; NaN where it is missing, None where it is no number."""
     if value is None:
         return math.nan
     if isinstance(value, (bool, int, float, decimal.Decimal)):
@@ -34,8 +35,9 @@ def as_number(value: object, missing: Collection[str]) -> float | None:
         return None if math.isinf(number) else number
     if isinstance(value, str):
         text = value.strip()
-        if is_number(text):
-            return float(text)
+        plain = text if notation.is_plain else notation.plain(text)
+        if plain is not None and is_number(plain):
+            return float(plain)
         return math.nan if not text or text in missing else None
     return None
 

@@ -18,6 +18,7 @@ from pe_cli.core.encoding import (
     Check,
     Clip,
     Count,
+    Empty,
     Fed,
     Fill,
     Lookup,
@@ -128,6 +129,11 @@ class Surrounding:
     def _fill(self, x: str, step: Fill, dtype: str) -> str:
         return self._add("Where", [self._add("IsNaN", [x]), self._const(step.value, dtype), x])
 
+    def _empty(self, x: str, step: Empty, dtype: str) -> str:
+        for value in step.values:
+            x = self._add("Where", [self._add("Equal", [x, self._const(value, dtype)]), self._const(np.nan, dtype), x])
+        return x
+
     def _clip(self, x: str, step: Clip, dtype: str) -> str:
         return self._add("Clip", [x, self._const(step.low, dtype), self._const(step.high, dtype)])
 
@@ -195,7 +201,8 @@ class Surrounding:
 
 
 _WRITERS: dict[type[Step], Callable[..., str]] = {
-    Fill: Surrounding._fill, Clip: Surrounding._clip, Standardise: Surrounding._standardise, Affine: Surrounding._affine,
+    Empty: Surrounding._empty, Fill: Surrounding._fill, Clip: Surrounding._clip, Standardise: Surrounding._standardise,
+    Affine: Surrounding._affine,
     Check: Surrounding._check, Lookup: Surrounding._lookup, OneHot: Surrounding._one_hot, Count: Surrounding._count,
     Wave: Surrounding._wave, Cast: Surrounding._cast, Reshape: Surrounding._reshape, ChannelsFirst: Surrounding._channels_first,
     Best: Surrounding._best, Above: Surrounding._above, Names: Surrounding._names,

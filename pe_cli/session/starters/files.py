@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,22 @@ class Wish:
         target: column that is predicted; None where none is named.
         config: that will be written.
         task: classes, number, series, or auto.
+        columns: column -> how it is declared, with `type`, for columns that are not guessed.
+        drop: columns that are left out.
+        encoding: of the text; None finds it out.
+        positive: class of two that metrics are about; None takes the rarer one.
+        ask: puts a question with answers, and returns the index of one; None where nobody is there to be asked.
     """
 
     source: Path
     target: str | None
     config: Path
     task: str = "auto"
+    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    encoding: str | None = None
+    positive: str | None = None
+    ask: Callable[[str, Sequence[str]], int] | None = None
 
     @property
     def path(self) -> str:
@@ -162,7 +172,7 @@ def training(
         "executor: {seed: 1}",
         "",
         f"# Each run makes a folder in dir. checkpoints/best is the one with the {'highest' if mode == 'max' else 'lowest'} {best}.",
-        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {{by: {best}, mode: {mode}}}}}}}",
+        f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {flow(escaped({'by': best, 'mode': mode}))}}}}}",
     ]
 
 

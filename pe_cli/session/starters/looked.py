@@ -14,10 +14,13 @@ from pe_cli.data.cells import Table
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
 from pe_cli.data.split import split_rows
+from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guess import Guess, guess, guess_target, left_out
+from pe_cli.session.starters.guess import as_declared, guess, guess_target, left_out
+from pe_cli.session.starters.guessed import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, plan, shares
+from pe_cli.session.starters.positive import Positive, positive_of
 
 #: Rows that a table must have, so that every part of its split has some.
 FEWEST = 10
@@ -40,6 +43,9 @@ class Looked:
         split: how the rows are divided.
         parts: the rows of every part.
         states: column -> what it learned from the training rows.
+        comments: on the source, for the config.
+        notes: what is said on the screen of how cells are taken.
+        positive: class that metrics are about; None where the target has not two classes.
     """
 
     table: Table
@@ -49,6 +55,9 @@ class Looked:
     split: dict[str, Any]
     parts: Mapping[str, Rows]
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comments: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    positive: Positive | None = None
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -78,7 +87,24 @@ class Looked:
         return open_tokens(self.states[name]["tokens"]).size
 
 
-def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looked:
+def guesses_of(table: Table, wish: Wish, target: str, asked: Asked) -> list[Guess]:
+    """Return how the columns besides the target are taken, the first `MOST_COLUMNS` of them.
+
+    Raises:
+        PeError: DATA; cells may be read in several ways, and nothing tells which.
+    """
+    found = []
+    for name in [name for name in table.names if name != target][:MOST_COLUMNS]:
+        if name in wish.drop:
+            found.append(Guess(name, None, why="--drop says so"))
+        elif name in wish.columns:
+            found.append(as_declared(table, name, wish.columns[name], asked))
+        else:
+            found.append(guess(table, name, asked))
+    return found
+
+
+def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Looked:
     """Return what a table is, with its rows split and its columns fitted.
 
     Raises:
@@ -88,9 +114,13 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looke
         raise table.error(
             0, target, f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
-    others = [name for name in table.names if name != target]
-    guesses = [guess(table, name) for name in others[:MOST_COLUMNS]]
-    aim = guess_target(table, target, wish.task)
+    aim, positive = positive_of(table, guess_target(table, target, wish, asked), wish.positive)
+    guesses = guesses_of(table, wish, target, asked)
+    if not any(one.type for one in guesses):
+        guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
+                   for one in guesses]  # fmt: skip
+    table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
+    guesses = without_doubles(table, guesses, aim)
     split: dict[str, Any] = {
         **shares(len(table)),
         **({"stratify": target} if aim.type == "category" else {}),
@@ -98,7 +128,8 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Looke
     }
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(split))
-    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts)
+    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments), positive=positive)
+    looked.notes = [note for one in [aim, *guesses] if (note := one.note)] + leaks(table, guesses, aim)
     looked.states[target] = _fitted(looked, looked.target, wish)
     looked.guesses = [_fitting(looked, found, wish) for found in guesses]
     if not any(found.type for found in looked.guesses):
@@ -113,7 +144,7 @@ def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
         return aim
     codes = table.cells(aim.name).codes()
     there = np.bincount(codes.codes[parts["train"]], minlength=len(codes.words)) > 0
-    if there.all():
+    if there.all() or "classes" in aim.options:
         return aim
     words = sorted(codes.words, key=lambda word: (float(word) if _is_number(codes.words) else 0.0, word))
     gone = [said(word, 30) for word, known in zip(codes.words, there.tolist(), strict=True) if not known]
@@ -143,6 +174,8 @@ def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
     try:
         looked.states[found.name] = _fitted(looked, found, wish)
     except PeError as error:
+        if found.name in wish.columns:
+            raise
         return left_out(found, said(error.message, 120))
     return found
 

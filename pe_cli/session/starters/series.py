@@ -20,7 +20,8 @@ from pe_cli.data.origin import Origin
 from pe_cli.data.split import split_rows
 from pe_cli.data.windows import Shape, WindowTable
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
-from pe_cli.session.starters.guess import Guess, left_out
+from pe_cli.session.starters.guess import left_out
+from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import plan
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.config.substitute import escaped
-from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.flow import flow, quoted
 from pe_cli.data.cells import MISSING, Table
 from pe_cli.data.columns.date import parse
 from pe_cli.data.infer import read_ahead
+from pe_cli.data.origin import Origin
+from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
+from pe_cli.data.tables.encodings import detect, remedy
+from pe_cli.data.tables.packed import chunks_of
 from pe_cli.session.starters import series
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
-from pe_cli.session.starters.guess import guess, markers, no_target
-from pe_cli.session.starters.looked import MOST_COLUMNS, Looked, branches_of, look, numbers_of, plan_of, sum_of
+from pe_cli.session.starters.guess import no_target
+from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.looked import (
+    MOST_COLUMNS,
+    Looked,
+    branches_of,
+    guesses_of,
+    look,
+    numbers_of,
+    plan_of,
+    sum_of,
+)
 from pe_cli.session.starters.names import said
+from pe_cli.session.starters.numbers import evidence, markers, read_codes
 from pe_cli.session.starters.table_model import model_of
 
 
@@ -29,18 +45,23 @@ def starter(wish: Wish) -> Starter:
         PeError: USAGE, no target is named; DATA, the table cannot be read, or its target cannot be learned.
     """
     source: dict[str, Any] = {"reader": "table", "files": _files(wish)}
+    comments = _read_as(wish, source)
     table = wish.open(source)
     if wish.target is None or wish.target not in table.names:
         raise no_target(table.names, wish.target)
-    names = [name for name in table.names if name != wish.target][:MOST_COLUMNS]
+    check_named(table.names, wish)
+    names = [name for name in table.names if name != wish.target and name not in wish.drop][:MOST_COLUMNS]
     read_ahead(table, [*names, wish.target])
-    found = markers(table, [*names, wish.target])
+    found = markers(table, [*names, wish.target], wish.target)
     if found:
         source["missing"] = [*MISSING, *found]
+        comments.append(f"missing: {', '.join(repr(said(word, 24)) for word in found)} stand where a cell is missing.")
         table = wish.open(source)
         read_ahead(table, [*names, wish.target])
+    read_codes(table, names)
+    asked = evidence(table, names, _delimiter(wish), Asked(wish.ask))
     if wish.task in ("auto", "series"):
-        guesses = [guess(table, name) for name in names]
+        guesses = guesses_of(table, wish, wish.target, asked)
         there = series.find(table, wish.target, guesses)
         if isinstance(there, series.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
@@ -48,13 +69,50 @@ def starter(wish: Wish) -> Starter:
         if wish.task == "series":
             hint = "--task number or classes predicts from the other columns"
             raise PeError(f"{wish.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
-    return of_table(table, source, wish, wish.target)
+    return of_table(table, source, wish, wish.target, asked, comments)
 
 
-def of_table(table: Table, source: dict[str, Any], wish: Wish, target: str) -> Starter:
+def of_table(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Starter:
     """Return a starter for a table that is open."""
-    looked = look(table, source, wish, target)
+    looked = look(table, source, wish, target, asked, comments)
     return Starter(_config(looked, wish), model_of(looked, wish), _notes(looked))
+
+
+def _texts(wish: Wish) -> list[Path]:
+    """Return the files of text that a wish names."""
+    files = tables_in(wish.source) if wish.source.is_dir() else [wish.source]
+    return [path for path in files if not {".parquet", ".arrow", ".feather", ".npz", ".npy"} & set(path.suffixes)]
+
+
+def _read_as(wish: Wish, source: dict[str, Any]) -> list[str]:
+    """Write the encoding of the files into the source, where it is not UTF-8; return what to say of it.
+
+    Raises:
+        PeError: DATA; the text may be in several encodings, or in none.
+    """
+    if wish.encoding is not None:
+        source["encoding"] = wish.encoding
+        return [f"encoding: {wish.encoding}, as --encoding says."]
+    origin = Origin(wish.base)
+    for path in _texts(wish):
+        found = detect(chunks_of(path, origin))
+        if found is None:
+            continue
+        if found.encoding is None or found.others:
+            said_of = f"{path} is not UTF-8 text, from line {found.line} on"
+            raise PeError(said_of, hint=remedy(found).replace("encoding: ", "--encoding "), code=ExitCode.DATA)
+        source["encoding"] = found.encoding
+        words = f", and the text has words like {', '.join(repr(said(word, 24)) for word in found.shown)} in it" if found.shown else ""
+        return [f"encoding: {found.encoding}: line {found.line} is no UTF-8{words}."]
+    return []
+
+
+def _delimiter(wish: Wish) -> str | None:
+    """Return the delimiter of the first file, where it is text that has one."""
+    for path in _texts(wish)[:1]:
+        head = next(chunks_of(path, Origin(wish.base)), b"")[:HEAD]
+        return None if head.lstrip()[:1] in (b"{", b"[") or b"\0" in head else sniff_delimiter(head, end=False)[0]
+    return None
 
 
 def _files(wish: Wish) -> str:
@@ -71,6 +129,22 @@ def _files(wish: Wish) -> str:
             f"{wish.source} has tables of several kinds: {', '.join(kinds)}", hint="name one file", code=ExitCode.DATA
         )
     return f"{glob.escape(wish.path)}/*{kinds[0]}"
+
+
+def check_named(names: Sequence[str], wish: Wish) -> None:
+    """Refuse options that name columns which the table does not have.
+
+    Raises:
+        PeError: DATA; says which.
+    """
+    for option, named in (("--drop", wish.drop), ("--columns", tuple(wish.columns))):
+        for name in named:
+            if name not in names:
+                listed = ", ".join(said(one, 30) for one in names[:40])
+                hint = did_you_mean(name, names) or f"the columns are: {listed}"
+                raise PeError(f"{option}: the data has no column '{said(name)}'", hint=hint, code=ExitCode.DATA)
+            if option == "--drop" and name == wish.target:
+                raise PeError(f"--drop: '{said(name)}' is the target", hint="name another --target, or keep it")
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -107,12 +181,14 @@ def _config(looked: Looked, wish: Wish) -> str:
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
     metric, mode = ("acc", "max") if classes else ("error", "min")
+    best = looked.positive.best if looked.positive else metric
     lines = [
         *head(what),
-        *data_section(looked.source, looked.split, [comment, *how, *later], columns, out),
+        *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
-        *training(plan_of(looked), looked.rows, best=f"eval/{metric}", mode=mode, metrics=("loss", metric)),
+        *(looked.positive.section() if looked.positive else []),
+        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=mode, metrics=("loss", metric)),
     ]
     return text(lines)
 
@@ -148,6 +224,9 @@ def _notes(looked: Looked) -> tuple[str, ...]:
     target = looked.target
     kind = "classes" if target.type == "category" else "a number"
     notes = [f"{len(looked.table):,} rows; '{said(target.name)}' is taken for {kind}: {target.why}"]
+    if looked.positive:
+        name, why = said(looked.positive.name, 30), looked.positive.why
+        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip
@@ -155,4 +234,4 @@ def _notes(looked: Looked) -> tuple[str, ...]:
         if found:
             notes.append(f"{what}: {', '.join(said(g.name, 30) for g in found)}")
     notes += [f"left out: {what}: {why}" for what, why in looked.left_out]
-    return tuple(notes)
+    return (*looked.comments, *notes, *looked.notes)

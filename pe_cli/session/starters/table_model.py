@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.core.flow import flow, quoted
 from pe_cli.session.starters.files import Lines, Wish, aligned, text
-from pe_cli.session.starters.guess import Guess
+from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.looked import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.plan import Plan, embedding_width

@@ -7,6 +7,7 @@ from typing import Any
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.starters import table
 from pe_cli.session.starters.files import Starter, Wish
+from pe_cli.session.starters.guessed import Asked
 from pe_cli.session.starters.names import said
 
 LABEL = "label"
@@ -30,4 +31,4 @@ def starter(wish: Wish) -> Starter:
             hint="one folder of texts per class; or name one text",
             code=ExitCode.DATA,
         )
-    return table.of_table(found, source, wish, LABEL)
+    return table.of_table(found, source, wish, LABEL, Asked(wish.ask))

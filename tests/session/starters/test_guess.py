@@ -10,17 +10,26 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.data.cells import ListTable
 from pe_cli.data.origin import Origin
-from pe_cli.session.starters.guess import guess, guess_target, markers
+from pe_cli.session.starters.files import Wish
+from pe_cli.session.starters.guess import guess, guess_target
+from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.numbers import markers
 
 
 def of(values: list[object], name: str = "c") -> tuple[str | None, dict[str, object], str]:
-    found = guess(ListTable({name: values}, Origin(Path())), name)
+    found = guess(ListTable({name: values}, Origin(Path())), name, Asked())
     return found.type, dict(found.options), found.why
+
+
+def wish(task: str) -> Wish:
+    return Wish(Path(), "c", Path(), task)
 
 
 RNG = np.random.default_rng(3)
 NUMBERS = RNG.normal(size=60).round(4).tolist()
 YEARS = ["timestamp", "month", "weekday"]
+EUROPE = {"decimal": ",", "thousands": "."}
+MISSING_999 = {"empty": [999], "missing": "median", "scale": "standard"}
 DAYS = [str(np.datetime64("2024-01-01") + 13 * i) for i in range(60)]
 
 
@@ -30,6 +39,20 @@ DAYS = [str(np.datetime64("2024-01-01") + 13 * i) for i in range(60)]
         pytest.param(NUMBERS, "number", {"scale": "standard"}, id="numbers"),
         pytest.param([*NUMBERS, None], "number", {"missing": "median", "scale": "standard"}, id="numbers with a gap"),
         pytest.param([0, 1] * 30, "bool", {}, id="0 and 1"),
+        pytest.param(["1.234,5", "7,25", "12.000,1"] * 20, "number", {**EUROPE, "scale": "standard"}, id="decimal commas"),
+        pytest.param(["1,234", "2,345,678", "17"] * 20, "number", {"thousands": ",", "scale": "standard"}, id="millions"),
+        pytest.param(["12,34,567", "1,000.5"] * 30, "number", {"thousands": ",", "scale": "standard"}, id="Indian thousands"),
+        pytest.param(["1'234.50", "999.95"] * 30, "number", {"thousands": "'", "scale": "standard"}, id="Swiss thousands"),
+        pytest.param(["1 234,5", "12 000,0"] * 30, "number", {"decimal": ",", "thousands": " ", "scale": "standard"}, id="French"),
+        pytest.param(["$1,234.50", "$7.25"] * 30, "number", {"thousands": ",", "unit": "$", "scale": "standard"}, id="dollars"),
+        pytest.param(["84,7 %", "5 %"] * 30, "number", {"decimal": ",", "unit": "%", "scale": "standard"}, id="percent"),
+        pytest.param(["12kg", "7.5kg"] * 30, "number", {"unit": "kg", "scale": "standard"}, id="kilograms"),
+        pytest.param(["(12.5)", "7.5"] * 30, "category", {}, id="parentheses alone are no notation"),
+        pytest.param([*[31.0, 45.5, 18.0] * 20, 999, 999, 999], "number", MISSING_999, id="999 for missing"),
+        pytest.param([31, 450, 999] * 20, "number", {"scale": "standard"}, id="999 among its like"),
+        pytest.param(["01067", "80331", "10115"] * 20, "category", {}, id="digits with zeros in front"),
+        pytest.param(["wahr", "falsch"] * 30, "bool", {"yes": ["wahr"], "no": ["falsch"]}, id="true and false in German"),
+        pytest.param(["Sí", "No"] * 30, "bool", {"yes": ["Sí"], "no": ["No"]}, id="yes and no in Spanish"),
         pytest.param([0, 1, None] * 20, "number", {"missing": "median", "scale": "standard"}, id="0, 1 and gaps"),
         pytest.param(["Yes", "no"] * 30, "bool", {}, id="yes and no"),
         pytest.param(["yes", "no", ""] * 20, "category", {}, id="yes, no and gaps: a class of their own"),
@@ -81,10 +104,11 @@ def test_columns_are_taken_for(values, kind, options):
         pytest.param(
             [*NUMBERS, "1.2.3"], "c", "1 cell is no number: '1.2.3' in row 61", id="a mistake among numbers"
         ),
-        pytest.param([f"{i},{i}5" for i in range(60)], "c", "numbers with commas or blanks", id="decimal commas"),
-        pytest.param(
-            [f"{i + 1},234" for i in range(60)], "c", "numbers with commas or blanks", id="commas between thousands"
-        ),
+        pytest.param([f"{i} kg" if i % 2 else f"{i},5 g" for i in range(60)], "c", "numbers of several units (g, kg)", id="units differ"),
+        pytest.param([f"{i},5" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations, such as '0.5'", id="mixed"),
+        pytest.param([f"({i}.5)" if i % 2 else f"{i}.5" for i in range(60)], "c", "numbers in several notations", id="parentheses"),
+        pytest.param([*(f"{i},5" for i in range(60)), "1,2,3"], "c", "no number like 1234,5, such as '1,2,3' in row 61", id="a typo"),
+        pytest.param([f"{i:05}" for i in range(0, 600, 10)], "zip", "60 different ones in 60 rows", id="codes that never repeat"),
     ],
 )
 def test_columns_are_left_out(values, name, why):
@@ -116,7 +140,10 @@ def test_rare_classes_share_an_index_in_larger_tables():
         pytest.param([*NUMBERS, "-", "unknown"], ("-", "unknown"), id="two texts"),
         pytest.param([*NUMBERS, "12a"], (), id="a text with a digit is a mistake"),
         pytest.param([*NUMBERS, *"uvwxy"], (), id="many texts are mistakes"),
-        pytest.param(["?", "a", "b"] * 20, (), id="a column of texts"),
+        pytest.param(["?", "a", "b"] * 20, ("?",), id="a question mark among texts"),
+        pytest.param(["k.A.", "a", "b"] * 20, ("k.A.",), id="no answer, in German"),
+        pytest.param(["-", "+", "++"] * 20, (), id="a minus beside a plus is a class"),
+        pytest.param(["1,5", "2,25", "k. A."] * 20, ("k. A.",), id="a text among decimal commas"),
     ],
 )
 def test_marks_for_missing_numbers(values, expected):
@@ -136,9 +163,9 @@ def test_marks_for_missing_numbers(values, expected):
     ],
 )
 def test_targets_are_taken_for(values, task, kind):
-    assert guess_target(ListTable({"c": values}, Origin(Path())), "c", task).type == kind
+    assert guess_target(ListTable({"c": values}, Origin(Path())), "c", wish(task), Asked()).type == kind
 
 
 def test_many_numbers_are_no_classes():
     with pytest.raises(PeError, match="the target has 60 different texts in 60 rows"):
-        guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", "classes")
+        guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", wish("classes"), Asked())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import Field
@@ -22,6 +23,15 @@ class MlflowOptions(Section):
 
     uri: Name | None = Field(default=None, description="where runs are kept: an address or a folder; MLFLOW_TRACKING_URI when absent")
     experiment: Name | None = Field(default=None, description="name of the experiment; MLFLOW_EXPERIMENT_NAME when absent")
+
+
+def _named(name: str) -> str:
+    """Return a name as MLflow takes it: of other signs than its own, brackets become a dot and the rest `_`.
+
+    >>> _named("eval/recall[ja]"), _named("data.columns.price (€).type")
+    ('eval/recall.ja', 'data.columns.price ___.type')
+    """
+    return re.sub(r"[^\w./ -]", "_", re.sub(r"\[(.*?)\]", r".\1", name))
 
 
 @observer("mlflow", MlflowOptions, needs="mlflow", install="'pe-cli[mlflow]'")
@@ -49,13 +59,13 @@ class Mlflow(Observer):
             return
         tags = {FOLDER: about.folder, **dict.fromkeys(about.tags, "true")}
         self._mlflow.start_run(run_name=about.name, tags=tags, description=about.note or None)
-        params = [(key, str(value)[:MOST]) for key, value in about.flat().items()]
+        params = [(_named(key), str(value)[:MOST]) for key, value in about.flat().items()]
         for first in range(0, len(params), EACH):
             self._mlflow.log_params(dict(params[first : first + EACH]))
 
     def recorded(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Write metrics."""
-        self._mlflow.log_metrics({"epoch": float(epoch), **values}, step=step)
+        self._mlflow.log_metrics({"epoch": float(epoch), **{_named(name): value for name, value in values.items()}}, step=step)
 
     def ended(self, state: str) -> None:
         """End."""

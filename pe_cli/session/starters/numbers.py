@@ -1,0 +1,280 @@
+"""Guesses columns of numbers: how their texts write them, which numbers stand for missing cells, and which are codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.data.cells import MISSING, Codes, Table
+from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.writing import Guessed, is_grouped, notation_of
+from pe_cli.session.starters.guessed import Asked, Guess, short, three
+from pe_cli.session.starters.names import said
+
+#: Texts without a digit that stand for a missing number, at most so many in a column.
+MOST_MARKERS = 3
+#: Texts that stand for a missing cell in columns of texts, too, in small letters.
+EMPTY_WORDS = frozenset([
+    "k.a.", "k. a.", "keine angabe", "n/a", "#n/a", "#nv", "n.a.", "n. a.", "<na>", "(null)", "-", "--", "---", "\u2013", "\u2014", "?",
+    "??", ".", "..", "...", "s/d", "n/d", "#value!", "#wert!", "#div/0!", "#ref!", "#null!", "#name?", "\\n",
+])  # fmt: skip
+#: Numbers that stand for a missing cell, and how often the others go into one that is positive.
+EMPTY_NUMBERS, APART = (99.0, 999.0, 9999.0, 99999.0, 999999.0, -99.0, -999.0, -9999.0, -99999.0), 3.0
+#: Cells that have such a number at least.
+OFTEN = 2
+#: Deviations from the mean beyond which a number is clipped, and the quantiles that are kept.
+FAR, KEPT = 10.0, (0.001, 0.999)
+#: A code is below.
+MOST_CODE = 1e15
+#: Rows of a code at least, in larger tables, and share of the rows that may have a code of their own.
+FEW, LARGER, OWN_SHARE = 5, 500, 0.5
+_ID = re.compile(
+    r"(^|[\W_])(id|idx|index|key|uuid|guid|nr|no|row|rownum|rownames)$|^(id|index|row)([\W_]|$)|^unnamed|^\d*$",
+    re.IGNORECASE,
+)
+_CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
+_CODE = re.compile(
+    r"(^|[\W_])(plz|postleitzahl|zip|zip_?code|post_?code|postal_?code|code_?postal|cep|pin_?code|blz|fips|naics|isbn|ean|gtin)([\W_]|$)",
+    re.IGNORECASE,
+)
+
+
+def evidence(table: Table, names: Iterable[str], delimiter: str | None, asked: Asked) -> Asked:
+    """Return what columns of a table tell of one another: the sign before decimals."""
+    votes = {",": 0, ".": 0}
+    ahead: dict[str, Notation] = {}
+    for name in names:
+        if table.cells(name).numbers().bad_count and (found := notation_of(table.cells(name).codes().words)):
+            ahead[name] = found.notation
+            if found.other is None and (found.notation.decimal == "," or found.notation.thousands):
+                votes["," if found.notation.decimal == "," or found.notation.thousands == "." else "."] += 1
+    table.prepare(ahead, [])
+    if votes[","] != votes["."]:
+        sign = max(votes, key=lambda sign: votes[sign])
+        return Asked(asked.ask, sign, f"other columns write decimals with '{sign}'", sure=True)
+    if delimiter is None:
+        return asked
+    return Asked(asked.ask, "," if delimiter == ";" else ".", f"the file is separated by '{delimiter}'")
+
+
+def read_codes(table: Table, names: Iterable[str]) -> None:
+    """Let the table read columns of whole numbers, which may be codes, as texts in one pass."""
+    table.prepare([], [name for name in names if not (found := table.cells(name).numbers()).bad_count and _may_be_code(found.values)])
+
+
+def _may_be_code(values: NDArray[np.float64]) -> bool:
+    there = values[np.isfinite(values)]
+    return len(there) > 1 and bool((there == np.rint(there)).all() and (there >= 0).all() and there.max() < MOST_CODE)
+
+
+def markers(table: Table, names: Iterable[str], target: str | None = None) -> tuple[str, ...]:
+    """Return texts that stand for missing cells.
+
+    They are those of columns that are numbers but for them, without a digit, and known ones such as `k.A.` and `-` among other texts.
+    """
+    found: dict[str, None] = {}
+    kept: set[str] = set()
+    for name in names:
+        cells = table.cells(name)
+        numbers = cells.numbers()
+        if not numbers.bad_count:
+            continue
+        codes = cells.codes()
+        written = notation_of(codes.words)
+        if numbers.bad_count * 2 > np.isfinite(numbers.values).sum() + numbers.bad_count:
+            if written is None:
+                known = [word for word in codes.words if word.lower() in EMPTY_WORDS]
+                signs = name == target or "+" in codes.words or len(codes.words) - len(known) < 1
+                (kept.update if signs else lambda words: found.update(dict.fromkeys(words)))(known)
+                continue
+            numbers = cells.numbers(written.notation)
+        odd = {cells.text(int(row)) for row in numbers.bad}
+        if numbers.bad_count > len(odd):
+            odd = {word for word in codes.words if written is None or written.notation.plain(word) is None} - {*MISSING}
+            odd = {word for word in odd if not _is_number(word)} if written is None or written.notation.is_plain else odd
+        if not odd or len(odd) > MOST_MARKERS or any(c.isdigit() for word in odd for c in word):
+            continue
+        counts = counts_of(codes)
+        if sum(int(counts[codes.words.index(word)]) for word in odd if word in codes.words) == numbers.bad_count:
+            found.update(dict.fromkeys(word for word in codes.words if word in odd))
+    return tuple(word for word in found if word not in MISSING and word not in kept)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return bool(np.isfinite(float(word)))
+    except ValueError:
+        return False
+
+
+def counts_of(codes: Codes, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Return how many rows have each text."""
+    used = codes.codes if rows is None else codes.codes[rows]
+    return np.bincount(used[used >= 0], minlength=len(codes.words)).astype(np.int64)
+
+
+# --- texts that are numbers -------------------------------------------------------------------------------------------
+
+
+def written(table: Table, name: str, codes: Codes, asked: Asked) -> Guess | None:
+    """Return a column whose texts are numbers of a notation; None for others."""
+    found = notation_of(codes.words)
+    if found is None or (found.notation.is_plain and not found.units):
+        return None
+    if found.units:
+        units = ", ".join(said(unit, 12) for unit in found.units[:4])
+        return Guess(name, None, why=f"numbers of several units ({units}), such as {three(codes.words)}: write all in one unit")
+    notation, why, note = settled(name, codes, found, asked)
+    numbers = table.cells(name).numbers(notation)
+    if numbers.bad_count:
+        if numbers.bad_count * 2 > np.isfinite(numbers.values).sum():
+            return None
+        row = int(numbers.bad[0])
+        what = "1 cell is no number" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers"
+        return Guess(name, None, why=f"{what} like {notation.said}, such as '{said(table.cells(name).text(row), 30)}' in row {row + 1}")
+    if not np.isfinite(numbers.values).any():
+        return None
+    made = number(name, numbers.values, notation)
+    return Guess(name, made.type, made.options, f"{made.why}; written like {notation.said}{why}", note or made.note)
+
+
+def settled(name: str, codes: Codes, found: Guessed, asked: Asked) -> tuple[Notation, str, str]:
+    """Return the notation of a column, by what it was chosen where there are two, and what to say of that."""
+    if found.other is None:
+        return found.notation, "", ""
+    pair = (found.notation, found.other)
+    meant = [f"{pair[i].plain(codes.words[0])}" for i in range(2)]
+    chosen = next((i for i in range(2) if asked.decimal and asked.decimal == _decimal(pair[i])), None)
+    why = asked.seen
+    if chosen is None or not asked.sure:
+        answer = asked.choose(f"'{said(name, 30)}': {three(codes.words)}. What number is the first of these?", meant)
+        chosen, why = (answer, "as was answered") if answer is not None else (chosen, why)
+    if chosen is None:
+        chosen, why = 1, "three digits behind each sign"
+    notation = pair[chosen]
+    taken = ", ".join(str(notation.plain(word)) for word in codes.words[:3])
+    note = (
+        f"'{said(name, 30)}': {three(codes.words)} are taken as {taken} ({why}); "
+        f"to take them otherwise: {otherwise(name, pair[1 - chosen])}"
+    )
+    return notation, f", as {why}", note
+
+
+def _decimal(notation: Notation) -> str:
+    """Return the sign that a notation has, or would have, before decimals."""
+    return {",": ".", ".": ","}.get(notation.thousands, notation.decimal)
+
+
+def otherwise(name: str, notation: Notation) -> str:
+    """Return the option that declares a column of numbers."""
+    from pe_cli.core.flow import flow
+
+    written = notation.written or {"decimal": "."}
+    return f"--columns '{said(name, 60)}={flow({'type': 'number', **written})}'"
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def plain(table: Table, name: str, asked: Asked) -> Guess:
+    """Return a column whose cells are numbers as programs write them: numbers, codes, or an id."""
+    values = table.cells(name).numbers().values
+    there = values[np.isfinite(values)]
+    if asked.decimal == "," and (there >= 0).all() and is_grouped(table.cells(name).codes().words, "."):
+        codes, notation = table.cells(name).codes(), Notation(",", ".")
+        found = number(name, table.cells(name).numbers(notation).values, notation)
+        note = f"'{said(name, 30)}': {three([word for word in codes.words if '.' in word])} are taken for thousands, as {asked.seen}; "
+        note += f"to take them otherwise: {otherwise(name, PLAIN)}"
+        return Guess(name, found.type, found.options, f"{found.why}; written like {notation.said}", note)
+    if _may_be_code(values):
+        code = _code(table, name, there, len(values) - len(there))
+        if code is not None:
+            return code
+    return number(name, values)
+
+
+def _code(table: Table, name: str, there: NDArray[np.float64], missing: int) -> Guess | None:
+    """Return whole numbers that are codes: some begin with a zero, or the column is called so; None for others."""
+    called = bool(_CODE.search(name))
+    codes = table.cells(name).codes()
+    zeros = [word for word in codes.words if len(word) > 1 and word[0] == "0" and word.isdigit()]
+    if not (called or (zeros and all(word.isdigit() for word in codes.words))):
+        return None
+    rows = len(there)
+    what = f"codes with zeros in front, such as {three(zeros)}" if zeros else "codes by the column's name"
+    if len(codes.words) == rows or (rows < LARGER and len(codes.words) > OWN_SHARE * rows):
+        return Guess(name, None, why=f"{what}: {len(codes.words):,} different ones in {rows:,} rows")
+    few = rows >= LARGER and bool((counts_of(codes) < FEW).any())
+    gaps = f", {missing:,} missing" if missing else ""
+    note = f"'{said(name, 30)}' is taken for {what}, no numbers: {three(codes.words)}; as numbers: --columns '{said(name, 60)}=number'"
+    return Guess(name, "category", {"min_count": FEW} if few else {}, f"{what}; {len(codes.words):,} different{gaps}", note)
+
+
+def number(name: str, values: NDArray[np.float64], notation: Notation = PLAIN) -> Guess:
+    """Return a column of numbers, NaN where the cell is missing, in a notation."""
+    notation, note = _with_empty(name, values, notation)
+    if notation.empty:
+        values = np.where(np.isin(values, notation.empty), np.nan, values)
+    there = values[np.isfinite(values)]
+    missing = len(values) - len(there)
+    distinct = np.unique(there)
+    shown = f"{short(distinct[0])} to {short(distinct[-1])}" if len(distinct) > 1 else short(distinct[0])
+    if len(distinct) == 1:
+        if missing and notation == PLAIN:
+            return Guess(name, "category", why=f"{shown} or missing")
+        if not missing:
+            return Guess(name, None, why=f"it is {shown} in every row")
+    if not missing and len(distinct) == len(values) and _is_id(name, there):
+        spare = {**notation.written, "scale": "standard"}
+        return Guess(name, None, why="another whole number in every row: an id", spare=spare)
+    if not missing and set(distinct.tolist()) <= {0.0, 1.0} and notation == PLAIN:
+        return Guess(name, "bool", why="0 or 1")
+    options: dict[str, Any] = notation.written | ({"missing": "median"} if missing else {})
+    if missing:
+        shown += f", {missing:,} missing"
+    if notation.empty:
+        shown += f", those that are {', '.join(short(value) for value in notation.empty)} among them"
+    clip = _clip(there)
+    if clip is not None:
+        options["clip"] = clip
+        shown += ", a few far from the others"
+    return Guess(name, "number", {**options, "scale": "standard"}, shown, note)
+
+
+def _clip(there: NDArray[np.float64]) -> list[float] | None:
+    """Return limits for numbers of which a few are far from the others; None for others."""
+    if max(there.max() - there.mean(), there.mean() - there.min()) <= FAR * float(there.std()):
+        return None
+    low, high = (float(f"{value:.6g}") for value in np.quantile(there, KEPT))
+    return [low, high] if low < high else None
+
+
+def _with_empty(name: str, values: NDArray[np.float64], notation: Notation) -> tuple[Notation, str]:
+    """Return a notation with the numbers that stand for a missing cell, far from all others; and what to say of them."""
+    there = values[np.isfinite(values)]
+    for value in EMPTY_NUMBERS:
+        count = int((there == value).sum())
+        others = there[there != value]
+        if count < OFTEN or len(others) < 2 * count or (value == 99 and count < 2 * OFTEN):
+            continue
+        if (others.max() * APART < value and others.min() > -value) if value > 0 else others.min() >= 0:
+            shown = ", ".join(short(one) for one in there[:3])
+            note = (
+                f"'{said(name, 30)}': {count:,} cells are {short(value)}, far from the others ({short(others.min())} to "
+                f"{short(others.max())}), and are taken for missing; its first cells are {shown}; to take them as numbers: "
+                f"--columns '{said(name, 60)}={{type: number, empty: []}}'"
+            )
+            return Notation(notation.decimal, notation.thousands, notation.unit, (value,)), note
+    return notation, ""
+
+
+def _is_id(name: str, values: NDArray[np.float64]) -> bool:
+    """Return whether whole numbers, another one in every row, number the rows."""
+    if not (values == np.rint(values)).all():
+        return False
+    consecutive = bool((np.diff(values) == 1).all())
+    return consecutive or bool(_ID.search(name) or _CAMEL_ID.search(name))
