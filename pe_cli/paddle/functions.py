@@ -1,4 +1,4 @@
-"""Tensor functions of 2.x that call layers in another way than fluid's, or several of them."""
+"""Tensor functions of 2.x that are composed of layers, or call them with other arguments than fluid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor functions whose arguments 2.x calls otherwise than fluid, or puts in another order."""
+"""Tensor functions of 2.x whose arguments have other names or another order than fluid's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads of detectors: what stands between feature maps and detections."""
+"""Detection heads: layers between feature maps and detections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that train detectors: which true box belongs to which prior, and the loss of SSD."""
+"""Training of detectors: matching of true boxes to priors, and the losses of SSD and YOLOv3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of a few drawn classes, and of centers: nce, sampled softmax, center_loss."""
+"""Losses over a sample of the classes, and losses of centers and clicks: nce, sampled softmax, center_loss, teacher_student_sigmoid_loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that read one image by another: correlation."""
+"""Layers of two images, one of which says how to read the other: correlation, bilateral_slice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of images as columns and as rows: unfold, im2sequence."""
+"""Sliding windows of images as columns or rows, and masks over strong responses: unfold, im2sequence, similarity_focus."""
 
 from __future__ import annotations
 

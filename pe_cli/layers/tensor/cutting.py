@@ -1,4 +1,4 @@
-"""Layers that cut and fit tensors: strided_slice, crop, crop_tensor, unbind, pad_constant_like, expand_as."""
+"""Slicing, flipping and fitting of tensors: strided_slice, crop, crop_tensor, unbind, flip, pad_constant_like, expand_as."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that draw numbers at every step: uniform, normal and whole ones."""
+"""Random tensors that are drawn anew at every step: uniform, normal and integer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random choices that are no numbers of a distribution: an order of integers, and a part of every image."""
+"""Random permutations and random crops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers without parameters: a table of classes, each made of a function of `nn.functional`."""
+"""Layers without parameters, generated from a table of functions of `nn.functional`."""
 
 from __future__ import annotations
 
