@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Int, Kernel, Ptr, T, intrinsic, kernel
-from pe_cli.kernels.target import vector_bytes
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.compiler.loader import addresses
+from pe_cli.kernels.compiler.target import vector_bytes
+from pe_cli.kernels.language import Int, Kernel, Ptr, T, intrinsic, kernel
 
 
 @intrinsic("T", "T", "int64")

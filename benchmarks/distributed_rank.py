@@ -64,13 +64,13 @@ def timed(step: Any, repeats: int, messages: Messages) -> dict[str, Any]:
 
 def steps(config: str, overrides: list[str], repeats: int, messages: Messages) -> tuple[int, dict[str, Any]]:
     """Train steps of a config with all processes; return the number of this one, and its times."""
+    from pe_cli.session.benchmarks.benchmark_job import time_phase
     from pe_cli.session.job import Job
-    from pe_cli.session.timed import timed_phase
 
     job = Job.open(config, tuple(overrides), launched=True)
-    with job.team.together():
+    with job.group.together():
         job.initialise()
-        made = timed_phase(job, None)
+        made = time_phase(job, None)
         feed, names, done = made.loader().first(), list(made.numbers.values()), [0]
 
         def step() -> None:
@@ -80,7 +80,7 @@ def steps(config: str, overrides: list[str], repeats: int, messages: Messages) -
         step()  # kernels, plans
         (plan,) = made.executors[0].plans.values()
         count = sum(node.kind == "start_all_reduce_processes" for node in plan.graph.nodes)
-        return job.team.rank, timed(step, repeats, messages) | {"size": job.team.size, "buckets": count}
+        return job.group.rank, timed(step, repeats, messages) | {"size": job.group.size, "buckets": count}
 
 
 def sums(sizes: list[int], repeats: int, messages: Messages) -> tuple[int, dict[str, Any]]:

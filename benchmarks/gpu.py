@@ -36,7 +36,7 @@ from gpu_tools import METRICS, by_tool, said, slowest  # noqa: E402
 
 from pe_cli.cli.main import run as pe  # noqa: E402
 from pe_cli.devices import cuda_driver  # noqa: E402
-from pe_cli.devices.cuda_libraries import choice, opened  # noqa: E402
+from pe_cli.devices.cuda_libraries import loaded_libraries, measured_choice  # noqa: E402
 
 #: Workloads whose speed is compared; those of large images last.
 NAMES = ("mlp", "lenet", "resnet20", "lstm", "transformer", "ctr", "resnet50")
@@ -76,7 +76,7 @@ class Watched:
         self.below.store(key, body)
 
 
-KEPT = Watched(choice.cache)
+KEPT = Watched(measured_choice.cache)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def versions(how: Settings, left: float) -> Any:
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, Any] = {"capability": cuda_driver.only_driver().capability, "devices": cuda_driver.device_count()}
-    found["libraries"] = opened.told("auto")
+    found["libraries"] = loaded_libraries.told("auto")
     for name in ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "torch", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
@@ -171,7 +171,7 @@ def speed(how: Settings, left: float) -> Any:
         size = how.batch or workloads.BATCHES[name][0]
         usual = precision == PRECISIONS[0]
         row = found.setdefault(precision, {}).setdefault(name, {"batch": size})
-        for column, libraries in COLUMNS.items() if opened.installed() else (("none", "none"),):
+        for column, libraries in COLUMNS.items() if loaded_libraries.installed() else (("none", "none"),):
             if time.monotonic() < end:
                 row[column] = trimmed(measured(name, size, how, libraries, precision=precision))
         if usual and time.monotonic() < end:
@@ -285,23 +285,23 @@ def fake_device() -> Any:
     """Let the driver be one whose library runs kernels on this CPU, with libraries that compute by NumPy and PyTorch."""
     from tests.cuda.libraries.card import Kept
     from tests.cuda.libraries.collectives import Nccl
-    from tests.cuda.libraries.dnn import Cudnn, Engine
-    from tests.cuda.libraries.lt import RIGHT, CublasLt
+    from tests.cuda.libraries.cublaslt import RIGHT, CublasLt
+    from tests.cuda.libraries.cudnn import Cudnn, Engine
     from tests.cuda.ptx.library import LearningDriver, Library
 
     below = Library([], memory=1 << 34, devices=2)
     drivers = [LearningDriver(below, i) for i in range(2)]
     made = {"cublasLt": CublasLt(below.enqueue, {RIGHT: 2.0}, None), "cudnn": Cudnn(below.enqueue, Engine(2.0)), "nccl": Nccl(below)}
-    libraries = {name: opened.Installed("of the tests", library) for name, library in made.items()}
-    held = cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver
+    libraries = {name: loaded_libraries.Installed("of the tests", library) for name, library in made.items()}
+    held = cuda_driver.only_driver, cuda_driver.device_count, loaded_libraries.installed, cuda_driver._other_driver
     cuda_driver.only_driver, cuda_driver.device_count = (lambda: drivers[0]), (lambda: 2)  # type: ignore[assignment]
     cuda_driver._other_driver = drivers.__getitem__  # type: ignore[assignment]
     KEPT.below = Kept()
-    opened.installed = (lambda: libraries)  # type: ignore[assignment]
+    loaded_libraries.installed = (lambda: libraries)  # type: ignore[assignment]
     try:
         yield
     finally:
-        cuda_driver.only_driver, cuda_driver.device_count, opened.installed, cuda_driver._other_driver = held
+        cuda_driver.only_driver, cuda_driver.device_count, loaded_libraries.installed, cuda_driver._other_driver = held
 
 
 def keep(found: dict[str, Any], name: str, row: dict[str, Any], out: Path) -> None:
@@ -365,7 +365,7 @@ def main() -> int:
         parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
     if not args.rehearse and not cuda_driver.device_count():
         parser.error(f"{cuda_driver.why_none()}; --rehearse needs none")
-    choice.cache = KEPT  # type: ignore[assignment]
+    measured_choice.cache = KEPT  # type: ignore[assignment]
     with fake_device() if args.rehearse else contextlib.nullcontext():
         found = run(REHEARSAL if args.rehearse else Settings(), args.out, args.budget, only)
     return int(any("error" in row for row in found["stages"].values()))

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.collectives.cards import parts_of, summing
+from pe_cli.collectives.cuda_sums import parts_of, summing
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_calls import shape_of
-from pe_cli.devices.cuda_group import joined, together
-from pe_cli.devices.cuda_libraries import opened
-from pe_cli.devices.cuda_protocol import Extent
+from pe_cli.devices.cuda_device_group import joined, together
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.devices.cuda_kernel_launches import shape_of
+from pe_cli.devices.cuda_libraries import loaded_libraries
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import build
-from pe_cli.kernels.library_calls import NCCL, SumKernel
+from pe_cli.kernels.cuda.language import build
+from pe_cli.kernels.cuda.library_calls import NCCL, SumKernel
 
 #: Devices that are used.
 COUNT = 2
@@ -37,7 +37,7 @@ def measured_cards(sizes: Sequence[int], times: int, name: str, train: Callable[
     usable, why = together(min(there, COUNT))
     if usable < COUNT:
         return why or f"{there} CUDA device: two are needed"
-    ways = {way: libraries for way, libraries in WAYS.items() if way != "nccl" or NCCL in opened.installed()}
+    ways = {way: libraries for way, libraries in WAYS.items() if way != "nccl" or NCCL in loaded_libraries.installed()}
     found: dict[str, Any] = {"copy_GB_s": copy_speed(max(sizes), times), "sums_ms": {}}
     for size in sizes:
         found["sums_ms"][size] = {way: sum_seconds(size, times, way) * 1e3 for way in ways}

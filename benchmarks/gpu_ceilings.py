@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_calls import shape_of
-from pe_cli.devices.cuda_protocol import Extent
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.devices.cuda_kernel_launches import shape_of
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import build, cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr
+from pe_cli.kernels.cuda.language import build, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr
 from pe_cli.ops.define.registry import discover
 
 #: Bytes that one read and one write of a float32 move.

@@ -13,13 +13,13 @@ from collections.abc import Callable
 import numpy as np
 from common import aligned, machine, seconds
 
-from pe_cli.kernels import vecmath
-from pe_cli.kernels.conv import conv_backward_data, conv_backward_data_scratch, conv_forward
-from pe_cli.kernels.conv_weight import conv_backward_weight
-from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
-from pe_cli.kernels.gemm import gemm, gemm_scratch
-from pe_cli.kernels.lang import Addr, Helper, Int, Kernel, Ptr, kernel, make_kernel, pointer_i64
-from pe_cli.kernels.winograd import winograd_scratch
+from pe_cli.kernels.cpu.conv import conv_backward_data, conv_backward_data_scratch, conv_forward
+from pe_cli.kernels.cpu.conv_filter_gradient import conv_backward_weight
+from pe_cli.kernels.cpu.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.cpu.gemm import gemm, gemm_scratch
+from pe_cli.kernels.cpu.winograd import winograd_scratch
+from pe_cli.kernels.language import Addr, Helper, Int, Kernel, Ptr, kernel, make_kernel, pointer_i64
+from pe_cli.kernels.math import vector_math
 from pe_cli.ops.nn.conv_kernels import backward_data_winograd, backward_weight_winograd, forward_winograd
 
 #: Images, channels, side in pixels, output channels, side of the filter, stride, padding.
@@ -121,7 +121,7 @@ def backward_weight_depthwise(x: Addr, w: Addr, y: Addr, n: Int, g: Addr, scratc
 
 def math_loop(name: str) -> Kernel:
     """Return a kernel that applies a function of vecmath."""
-    function: Helper = getattr(vecmath, name)
+    function: Helper = getattr(vector_math, name)
 
     def apply(x: Ptr, y: Ptr, n: Int):
         for i in range(n):

@@ -29,7 +29,7 @@ from pe_cli.kernels.calls import Call, Nested
 from pe_cli.layers.control.loops import scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
-from pe_cli.optim.rules import SGD
+from pe_cli.optim.optimizers import SGD
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Variable
 

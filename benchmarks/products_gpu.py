@@ -18,8 +18,8 @@ import numpy as np  # noqa: E402
 
 from pe_cli.core.types import TensorType  # noqa: E402
 from pe_cli.devices import cuda_driver  # noqa: E402
-from pe_cli.devices.cuda_calls import built_of, calls_of, shape_of  # noqa: E402
-from pe_cli.devices.cuda_protocol import Extent  # noqa: E402
+from pe_cli.devices.cuda_driver_protocol import Extent  # noqa: E402
+from pe_cli.devices.cuda_kernel_launches import built_of, calls_of, shape_of  # noqa: E402
 from pe_cli.kernels.calls import Buffer, Numbers  # noqa: E402
 from pe_cli.ops.define.lowering import Lowering  # noqa: E402
 from pe_cli.ops.define.registry import discover  # noqa: E402

@@ -177,10 +177,10 @@ def stream() -> float:
 def operations(name: str, size: int) -> float:
     """Return the multiplications and additions of the products, convolutions and recurrences of a step; 0 where it has hardly any."""
     from pe_cli.build.build import load_and_build
-    from pe_cli.execute.estimate import batch_types
-    from pe_cli.execute.operations import operations as count
-    from pe_cli.execute.types import concrete_types
-    from pe_cli.graph.sequences import resolve
+    from pe_cli.execute.diagnostics.estimate import batch_types
+    from pe_cli.execute.lowering.flop_count import operations as count
+    from pe_cli.execute.lowering.types import concrete_types
+    from pe_cli.graph.lod_resolution import resolve
 
     _, built = load_and_build(peers.ROOT / "configs" / "bench" / f"{name}.yaml", ())
     sequences = resolve(built.train or built.eval)

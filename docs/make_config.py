@@ -13,9 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pe_cli.build import objects
+from pe_cli.build import typed_objects
 from pe_cli.build.values import WORDS
-from pe_cli.config import compose, expand, mistakes, nodes, substitute
+from pe_cli.config import block_expansion as expand
+from pe_cli.config import error_collector as mistakes
+from pe_cli.config import extends as compose
+from pe_cli.config import nodes, substitute
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
 from pe_cli.config.sections.data import DataSection, DataSections, SplitSection
@@ -30,8 +33,8 @@ from pe_cli.config.sections.run_file import RunFile
 from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.sweep import HalvingSection, SweepSection
 from pe_cli.config.sections.train import EarlyStoppingSection, EmaSection, PlateauSection, StartSection, TrainSection
-from pe_cli.core.flow import flow
 from pe_cli.core.types import DTYPES
+from pe_cli.core.yaml_inline import flow
 from pe_cli.data import discover as discover_readers
 from pe_cli.data.augment.registry import discover as discover_augmentations
 from pe_cli.data.column import discover as discover_columns
@@ -160,7 +163,7 @@ def refused() -> str:
     return "\n".join(lines)
 
 
-def catalogue(found: objects.Table) -> str:
+def catalogue(found: typed_objects.Table) -> str:
     """Return the table of things that are named by `type`, with their arguments and defaults."""
     rows = []
     for name in found.names():
@@ -179,7 +182,7 @@ def catalogue(found: objects.Table) -> str:
 def parameters() -> str:
     """Return the keys of `param_attr` and `bias_attr`."""
     known = inspect.signature(ParamAttr).parameters
-    rows = [(f"`{key}`", written(known[key].default)) for key in objects._PARAM_ATTR if key in known]
+    rows = [(f"`{key}`", written(known[key].default)) for key in typed_objects._PARAM_ATTR if key in known]
     return table(("key", "default"), rows)
 
 
@@ -269,11 +272,11 @@ GENERATED: dict[str, Callable[[], str]] = {
     "best": lambda: keys(BestSection),
     "sweep": lambda: keys(SweepSection),
     "halving": lambda: keys(HalvingSection),
-    "optimizers": lambda: catalogue(objects.OPTIMIZER),
-    "schedules": lambda: catalogue(objects.SCHEDULE),
-    "regularizers": lambda: catalogue(objects.REGULARIZER),
-    "clips": lambda: catalogue(objects.CLIP),
-    "initializers": lambda: catalogue(objects.INITIALIZER),
+    "optimizers": lambda: catalogue(typed_objects.OPTIMIZER),
+    "schedules": lambda: catalogue(typed_objects.SCHEDULE),
+    "regularizers": lambda: catalogue(typed_objects.REGULARIZER),
+    "clips": lambda: catalogue(typed_objects.CLIP),
+    "initializers": lambda: catalogue(typed_objects.INITIALIZER),
     "parameters": parameters,
     "limits": limits,
     "readers": lambda: keys(ReaderOptions),

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pe_cli.build import objects
+from pe_cli.build import typed_objects
 from pe_cli.layers.define.registry import discover
-from pe_cli.paddle.names import known
 from pe_cli.paddle.reference import recorded
-from pe_cli.paddle.refused import NO_NAMES, REFUSED, Refusal, Refused
+from pe_cli.paddle.reference_names import known
+from pe_cli.paddle.refused_names import NO_NAMES, REFUSED, Refusal, Refused
 
 PAGE = Path(__file__).resolve().parent / "coverage.md"
 HEAD = """\
@@ -88,7 +88,8 @@ def _refuses(value: Any) -> bool:
 def _kind(name: str, value: Any, layers: Any) -> str:
     if name in layers:
         return f"[YAML layer](ops/{name}.md) and function" if (PAGE.parent / "ops" / f"{name}.md").is_file() else "YAML layer and function"
-    for table, word in ((objects.OPTIMIZER, "optimizer"), (objects.SCHEDULE, "schedule"), (objects.INITIALIZER, "initializer")):
+    kinds = ((typed_objects.OPTIMIZER, "optimizer"), (typed_objects.SCHEDULE, "schedule"), (typed_objects.INITIALIZER, "initializer"))
+    for table, word in kinds:
         if name in table.names() or name.removesuffix("Optimizer") in table.names():
             return f"`{word}` of a config, and {'class' if inspect.isclass(value) else 'function'}"
     return "class" if inspect.isclass(value) else "module" if inspect.ismodule(value) else "function"

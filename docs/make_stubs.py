@@ -65,7 +65,7 @@ def render(package: str) -> str:
 
 def _is_tool(name: str, made: Any) -> bool:
     """Tell whether a name of a module is a helper that it imports, and none of its own."""
-    tools = ("pe_cli.paddle.names", "pe_cli.paddle.errors", "pe_cli.paddle.forwarding", "pe_cli.layers.define.registry")
+    tools = ("pe_cli.paddle.reference_names", "pe_cli.paddle.errors", "pe_cli.paddle.forwarding", "pe_cli.layers.define.registry")
     return made.__module__ in tools and hasattr(importlib.import_module(made.__module__), name)
 
 

@@ -20,9 +20,9 @@ def main() -> None:
         signal.signal(number, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     if "PMI_FD" in os.environ or "OMPI_COMM_WORLD_SIZE" in os.environ:
-        from pe_cli.collectives.overseer import oversee
+        from pe_cli.collectives.process_supervisor import supervise
 
-        oversee(_lost)
+        supervise(_lost)
     from pe_cli.cli.main import main as command
 
     command()

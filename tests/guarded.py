@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.devices import memory, pool, stamps, tape
+from pe_cli.devices import aligned_memory, tape, thread_pool, timestamps
 
 PAGE = mmap.PAGESIZE
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -46,9 +46,9 @@ class _Guarded(ModuleType):
 
 
 def _zeroed(nbytes: int) -> np.ndarray[Any, Any]:
-    return room(memory.aligned(nbytes))
+    return room(aligned_memory.aligned(nbytes))
 
 
-memory._zeroed = _zeroed
-for module in (tape, pool, stamps):
+aligned_memory._zeroed = _zeroed
+for module in (tape, thread_pool, timestamps):
     module.np = _Guarded("numpy")  # type: ignore[attr-defined]

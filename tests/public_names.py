@@ -17,8 +17,8 @@ from typing import Any
 
 from pe_cli.layers.define.registry import discover as all_layers
 from pe_cli.ops.define.registry import discover as all_ops
-from pe_cli.optim.rules import OPTIMIZERS
-from pe_cli.paddle.names import known
+from pe_cli.optim.optimizers import OPTIMIZERS
+from pe_cli.paddle.reference_names import known
 
 FILE = Path(__file__).with_name("public_names.json.gz")
 #: Modules that scripts import from; below `pe_cli.paddle`.

@@ -1,6 +1,6 @@
 """An address sanitizer for the native tape and pool: `python -m pytest -p tests.sanitized ...`.
 
-Every load, store and atomic of the loops in `pe_cli.devices.native` is looked up in a shadow of all addresses, a byte for eight, as
+Every load, store and atomic of the loops in `pe_cli.devices.native_loops` is looked up in a shadow of all addresses, a byte for eight, as
 AddressSanitizer does with its checks in functions of their own. Set are the bytes of arrays that the tape, the pool and the stamps hold
 now. Anything else, an array that is gone too, ends the process and is told: address, size, load or store. LLVM's own pass is in llvmlite's
 library, but nothing in there gives it out, so that the checks are written into the text, as `PE_CHECK_BOUNDS` does for kernels.
@@ -20,11 +20,12 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from pe_cli.devices import native, pool, stamps, tape
-from pe_cli.kernels import bounds, compiler
-from pe_cli.kernels.digest import routines
-from pe_cli.kernels.instance import Instance, symbol
-from pe_cli.kernels.lang import KERNELS
+from pe_cli.devices import native_loops, tape, thread_pool, timestamps
+from pe_cli.kernels.compiler import bounds_check as bounds
+from pe_cli.kernels.compiler import compiler
+from pe_cli.kernels.compiler.digest import routines
+from pe_cli.kernels.compiler.instance import Instance, symbol
+from pe_cli.kernels.language import KERNELS
 
 #: Bytes of the shadow: eight addresses of 47 bits have one.
 SHADOW = 1 << 44
@@ -136,21 +137,21 @@ def _loop(kernel: Any) -> Any:
     for file in files:
         engine.add_object_file(file)
     engine.finalize_object()
-    function = pool._FUNCTION(engine.get_function_address(symbol(first)))
+    function = thread_pool._FUNCTION(engine.get_function_address(symbol(first)))
     function.kept = engine, bodies, files  # type: ignore[attr-defined]
     return function
 
 
-_plain = pool.native_function
+_plain = thread_pool.native_function
 
 
 def native_function(kernel: Any) -> Any:
-    return _loop(kernel) if kernel.fn.__module__ == native.__name__ else _plain(kernel)
+    return _loop(kernel) if kernel.fn.__module__ == native_loops.__name__ else _plain(kernel)
 
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
-for changed in (tape, pool, stamps):
+for changed in (tape, thread_pool, timestamps):
     changed.np = _Held("numpy")  # type: ignore[attr-defined]
     changed.native_function = native_function
 sys.modules.setdefault("tests.sanitized", sys.modules[__name__])

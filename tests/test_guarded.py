@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 CODE = """
 import ctypes, sys
 import tests.guarded
-from pe_cli.devices.memory import Arena
+from pe_cli.devices.aligned_memory import Arena
 from pe_cli.devices import tape
 arena = Arena(4096)
 rows = tape.np.zeros((2, 256), tape.np.int64)

@@ -15,13 +15,13 @@ FAMILIES = ("ops", "layers", "paddle")
 #: Files of those that compare an operator's type with the name of an op that they do not declare, and why.
 MAY_COMPARE = {
     "layers/define/weight_norm.py": "a layer finds the op again that it has appended for the same parameter",
-    "ops/sequence/rows_onnx.py": "ONNX forms of ops that ops/sequence/sequence_rows.py declares",
+    "ops/sequence/sequence_rows_onnx.py": "ONNX forms of ops that ops/sequence/sequence_rows.py declares",
     "paddle/fluid/contrib/model_stat.py": "counts what the original's tool counts, op by op",
     "paddle/fluid/parameter_server/__init__.py": "the original marks a server's program by an op",
-    "paddle/fluid/constants.py": "an op that reads nothing but a shape",
-    "paddle/fluid/layers/arrays.py": "tensor arrays, which are the original's alone",
-    "paddle/fluid/layers/wider.py": "finds the op that its own line has just appended",
-    "paddle/fluid/free_results.py": "Python functions of a script, which are the original's alone",
+    "paddle/fluid/constant_sizes.py": "an op that reads nothing but a shape",
+    "paddle/fluid/layers/tensor_arrays.py": "tensor arrays, which are the original's alone",
+    "paddle/fluid/layers/extensions.py": "finds the op that its own line has just appended",
+    "paddle/fluid/py_func_results.py": "Python functions of a script, which are the original's alone",
     "paddle/fluid/communicator.py": "reads the trainer's number from an op, as the original does",
 }
 #: Names that are words, too.
@@ -84,7 +84,7 @@ def compared(tree: ast.Module) -> list[str]:
 def modules() -> list[Path]:
     """Return what is looked at: all but where ops are declared, and what other libraries call them."""
     every = (p for p in PACKAGE.rglob("*.py") if p.relative_to(PACKAGE).parts[0] not in FAMILIES)
-    return sorted(p for p in every if p.name != "elsewhere.py")
+    return sorted(p for p in every if p.name != "framework_aliases.py")
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
-from pe_cli.build.groups import Groups, apply_groups
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
+from pe_cli.build.parameter_groups import Groups, apply_groups
 from pe_cli.build.phases import Phase, Phases, Wanted
 from pe_cli.build.regions import BrokenError
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.load import read_run
-from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.period import Period
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.spec import ModelSpec, PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.graph.sequences import resolve
+from pe_cli.graph.lod_resolution import resolve
 from pe_cli.metrics.define import Declared
 from pe_cli.optim.average import MovingAverage
 from pe_cli.program.defaults import program_guard

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from pe_cli.config.check import check
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import MapNode, ScalarNode, describe
 from pe_cli.config.plugins import offered
+from pe_cli.config.section_check import check
 from pe_cli.config.sections.section import Section
 from pe_cli.config.spec import ArgSpec
 from pe_cli.core.errors import PeError, Span, did_you_mean

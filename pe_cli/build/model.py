@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli.build.objects import Maker
 from pe_cli.build.regions import BrokenError, append_region
+from pe_cli.build.typed_objects import Maker
 from pe_cli.build.values import WORDS, argument_of, convert, meant
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import ListNode, Lookup, Node, ScalarNode, describe, origin_notes
 from pe_cli.config.spec import ArgSpec, LayerSpec, ModelSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pe_cli.build.losses import append_final_total, append_total
-from pe_cli.build.matching import Matching
-from pe_cli.build.objects import OPTIMIZER, Maker
+from pe_cli.build.parameter_patterns import Matching
 from pe_cli.build.recompute import set_checkpoints
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.build.typed_objects import OPTIMIZER, Maker
+from pe_cli.build.weighted_losses import append_final_total, append_total
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.sections.losses import Term
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import PhaseSpec, RunSpec
 from pe_cli.core.errors import PeError
-from pe_cli.optim.accumulate import PartPrograms, add_up
 from pe_cli.optim.average import MovingAverage, append_moving_average
-from pe_cli.optim.norms import gradient_norms
+from pe_cli.optim.gradient_accumulation import PartPrograms, add_up
+from pe_cli.optim.gradient_norms import gradient_norms
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.program.defaults import default_startup_program, program_guard
 from pe_cli.program.ir import Program, Variable

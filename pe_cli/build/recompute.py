@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.sections.recompute import Every
 from pe_cli.core.errors import Span, did_you_mean
 from pe_cli.program.ir import Program

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pe_cli.build.values import convert
-from pe_cli.config.expand import REGIONS
+from pe_cli.config.block_expansion import REGIONS
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, describe
 from pe_cli.config.spec import BodySpec, LayerSpec, RegionSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import FLOATS, check_dtype
-from pe_cli.layers.control.beams import BeamSearch
+from pe_cli.layers.control.beam_search import BeamSearch
 from pe_cli.layers.control.loops import Scan, append_while, branch
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.define.traits import FedSizes

@@ -8,7 +8,7 @@ from typing import Any
 
 from pe_cli.config.nodes import ListNode, Node, ScalarNode, describe, origin_notes
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.program.epochs import Epochs
+from pe_cli.program.epoch_attributes import Epochs
 
 #: What a value of a kind is called in messages.
 WORDS = {

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option, start_override
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.execute.executor import Executor
-    from pe_cli.session.timed import Timed
+    from pe_cli.session.benchmarks.benchmark_job import BenchmarkJob
 
 #: Seconds for which the reader alone is timed.
 READING_S = 2.0
@@ -54,9 +54,9 @@ def command(
 
     from pe_cli.cli.common import print_json
     from pe_cli.cli.progress import Quiet
+    from pe_cli.session.benchmarks.benchmark_job import time_step
+    from pe_cli.session.benchmarks.reader_speed import measure_reading, open_data
     from pe_cli.session.job import Job
-    from pe_cli.session.reading import measure_reading, open_data
-    from pe_cli.session.timed import timed_step
 
     watcher = Quiet()
     begin = time.perf_counter()
@@ -64,7 +64,7 @@ def command(
     job.initialise()
     build_s = time.perf_counter() - begin
     opened_s = open_data(job)
-    timed = timed_step(job)
+    timed = time_step(job)
     found = _measure(timed, steps, warmup, max_seconds)
     if with_data:
         found |= {"data_opened_s": round(opened_s, 4)} | measure_reading(timed, found["ms_per_step"]["median"], steps, READING_S)
@@ -87,7 +87,7 @@ def command(
             )
 
 
-def _measure(timed: Timed, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
+def _measure(timed: BenchmarkJob, steps: int, warmup: int, max_seconds: float | None) -> dict[str, Any]:
     import statistics
     import time
 

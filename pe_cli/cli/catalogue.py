@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.cli.columns import columns
-from pe_cli.core.flow import flow
+from pe_cli.cli.text_columns import columns
+from pe_cli.core.yaml_inline import flow
 from pe_cli.ops.define.onnx import NoOnnxForm
 from pe_cli.ops.define.traits import View
 

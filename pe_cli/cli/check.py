@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import Source, override_option, path_argument
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
-    from pe_cli.config.mistakes import Mistakes
+    from pe_cli.config.error_collector import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
-    from pe_cli.kernels.cuda_compiler import Capability
-    from pe_cli.session.devices import Resources
+    from pe_cli.kernels.cuda.compiler import Capability
+    from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
 
 #: Bytes to which a packed file is unpacked here at most; of one that holds more its beginning is looked at.
@@ -42,12 +42,12 @@ def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) ->
     read, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
     compiled, which needs no GPU, and a table says what each of them needs on a GPU.
     """
-    from pe_cli.build.doubts import doubts
-    from pe_cli.cli.columns import columns
+    from pe_cli.build.model_warnings import doubts
     from pe_cli.cli.common import open_source
     from pe_cli.cli.cuda_kernels import capabilities
     from pe_cli.cli.layers_table import parameters_text, rows_of
-    from pe_cli.config.mistakes import Mistakes
+    from pe_cli.cli.text_columns import columns
+    from pe_cli.config.error_collector import Mistakes
     from pe_cli.core.errors import PeError
     from pe_cli.program.sparse import notes
     from pe_cli.session.observers.define import asked_for
@@ -92,7 +92,7 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
     from pe_cli.config.nodes import to_data
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.data.registry import check_options, find_reader
-    from pe_cli.program.epochs import epochs_of
+    from pe_cli.program.epoch_attributes import epochs_of
 
     assert source.run
     absent: list[str] = []
@@ -118,10 +118,10 @@ def _data(source: Source, mistakes: Mistakes) -> list[str]:
             said = f"{path} unpacks to more than {LOOKED >> 20} MiB: only its beginning was looked at"
             echo(f"note: {said}, pe data {source.run.path} reads all")
         return warnings
-    from pe_cli.session.warned import data_warnings
+    from pe_cli.session.data.diagnostics import diagnose_data
 
     with mistakes.catch():
-        warnings += data_warnings(job())
+        warnings += diagnose_data(job())
     if not mistakes and any(map(epochs_of, source.built.programs)):
         with mistakes.catch():
             job().count_epochs()
@@ -136,7 +136,7 @@ def _start(source: Source, mistakes: Mistakes) -> list[str]:
     path = source.run.path.parent / section.from_
     if not path.exists():
         return [f"train.init: no such file or folder yet: {path}"]
-    from pe_cli.session.start import start_of
+    from pe_cli.session.training.initial_values import start_of
 
     lines: list[str] = []
     with mistakes.catch():
@@ -146,7 +146,7 @@ def _start(source: Source, mistakes: Mistakes) -> list[str]:
 
 def _job(source: Source) -> Job:
     from pe_cli.core.types import Place
-    from pe_cli.data.origin import Look
+    from pe_cli.data.reader_context import Look
     from pe_cli.session.job import Job
 
     assert source.run
@@ -186,7 +186,7 @@ def _fits(source: Source, job: Job, split: str) -> None:
     Raises:
         PeError: it cannot be read, or does not fit.
     """
-    from pe_cli.data.arrays import is_table
+    from pe_cli.data.array_dataset import is_table
 
     opened, wishes = job.data.prepared.sources.opened(split), job.run.preparation
     # prediction may do without labels: its data is only opened
@@ -202,7 +202,7 @@ def _fits(source: Source, job: Job, split: str) -> None:
 def _kernels(source: Source, wanted: Sequence[Capability], *, asked: bool) -> list[str]:
     """Compile the kernels for CUDA and print what they take; return why that cannot be done, unless it was asked for."""
     from pe_cli.cli.cuda_kernels import show_kernels
-    from pe_cli.kernels.cuda_compiler import NoCompiler
+    from pe_cli.kernels.cuda.compiler import NoCompiler
 
     try:
         show_kernels(source, wanted)
@@ -218,7 +218,7 @@ def _resources(source: Source) -> Resources:
     from pe_cli.cli.common import resources_of
     from pe_cli.core.types import Place
     from pe_cli.devices.cuda import cuda_count
-    from pe_cli.session.devices import Resources
+    from pe_cli.session.device_choice import Resources
 
     executor = source.run.executor if source.run else None
     if executor is None or executor.place == "cpu":
@@ -232,12 +232,12 @@ def _resources(source: Source) -> Resources:
 
 def _is_settled(source: Source) -> bool:
     """Whether a config alone says how large all that a training step is fed is, so that what cannot be planned cannot be trained."""
-    from pe_cli.execute.sized import has_fed_sizes
-    from pe_cli.graph.sequences import declared_levels
+    from pe_cli.execute.plan.dynamic_sizes import has_dynamic_sizes
+    from pe_cli.graph.lod_resolution import declared_levels
 
     programs = source.built.programs
     sequences = any(level for program in programs for level in declared_levels(program).values())
-    if sequences or any(has_fed_sizes(program) for program in programs):
+    if sequences or any(has_dynamic_sizes(program) for program in programs):
         return False
     return bool(programs) and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
 
@@ -247,10 +247,10 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
-    from pe_cli.execute.estimate import beside, estimate_memory
-    from pe_cli.execute.work import statistics_note
+    from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
+    from pe_cli.execute.plan.thread_layout import statistics_note
     from pe_cli.graph.dot import size_text
-    from pe_cli.session.devices import check_room
+    from pe_cli.session.device_choice import check_room
 
     programs = source.built.programs or (source.built.eval,)
     build = source.run.build_strategy if source.run else None

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 
 if TYPE_CHECKING:
     from pe_cli.build.build import Built
-    from pe_cli.config.mistakes import Mistakes
+    from pe_cli.config.error_collector import Mistakes
     from pe_cli.config.spec import ModelSpec, RunSpec
-    from pe_cli.execute.numerics import Numerics
+    from pe_cli.execute.numeric_settings import Numerics
     from pe_cli.program.ir import Program
-    from pe_cli.session.devices import Resources
+    from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
 
@@ -147,8 +147,8 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
         PeError: any mistake; nothing is returned when it can't be told what is computed.
     """
     from pe_cli.build.build import build_into
+    from pe_cli.config.error_collector import Mistakes as New
     from pe_cli.config.load import load_model, read_run
-    from pe_cli.config.mistakes import Mistakes as New
 
     found = New() if mistakes is None else mistakes
     run: RunSpec | None = None
@@ -170,8 +170,8 @@ def open_source(path: Path, overrides: Sequence[str] = (), mistakes: Mistakes | 
 
 def _is_model(path: Path) -> bool:
     """Whether a file has layers but names no model; mistakes are found by who reads it for good."""
+    from pe_cli.config.error_collector import Mistakes, TooLargeError
     from pe_cli.config.files import read_text
-    from pe_cli.config.mistakes import Mistakes, TooLargeError
     from pe_cli.config.nodes import MapNode
     from pe_cli.config.parse import parse
     from pe_cli.config.source import Source as Text
@@ -188,8 +188,8 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
     from functools import partial
 
     from pe_cli.core.types import Place
-    from pe_cli.execute.work import best_layout
-    from pe_cli.session.devices import Resources, place_of_devices, resolve_places
+    from pe_cli.execute.plan.thread_layout import best_layout
+    from pe_cli.session.device_choice import Resources, place_of_devices, resolve_places
 
     run = source.run
     kind = run.executor.place if run else "cpu"
@@ -204,11 +204,11 @@ def resources_of(source: Source, devices: int | None = None) -> Resources:
 
 def numerics_of(source: Source, kind: str) -> Numerics:
     """Return how a step computes on devices of a kind."""
-    from pe_cli.execute.numerics import Numerics
+    from pe_cli.execute.numeric_settings import Numerics
 
     if source.run is None:
         return Numerics()
-    from pe_cli.session.devices import libraries_of
+    from pe_cli.session.device_choice import libraries_of
 
     executor = source.run.executor
     return Numerics(executor.seed, executor.precision, libraries_of(kind, executor.libraries), executor.deterministic)
@@ -229,7 +229,7 @@ def open_trained(
     Raises:
         PeError: a config without a checkpoint, a folder that is no run's, or values that do not fit.
     """
-    from pe_cli.data.fitted import NAME, Fitted
+    from pe_cli.data.fitted_columns import NAME, Fitted
     from pe_cli.io.checkpoint import load_arrays, read_files, resolve
     from pe_cli.program.text import print_program
     from pe_cli.session.job import Job
@@ -251,8 +251,8 @@ def open_trained(
     arrays, files = load_arrays(found), read_files(found)
     fitted = Fitted.from_files(files, str(found)) if NAME in files else None
     job = Job.open(config, overrides, observer, fitted=fitted, launched=launched)
-    with job.team.told():
-        job.team.agree(lambda: print_program(job.built.eval), lambda: sorted(found.iterdir()) if found.is_dir() else [found])
+    with job.group.told():
+        job.group.agree(lambda: print_program(job.built.eval), lambda: sorted(found.iterdir()) if found.is_dir() else [found])
         job.allocate()
         job.values.load(job.values.with_averages(arrays))
     return job, str(found)
@@ -274,7 +274,7 @@ def with_files(
         PeError: any mistake in the config; or the run's reader reads no such files.
     """
     from pe_cli.config.load import load_run
-    from pe_cli.session.given import override
+    from pe_cli.session.data.user_data import override
 
     return (*overrides, override(load_run(config_of(target), overrides), files, use, unlabelled=unlabelled))
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode
 
 if TYPE_CHECKING:
-    from pe_cli.session.compare import Comparison, Differing, Training
+    from pe_cli.session.verification.compare import Comparison, Differing, Training
 
 #: Differences that are shown, and characters of the longest bar.
 SHOWN, BAR = 40, 16
@@ -49,7 +49,7 @@ def command(
     from dataclasses import asdict
 
     from pe_cli.cli.common import print_json
-    from pe_cli.session.compare import Side, compare
+    from pe_cli.session.verification.compare import Side, compare
 
     if to is not None:
         return _write(first, second, overrides, step, to)
@@ -70,22 +70,22 @@ def command(
 
 
 def _training(path: Path, overrides: tuple[str, ...]) -> Training:
-    from pe_cli.session.carried import ENDING, Carried
-    from pe_cli.session.compare import Side
+    from pe_cli.session.verification.compare import Side
+    from pe_cli.session.verification.step_snapshot import ENDING, StepSnapshot
 
     if path.suffix != ENDING:
         return Side(path, overrides)
     if overrides:
         raise click.UsageError(f"-o changes a config, and {path} holds a step as it was")
-    return Carried(path)
+    return StepSnapshot(path)
 
 
 def _write(first: Path, second: Path | None, overrides: tuple[str, ...], step: int | None, to: Path) -> int:
-    from pe_cli.session.carried import ENDING, carry
+    from pe_cli.session.verification.step_snapshot import ENDING, take_snapshot
 
     if second is not None or to.suffix != ENDING:
         raise click.UsageError(f"--to writes a step of one training, to a file that ends with {ENDING}")
-    count = carry(_training(first, overrides), step or 1, to)
+    count = take_snapshot(_training(first, overrides), step or 1, to)
     echo(f"step {step or 1}: {count:,} variables -> {to}")
     return ExitCode.DONE
 
@@ -99,7 +99,7 @@ def _places(text: str) -> tuple[str, str]:
 
 
 def _show(found: Comparison) -> None:
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
 
     for text in found.given:
         echo(f"differs: {text}")

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.cli.common import Source
-    from pe_cli.kernels.cuda import Built
-    from pe_cli.kernels.cuda_compiler import Capability
+    from pe_cli.kernels.cuda.compiler import Capability
+    from pe_cli.kernels.cuda.language import Built
 
 
 def capabilities(names: Sequence[str]) -> tuple[Capability, ...]:
@@ -22,7 +22,7 @@ def capabilities(names: Sequence[str]) -> tuple[Capability, ...]:
         PeError: a name that is none.
     """
     from pe_cli.devices.cuda_driver import device_count, only_driver
-    from pe_cli.kernels.cuda_compiler import USUAL, capability_of
+    from pe_cli.kernels.cuda.compiler import USUAL, capability_of
 
     if names:
         return tuple(dict.fromkeys(map(capability_of, names)))
@@ -39,9 +39,9 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
     Raises:
         PeError: an op has no form for CUDA, or a kernel cannot be compiled (exit code 5).
     """
-    from pe_cli.cli.columns import columns
-    from pe_cli.kernels.cuda_compiler import arch, cubin, is_kept
-    from pe_cli.kernels.cuda_workers import compile_ahead
+    from pe_cli.cli.text_columns import columns
+    from pe_cli.kernels.cuda.compiler import arch, cubin, is_kept
+    from pe_cli.kernels.cuda.worker_processes import compile_ahead
 
     phases = {"training": False, "evaluation": True} if source.built.train is not None else {"evaluation": True}
     steps = {phase: _step(source, evaluation) for phase, evaluation in phases.items()}
@@ -72,7 +72,7 @@ def show_kernels(source: Source, wanted: Sequence[Capability]) -> None:
 
 def _libraries(source: Source, offered: dict[str, Counter[str]]) -> str:
     """Return what libraries a run has, and what they may do on a card."""
-    from pe_cli.devices.cuda_libraries.opened import told
+    from pe_cli.devices.cuda_libraries.loaded_libraries import told
 
     said = told(source.run.executor.libraries if source.run else "none")
     may = [f"{n} of {library} a step of {phase}" for phase, found in offered.items() for library, n in sorted(found.items())]
@@ -94,10 +94,10 @@ def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], 
     """Return the kernels that a step launches, in order, how many calls are offered to each library, and kernels that go with these."""
     from pe_cli.cli.common import numerics_of
     from pe_cli.core.types import Place
-    from pe_cli.devices.cuda_calls import built_of
-    from pe_cli.devices.cuda_paper import launches_of
-    from pe_cli.execute.estimate import step_on_paper
-    from pe_cli.kernels.library_calls import LibraryKernel
+    from pe_cli.devices.cuda_dry_run import launches_of
+    from pe_cli.devices.cuda_kernel_launches import built_of
+    from pe_cli.execute.diagnostics.estimate import step_on_paper
+    from pe_cli.kernels.cuda.library_calls import LibraryKernel
 
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     build = source.run.build_strategy if source.run else None

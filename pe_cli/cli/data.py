@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.columns import columns
 from pe_cli.cli.common import json_option, number, override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
+from pe_cli.cli.text_columns import columns
 
 if TYPE_CHECKING:
-    from pe_cli.core.survey import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
+    from pe_cli.core.survey_figures import ClassShare, ColumnFacts, PartFacts, RowFacts, Survey
 
 #: Characters of the longest bar, of a name of a class, and classes of a target that are listed for every part.
 BAR, NAME, CLASSES = 30, 32, 40
@@ -40,13 +40,13 @@ def command(config: Path, rows: int, html: Path | None, overrides: tuple[str, ..
     what can be read is shown, and the exit code is 3.
     """
     from pe_cli.cli.common import print_json
+    from pe_cli.session.data.survey import survey
     from pe_cli.session.job import Job
-    from pe_cli.session.survey import survey
 
     found, error = survey(Job.open(config, overrides), rows)
     if html is not None:
         from pe_cli.io.atomic import write_text
-        from pe_cli.io.view.data import build_page
+        from pe_cli.io.view.data_page import build_page
 
         write_text(html, build_page(found, error.message if error else ""))
     if as_json:
@@ -110,7 +110,7 @@ def _short(name: str) -> str:
 
 
 def _column(column: ColumnFacts, rows: dict[str, int]) -> list[str]:
-    from pe_cli.core.flow import flow
+    from pe_cli.core.yaml_inline import flow
 
     to = f" -> {', '.join(column.feeds)}" if column.feeds else ""
     role = ", the target" if column.target else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pe_cli.cli.common import json_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 
 @click.command()
@@ -15,8 +15,8 @@ def command(as_json: bool) -> None:
 
     Cores, vector width, CUDA devices or why there is none, and the cache of compiled kernels.
     """
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.common import print_json
+    from pe_cli.cli.text_columns import columns
 
     facts = _facts()
     if as_json:
@@ -31,10 +31,10 @@ def _facts() -> dict[str, object]:
     from pe_cli.core.errors import PeError
     from pe_cli.core.limits import memory, usable_cores
     from pe_cli.devices.cuda import cuda_count
-    from pe_cli.devices.cuda_libraries import opened
+    from pe_cli.devices.cuda_libraries import loaded_libraries
     from pe_cli.io.environment import cpu_model
-    from pe_cli.kernels import cache, target
-    from pe_cli.session.devices import resolve_places
+    from pe_cli.kernels.compiler import cache, target
+    from pe_cli.session.device_choice import resolve_places
 
     try:
         default = resolve_places("cpu", "auto").text
@@ -53,7 +53,7 @@ def _facts() -> dict[str, object]:
         "CPU_NUM": os.environ.get("CPU_NUM", "unset"),
         "devices_auto": default,
         "cuda_devices": cards,
-        "cuda_libraries": opened.told("auto"),
+        "cuda_libraries": loaded_libraries.told("auto"),
         "kernel_cache": str(cache.folder()),
         "kernels_kept": len(files),
         "kernel_bytes": sum(f.st_size for f in files),
@@ -63,7 +63,7 @@ def _facts() -> dict[str, object]:
 def _cards(count: int) -> str:
     """Return how many cards there are, and how many of them a training uses together."""
     from pe_cli.core.errors import PeError
-    from pe_cli.devices.cuda_group import together
+    from pe_cli.devices.cuda_device_group import together
 
     try:
         usable, why = together(count)

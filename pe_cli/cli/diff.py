@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, path_argument
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.io.history import Run
@@ -25,8 +25,8 @@ def command(compared: tuple[Path, ...], as_json: bool) -> None:
     Compared are resolved configs and, of runs, environments and the results at the best and at the last step. Of configs and
     environments only what differs is shown.
     """
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.common import print_json
+    from pe_cli.cli.text_columns import columns
     from pe_cli.io.view.compare import differences
 
     if len(compared) < 2:
@@ -110,6 +110,6 @@ def _numbered(texts: Sequence[str]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    from pe_cli.io.view.listing import cell
+    from pe_cli.io.view.run_list import cell
 
     return " ".join(cell(value).split())  # a note may have several lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 
 @click.command()
@@ -39,8 +39,8 @@ def command(
     """
     from pe_cli.cli.common import open_trained, print_json, with_files
     from pe_cli.cli.progress import Quiet
-    from pe_cli.session.evaluator import Evaluator
-    from pe_cli.session.rows import text_of
+    from pe_cli.session.evaluation.evaluator import Evaluator
+    from pe_cli.session.training.epoch_lines import text_of
 
     if files and split:
         raise click.UsageError("--split names data of the config, and FILES are other data")
@@ -48,16 +48,16 @@ def command(
         overrides = with_files(target, overrides, files, "predict")
     split = split or ("predict" if files else "eval")
     job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
-    with job.team.together():
+    with job.group.together():
         metrics = Evaluator(job).evaluate(split)
         assert metrics is not None, "nobody asks it to stop"
         samples = len(job.data.dataset(split))
         found = None
         if classes or confusion:
-            from pe_cli.session.confusion import confusion as count
+            from pe_cli.session.evaluation.confusion_matrix import confusion as count
 
             found = count(job, split)
-    if not job.team.leads:
+    if not job.group.leads:
         return
     if found and confusion:
         from pe_cli.io.atomic import write_text

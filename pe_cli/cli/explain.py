@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, phase_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
-    from pe_cli.execute.explain import Parallelism
-    from pe_cli.execute.plan import Plan
-    from pe_cli.execute.usage import Usage
+    from pe_cli.execute.diagnostics.critical_path import Parallelism
+    from pe_cli.execute.memory.usage import Usage
+    from pe_cli.execute.plan.plan import Plan
 
 #: Rows of the lists in the text; JSON has all.
 SHOWN = 8
@@ -35,8 +35,8 @@ def command(config: Path, steps: int, phase: str | None, overrides: tuple[str, .
     """
     from pe_cli.cli.common import print_json
     from pe_cli.cli.profile import headline, measure
-    from pe_cli.execute.explain import parallelism
-    from pe_cli.execute.usage import usage
+    from pe_cli.execute.diagnostics.critical_path import parallelism
+    from pe_cli.execute.memory.usage import usage
     from pe_cli.program.sparse import notes
 
     timed, found, _ = measure(config, overrides, steps, phase)
@@ -68,7 +68,7 @@ def _counts(plan: Plan) -> dict[str, Counter[str]]:
 
 
 def _ops(plan: Plan) -> list[str]:
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
 
     rows = []
     for role, ops in _counts(plan).items():
@@ -80,7 +80,7 @@ def _ops(plan: Plan) -> list[str]:
 
 
 def _path(parallel: Parallelism) -> list[str]:
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
 
     lines = [
         (
@@ -107,7 +107,7 @@ def _threads(parallel: Parallelism) -> list[str]:
 
 
 def _memory(usage: Usage) -> list[str]:
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
     from pe_cli.graph.dot import size_text
 
     rows: list[tuple[str, ...]] = [("category", "stays", "at the peak", "without sharing")]

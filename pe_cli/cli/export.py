@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _onnx(job: Job, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...]
     """Write the model as an ONNX file, and beside it what its inputs are made of."""
     from pe_cli.io.atomic import write_bytes
     from pe_cli.io.onnx.export import OPSET, export
-    from pe_cli.session.exporting import Exporting
+    from pe_cli.session.evaluation.export import Exporting
 
     targets = list(dict.fromkeys([job.variable(name) for name in fetches] or job.outputs()))
     exporting = Exporting(job, targets)

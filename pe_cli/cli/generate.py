@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 
 @click.command()
@@ -48,7 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     from pe_cli.cli.common import open_trained
     from pe_cli.cli.progress import Quiet
     from pe_cli.core.errors import PeError
-    from pe_cli.session.generate import Generator, Sampling
+    from pe_cli.session.evaluation.text_generation import Generator, Sampling
 
     if not (math.isfinite(temperature) and (top_p is None or math.isfinite(top_p))):
         raise PeError("--temperature and --top-p are finite numbers")
@@ -78,7 +78,7 @@ def _standard_input() -> str:
     import sys
 
     from pe_cli.core.errors import ExitCode, PeError
-    from pe_cli.session.given import MOST_INPUT
+    from pe_cli.session.data.user_data import MOST_INPUT
 
     data = sys.stdin.buffer.read(MOST_INPUT + 1)
     if len(data) > MOST_INPUT:

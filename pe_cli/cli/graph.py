@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import Source, override_option, path_argument, path_option, phase_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.core.types import TensorType
     from pe_cli.execute.executor import Executor
-    from pe_cli.execute.plan import Plan
+    from pe_cli.execute.plan.plan import Plan
     from pe_cli.graph.compile import Stages
     from pe_cli.graph.picture import Picture
     from pe_cli.graph.ssa import Graph, VarNode
     from pe_cli.program.ir import Program
-    from pe_cli.session.devices import Resources
+    from pe_cli.session.device_choice import Resources
 
 STAGES = ("model", "program", "ssa", "fused", "multi_device", "executed", "plan")
 
@@ -122,7 +122,7 @@ def _show(
     elif stage == "program":
         echo(print_program(source.program(evaluation)), nl=False)
     elif stage == "plan":
-        from pe_cli.execute.describe import describe_plan
+        from pe_cli.execute.plan.text import describe_plan
 
         echo(describe_plan(plan_of(source, resources, evaluation)[1]), nl=False)
     else:
@@ -140,7 +140,7 @@ def _role(
 ) -> None:
     """Print or draw the program of a trainer or server."""
     from pe_cli.program.text import print_program
-    from pe_cli.session.roles import role_program
+    from pe_cli.session.processes.server_programs import role_program
 
     program = role_program(source.built, source.run, role, processes, number)
     if dot is None and svg is None:
@@ -154,7 +154,7 @@ def _picture_of_role(program: Program, title: str) -> Picture:
     from pe_cli.core.types import Place
     from pe_cli.graph.compile import Purpose, compile_program
     from pe_cli.graph.picture import picture_of
-    from pe_cli.session.roles import flat
+    from pe_cli.session.processes.server_programs import flat
 
     graph = compile_program(flat(program), Purpose((Place("cpu", 0),))).stage("ssa")
     return picture_of(graph, None, title, versions=False)
@@ -162,15 +162,15 @@ def _picture_of_role(program: Program, title: str) -> Picture:
 
 def _schedule(source: Source, svg: Path | None) -> None:
     """Print the learning rates of a run, and draw them into a file."""
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.common import number
+    from pe_cli.cli.text_columns import columns
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
     from pe_cli.io.history import Series
-    from pe_cli.io.view.bars import bars
     from pe_cli.io.view.chart import Chart, Line, standalone
+    from pe_cli.io.view.text_chart import bars
+    from pe_cli.session.benchmarks.learning_rates import rates_of
     from pe_cli.session.job import Job
-    from pe_cli.session.rates import rates_of
 
     if source.run is None or source.built.train is None:
         raise PeError("there is no learning rate without training", hint="name a config with a train section")
@@ -192,10 +192,10 @@ def _schedule(source: Source, svg: Path | None) -> None:
 
 def _model(source: Source, dot: Path | None, svg: Path | None, *, full: bool) -> None:
     """Print the layers with what they read and make, or draw them, always by our own layout."""
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.layers_table import rows_of
+    from pe_cli.cli.text_columns import columns
     from pe_cli.graph.dot import write_dot
-    from pe_cli.graph.layers import LIMIT, model_picture
+    from pe_cli.graph.layer_picture import LIMIT, model_picture
     from pe_cli.io import atomic
     from pe_cli.io.view.drawing import standalone_graph
 
@@ -244,7 +244,7 @@ def picture_of_stage(source: Source, stage: str, resources: Resources, *, evalua
     """Return the picture of what a config becomes at a stage."""
     title = f"{source.model.name if evaluation else source.called}: {stage}"
     if stage == "plan":
-        from pe_cli.execute.picture import plan_picture
+        from pe_cli.execute.plan.picture import plan_picture
 
         return plan_picture(plan_of(source, resources, evaluation)[1], title)
     from pe_cli.graph.picture import picture_of
@@ -257,9 +257,9 @@ def picture_of_stage(source: Source, stage: str, resources: Resources, *, evalua
 def _types(source: Source, stages: Stages, graph: Graph) -> Callable[[VarNode], TensorType] | None:
     """Return the types for the config's batch, all sizes known; None where only data shows them."""
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.estimate import batch_types
-    from pe_cli.execute.split import split_sizes
-    from pe_cli.execute.types import device_types
+    from pe_cli.execute.batch_split import split_sizes
+    from pe_cli.execute.diagnostics.estimate import batch_types
+    from pe_cli.execute.lowering.types import device_types
 
     try:
         parts = batch_types(stages.sequences, split_sizes(source.batch_size, len(graph.places)))
@@ -273,11 +273,11 @@ def _draw(
     picture: Picture, choice: tuple[tuple[str, ...], str | None, int, bool], dot: Path | None, svg: Path | None
 ) -> None:
     """Write the files."""
-    from pe_cli.graph.collapse import collapse_large
     from pe_cli.graph.dot import write_dot
-    from pe_cli.graph.filter import around as near
-    from pe_cli.graph.filter import only as chosen
-    from pe_cli.graph.state import fold_state
+    from pe_cli.graph.picture_collapse import collapse_large
+    from pe_cli.graph.picture_filter import around as near
+    from pe_cli.graph.picture_filter import only as chosen
+    from pe_cli.graph.picture_optimizer_state import fold_state
     from pe_cli.io import atomic
     from pe_cli.io.view.drawing import picture_file
 
@@ -300,9 +300,9 @@ def plan_of(source: Source, resources: Resources, evaluation: bool = False) -> t
     """Return the plan of a config's step for its batch size, and the executor that it belongs to."""
     from pe_cli.cli.common import numerics_of
     from pe_cli.devices.scope import Scope
-    from pe_cli.execute.estimate import batch_types
+    from pe_cli.execute.batch_split import split_sizes
+    from pe_cli.execute.diagnostics.estimate import batch_types
     from pe_cli.execute.executor import Executor
-    from pe_cli.execute.split import split_sizes
 
     program = source.program(evaluation)
     run, how = source.run, numerics_of(source, resources.places[0].kind)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ def _made(
     import sys
 
     from pe_cli.session.starters.files import Wish
-    from pe_cli.session.starters.look import make
+    from pe_cli.session.starters.kind import make
     from pe_cli.session.starters.said_columns import said_columns
 
     ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None

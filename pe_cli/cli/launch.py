@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import PeError
 
 

@@ -139,7 +139,7 @@ def trained_of(source: Source) -> list[Trained]:
 
 def rows_of(source: Source) -> list[Row]:
     """Return the layers of a model in order."""
-    from pe_cli.graph.layers import owner, several_outputs
+    from pe_cli.graph.layer_picture import owner, several_outputs
     from pe_cli.program.ir import Parameter
 
     program = source.built.eval
@@ -173,9 +173,9 @@ def rows_of(source: Source) -> list[Row]:
 def _types(program: Program) -> dict[str, TensorType]:
     """Return the types of every variable for one sample; those without a known size are left as they are."""
     from pe_cli.core.errors import PeError
-    from pe_cli.execute.estimate import batch_types
-    from pe_cli.execute.types import concrete_types
-    from pe_cli.graph.sequences import resolve
+    from pe_cli.execute.diagnostics.estimate import batch_types
+    from pe_cli.execute.lowering.types import concrete_types
+    from pe_cli.graph.lod_resolution import resolve
 
     known = {v.name: v.type for v in program.list_vars()}
     try:

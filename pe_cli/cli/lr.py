@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
     from pe_cli.io.view.chart import Chart
-    from pe_cli.session.rate_range import RangeTest
+    from pe_cli.session.training.lr_range_test import RangeTest
 
 #: Rows of the table, at most.
 ROWS = 12
@@ -37,7 +37,7 @@ def command(config: Path, low: float, high: float, steps: int, svg: Path | None,
     from pe_cli.cli.progress import Quiet
     from pe_cli.io import atomic
     from pe_cli.io.view.chart import standalone
-    from pe_cli.session.rate_range import open_for_range, range_test
+    from pe_cli.session.training.lr_range_test import open_for_range, range_test
 
     if not (math.isfinite(high) and 0 < low < high):
         raise PeError(f"the rate grows from --from to --to, got {low:g} and {high:g}", hint="--from 1e-6 --to 1")
@@ -63,8 +63,8 @@ def chart_of(found: RangeTest, model: str) -> Chart:
 
 
 def _print(found: RangeTest, model: str) -> None:
-    from pe_cli.cli.columns import columns
-    from pe_cli.io.view.bars import bars
+    from pe_cli.cli.text_columns import columns
+    from pe_cli.io.view.text_chart import bars
 
     count = len(found.rates)
     shown = sorted({round(i * (count - 1) / (ROWS - 1)) for i in range(ROWS)})

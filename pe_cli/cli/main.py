@@ -14,14 +14,14 @@ import sys
 import click
 
 from pe_cli import __version__
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError, is_silent, system_error
 from pe_cli.core.signals import SIGNALS, interrupted, interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
-    "bar", "catalogue", "columns", "common", "completers", "cuda_kernels", "elsewhere", "layers_table", "main", "progress", "run_facts",
-    "say", "things",
+    "catalogue", "catalogue_entries", "common", "completers", "cuda_kernels", "framework_aliases", "layers_table",
+    "main", "progress", "progress_bar", "run_facts", "terminal_text", "text_columns",
 }  # fmt: skip
 
 #: Commands in the order in which they are met; those that are in none are listed last.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import completer, load_plugins_of, path_option, plugins_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 
 @click.command()
@@ -21,11 +21,11 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     augmentations, metrics and observers are found by their names, too, and all of them by what PyTorch, Keras and ONNX call them.
     """
     from pe_cli.cli.catalogue import index, names, page, write_pages
-    from pe_cli.cli.elsewhere import here, instead_of
-    from pe_cli.cli.things import things
+    from pe_cli.cli.catalogue_entries import things
+    from pe_cli.cli.framework_aliases import here, instead_of
     from pe_cli.config.plugins import offering
     from pe_cli.core.errors import PeError, did_you_mean
-    from pe_cli.layers.define.instead import INSTEAD
+    from pe_cli.layers.define.replacements import REPLACEMENTS
 
     load_plugins_of(config)
     if folder is not None:
@@ -47,7 +47,7 @@ def command(name: str | None, folder: Path | None, config: Path | None) -> None:
     if not found:
         package = offering(name)
         hint = f"the installed package '{package}' has it: --config FILE with plugins: [{package}] in it" if package else None
-        why, instead = INSTEAD.get(name, ("", ""))
+        why, instead = REPLACEMENTS.get(name, ("", ""))
         hint = hint or instead or did_you_mean(name, known) or "pe ops lists them all"
         if why:
             raise PeError(f"'{name}' of fluid.layers is no layer of a model file: {why}", hint=hint)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         if paths:
             overrides = with_files(target, overrides, paths, "predict", unlabelled=True)
         job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
-        with job.team.together():
+        with job.group.together():
             for name in fetches:
                 job.variable(name)
             use = split or ("predict" if "predict" in job.run.data else "eval")
@@ -74,8 +74,8 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
     from pe_cli.cli.common import config_of
     from pe_cli.config.load import load_run
     from pe_cli.core.errors import PeError
-    from pe_cli.session.given import spooled, text_column
-    from pe_cli.session.teams import are_several
+    from pe_cli.session.data.user_data import spooled, text_column
+    from pe_cli.session.processes.group_choice import are_several
 
     run = load_run(config_of(target), overrides)
     if are_several(run):
@@ -85,7 +85,7 @@ def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> P
 
 def _help(job: Job, use: str, names: Sequence[str]) -> None:
     """Do this process's share of what the first one writes."""
-    from pe_cli.session.evaluator import Evaluator
+    from pe_cli.session.evaluation.evaluator import Evaluator
 
     for _ in Evaluator(job).predict(use, names):
         pass
@@ -95,14 +95,14 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
     """Write variables as they are."""
     from pe_cli.core.errors import PeError
     from pe_cli.io.fetches import open_writer
-    from pe_cli.session.evaluator import Evaluator
+    from pe_cli.session.evaluation.evaluator import Evaluator
 
     if out is None:
         raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
     block = job.built.eval.global_block()
     by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
     names, rows = list(dict.fromkeys(fetches)), 0
-    if not job.team.leads:
+    if not job.group.leads:
         _help(job, use, names)
         return
     with open_writer(out) as writer:
@@ -116,14 +116,14 @@ def _answers(
     job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str, *, unnamed: bool
 ) -> None:
     """Write what the outputs mean, a row per sample."""
-    from pe_cli.io.rows import row_writer
-    from pe_cli.session.answers import answers, said
-    from pe_cli.session.evaluator import Evaluator
-    from pe_cli.session.rowids import row_ids, superfluous
+    from pe_cli.io.row_output import row_writer
+    from pe_cli.session.data.row_ids import row_ids, superfluous
+    from pe_cli.session.evaluation.evaluator import Evaluator
+    from pe_cli.session.evaluation.output_meaning import answers, said
 
     meant = answers(job, fetches)
     names = list(dict.fromkeys(name for answer in meant for name in answer.variables))
-    if not job.team.leads:
+    if not job.group.leads:
         _help(job, use, names)
         return
     ids = row_ids(job, use, id_column, unnamed=unnamed)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option, phase_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
-    from pe_cli.execute.profile import Profile, Row, Use
+    from pe_cli.execute.diagnostics.profile import Profile, Row, Use
+    from pe_cli.session.benchmarks.benchmark_job import BenchmarkJob
     from pe_cli.session.job import Job
-    from pe_cli.session.timed import Timed
 
 #: Share of a step below which nothing is said of waiting: times of steps differ by so much.
 WAITING = 0.05
@@ -44,16 +44,16 @@ def command(
     import statistics
 
     from pe_cli.cli.common import print_json
-    from pe_cli.execute.profile import rows, use
+    from pe_cli.execute.diagnostics.profile import rows, use
     from pe_cli.io import atomic
-    from pe_cli.session.reading import measure_reading
+    from pe_cli.session.benchmarks.reader_speed import measure_reading
 
     timed, found, timeline = measure(config, overrides, steps, phase, join=True)
-    team = timed.job.team
-    if not team.leads:
+    group = timed.job.group
+    if not group.leads:
         return
     listed, threads = rows(found, by), use(found)
-    alone = team.size == 1  # the others have ended
+    alone = group.size == 1  # the others have ended
     reading = measure_reading(timed, statistics.median(found.plain_ms), max(steps, 30), 0.3) if alone else None
     if trace_file is not None:
         atomic.write_text(trace_file, json.dumps(timeline))
@@ -72,7 +72,7 @@ def command(
 
 def measure(
     config: Path, overrides: tuple[str, ...], steps: int, phase: str | None = None, *, join: bool = False
-) -> tuple[Timed, Profile, dict[str, Any]]:
+) -> tuple[BenchmarkJob, Profile, dict[str, Any]]:
     """Prepare a config's training step, or its evaluation step where it says nothing of training, profile it, and draw its timeline.
 
     Args:
@@ -86,24 +86,24 @@ def measure(
     """
     from pe_cli.cli.progress import Quiet
     from pe_cli.config.load import load_run
+    from pe_cli.session.benchmarks.benchmark_job import time_phase
+    from pe_cli.session.benchmarks.profiling import whole_trace
     from pe_cli.session.job import Job
-    from pe_cli.session.profiling import whole_trace
-    from pe_cli.session.timed import timed_phase
 
     # trainers with servers sum nothing among themselves: each would measure what none of them does
     job = Job.open(config, overrides, Quiet(), launched=join and not load_run(config, overrides).has_servers)
-    with job.team.together():
+    with job.group.together():
         job.initialise()
-        timed = timed_phase(job, phase)
+        timed = time_phase(job, phase)
         return timed, *whole_trace(timed, steps)
 
 
-def called(timed: Timed) -> str:
+def called(timed: BenchmarkJob) -> str:
     """Return what was measured, in words: the model, and the phase where steps have several."""
     return f"{timed.job.run.model.name}: {timed.phase}" if timed.phase else timed.job.run.model.name
 
 
-def headline(timed: Timed, found: Profile) -> str:
+def headline(timed: BenchmarkJob, found: Profile) -> str:
     """Return the times that were measured, in one line."""
     import statistics
 
@@ -116,7 +116,7 @@ def headline(timed: Timed, found: Profile) -> str:
 
 
 def _table(listed: list[Row], top: int) -> str:
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
 
     shown = listed[:top] if top else listed
     table: list[tuple[object, ...]] = [("op", "layer", "role", "calls", "ms", "share", "GFLOP/s", "GB/s")]
@@ -172,7 +172,7 @@ def _json(job: Job, found: Profile, listed: list[Row], threads: Use) -> dict[str
     import statistics
     from dataclasses import asdict
 
-    from pe_cli.execute.profile import as_json
+    from pe_cli.execute.diagnostics.profile import as_json
 
     return {
         "model": job.run.model.name,

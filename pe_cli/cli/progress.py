@@ -6,10 +6,10 @@ import threading
 import time
 from typing import Any
 
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import shown as shown_text
 from pe_cli.session.observer import Observer, Row, Start
-from pe_cli.session.rows import Table, headline
+from pe_cli.session.training.epoch_lines import Table, headline
 
 #: Seconds between two updates of a bar.
 REDRAW = 0.1
@@ -77,7 +77,7 @@ class Bar(Quiet):
     def __init__(self) -> None:
         from rich.console import Console
 
-        from pe_cli.cli.bar import bar
+        from pe_cli.cli.progress_bar import bar
 
         super().__init__()
         self._console = Console(stderr=True)

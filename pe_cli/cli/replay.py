@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pe_cli.cli.common import json_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +32,12 @@ def command(run: Path, step: int, names: tuple[str, ...], to: Path | None, quiet
     """
     import numpy as np
 
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.common import print_json
     from pe_cli.cli.progress import watch
+    from pe_cli.cli.text_columns import columns
     from pe_cli.io import atomic
     from pe_cli.io.run_folder import RunFolder
-    from pe_cli.session.replay import replay
+    from pe_cli.session.verification.replay import replay
 
     if to is not None and to.suffix != ".npz":
         raise click.UsageError("--to writes an .npz")

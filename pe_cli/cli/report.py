@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 
@@ -28,7 +28,7 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curve
     from pe_cli.io import atomic
     from pe_cli.io.history import read_run
     from pe_cli.io.view.page import build_page
-    from pe_cli.session.folds import REPORT, read_folds
+    from pe_cli.session.evaluation.cross_validation import REPORT, read_folds
 
     folds = read_folds(runs[0]) if len(runs) == 1 and (runs[0] / REPORT).is_file() else None
     if folds is not None:

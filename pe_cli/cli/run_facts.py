@@ -11,8 +11,8 @@ from pe_cli.cli.common import Source
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
-    from pe_cli.core.survey import Survey
-    from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
+    from pe_cli.core.survey_figures import Survey
+    from pe_cli.io.view.model_facts import Facts, LayerFacts, MemoryFacts
     from pe_cli.metrics.curves import Judged
 
 #: Boxes of a graph on the page; more are joined by name scope.
@@ -33,7 +33,7 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     """
     from pe_cli.cli.common import open_source
     from pe_cli.io.run_folder import RunFolder
-    from pe_cli.io.view.facts import Facts
+    from pe_cli.io.view.model_facts import Facts
     from pe_cli.io.view.timeline import read_timeline, timeline
 
     run = RunFolder(folder)
@@ -57,8 +57,8 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
 def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str, Any]:
     """Return the trace of some steps that are done now."""
     from pe_cli.cli.progress import Quiet
+    from pe_cli.session.benchmarks.profiling import trace_of_phases
     from pe_cli.session.job import Job
-    from pe_cli.session.profiling import trace_of_phases
 
     job = Job.open(config, overrides, Quiet())
     job.initialise()
@@ -68,7 +68,7 @@ def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str,
 def _judged(folder: Path) -> tuple[Judged | None, str]:
     """Return what a classifier does over its evaluation data, and what could not be told."""
     from pe_cli.cli.common import open_trained
-    from pe_cli.session.judging import judged
+    from pe_cli.session.evaluation.classifier_report import judged
 
     try:
         job, _ = open_trained(folder, (), None)
@@ -82,11 +82,11 @@ def _judged(folder: Path) -> tuple[Judged | None, str]:
 def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
     """Return what a run's columns have learned, with some of its pictures, and what could not be told."""
     from pe_cli.core.types import Place
-    from pe_cli.data.fitted import NAME, Fitted
+    from pe_cli.data.fitted_columns import NAME, Fitted
     from pe_cli.io.checkpoint import read_files, resolve
-    from pe_cli.session.contact import contact
+    from pe_cli.session.data.contact_sheet import contact_sheet_of
+    from pe_cli.session.data.fitted_columns import learned
     from pe_cli.session.job import Job
-    from pe_cli.session.learned import learned
 
     try:
         checkpoint = resolve(folder)
@@ -99,7 +99,7 @@ def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:
     sheet, note = (b"", ""), ""
     if source.run is not None and any(column.type == "image" for column in fitted.columns.values()):
         try:
-            sheet = contact(Job(source.run, built=source.built, places=[Place("cpu", 0)], fitted=fitted), "train")
+            sheet = contact_sheet_of(Job(source.run, built=source.built, places=[Place("cpu", 0)], fitted=fitted), "train")
         except PeError as error:
             note = f"pictures are left out: {error.message}"
     return learned(folder.name, fitted, sheet), note
@@ -109,10 +109,10 @@ def static_facts(source: Source) -> Facts:
     """Return what needs no plan: the graph of every phase of a step, and the layers."""
     from pe_cli.cli.graph import picture_of_stage
     from pe_cli.core.types import Place
-    from pe_cli.graph.collapse import collapse
+    from pe_cli.graph.picture_collapse import collapse
     from pe_cli.io.view.drawing import graph_svg
-    from pe_cli.io.view.facts import Facts, GraphFacts
-    from pe_cli.session.devices import Resources
+    from pe_cli.io.view.model_facts import Facts, GraphFacts
+    from pe_cli.session.device_choice import Resources
 
     graphs = []
     for phase in _phases(source):
@@ -130,7 +130,7 @@ def _phases(source: Source) -> list[Source]:
 
 def _layers(source: Source) -> tuple[LayerFacts, ...]:
     from pe_cli.cli.layers_table import rows_of
-    from pe_cli.io.view.facts import LayerFacts
+    from pe_cli.io.view.model_facts import LayerFacts
 
     return tuple(
         LayerFacts(
@@ -150,7 +150,7 @@ def _memory(source: Source) -> tuple[tuple[MemoryFacts, ...], str]:
     from pe_cli.cli.common import resources_of
     from pe_cli.cli.graph import plan_of
     from pe_cli.core.errors import ExitCode
-    from pe_cli.session.planned import memory_of
+    from pe_cli.session.benchmarks.plan_facts import memory_of
 
     found: list[MemoryFacts] = []
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import json_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.io.history import Run
@@ -37,7 +37,7 @@ def command(folder: Path, where: tuple[str, ...], sort: str | None, reverse: boo
     from pe_cli.core.errors import PeError
     from pe_cli.graph.dot import plain
     from pe_cli.io.history import find_runs, read_run
-    from pe_cli.io.view.listing import Condition, chosen
+    from pe_cli.io.view.run_list import Condition, chosen
 
     conditions = [Condition.read(text) for text in where]
     found: list[Run] = []
@@ -59,8 +59,8 @@ def command(folder: Path, where: tuple[str, ...], sort: str | None, reverse: boo
 
 def _table(runs: list[Run], sort: str | None) -> list[str]:
     """Return the lines of the table, and what is not in it for want of width."""
-    from pe_cli.cli.columns import columns
-    from pe_cli.io.view.listing import facts, find_key, short_keys, tags, telling
+    from pe_cli.cli.text_columns import columns
+    from pe_cli.io.view.run_list import facts, find_key, short_keys, tags, telling
 
     rows = [("run", "config", "state", "steps", "time", "best", "", "at step"), *map(_row, runs)]
     differing, more = telling(runs)
@@ -87,14 +87,14 @@ _WIDEST = 28
 
 def _remarks(runs: list[Run]) -> list[str]:
     from pe_cli.graph.dot import plain
-    from pe_cli.io.view.listing import note
+    from pe_cli.io.view.run_list import note
 
     said = [f"{run.name}: {plain(note(run))}" for run in runs if note(run)]
     return said + [f"{run.name}: {plain(' '.join(run.warning.split()))}" for run in runs if run.warning]
 
 
 def _cell(value: object) -> str:
-    from pe_cli.io.view.listing import cell
+    from pe_cli.io.view.run_list import cell
 
     return _cut(cell(value))
 
@@ -116,7 +116,7 @@ def _json(run: Run) -> dict[str, object]:
     from dataclasses import asdict
 
     from pe_cli.io.history import value_at
-    from pe_cli.io.view.listing import tags
+    from pe_cli.io.view.run_list import tags
 
     return {
         "run": str(run.path),

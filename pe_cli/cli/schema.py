@@ -29,7 +29,7 @@ def config_schema() -> dict[str, Any]:
     from pe_cli.config.schema import run_schema
     from pe_cli.data import discover
     from pe_cli.metrics.define import discover as discover_metrics
-    from pe_cli.optim.rules import OPTIMIZERS
+    from pe_cli.optim.optimizers import OPTIMIZERS
     from pe_cli.session.observers.define import discover as discover_observers
 
     metrics = {name: kind.options for name, kind in discover_metrics().items()}

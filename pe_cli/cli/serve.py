@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 
 @click.command()
@@ -47,8 +47,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     from pe_cli.cli.progress import Quiet
     from pe_cli.core.errors import PeError
     from pe_cli.core.signals import SIGNALS
-    from pe_cli.session.predictor import Predictor
-    from pe_cli.session.serving import Service
+    from pe_cli.session.evaluation.predictor import Predictor
+    from pe_cli.session.serving.service import Service
 
     # on one device: each has running statistics of its own, and rows of a batch would be answered by others of these
     job, values = open_trained(target, ("executor.devices=1", *overrides), checkpoint, Quiet())

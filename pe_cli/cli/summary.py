@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from pe_cli.cli.layers_table import Member, Row
@@ -28,9 +28,9 @@ def command(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from pe_cli.cli.columns import columns
     from pe_cli.cli.common import open_source, print_json
     from pe_cli.cli.layers_table import members_of, parameters_text, rows_of, trained_of
+    from pe_cli.cli.text_columns import columns
     from pe_cli.graph.dot import size_text
 
     source = open_source(config, overrides)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import NEWEST, override_option, path_argument, path_option
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode
 
 if TYPE_CHECKING:
-    from pe_cli.session.launchers import Launcher
-    from pe_cli.session.sweep_record import Sweep
+    from pe_cli.session.sweep.record import Sweep
+    from pe_cli.session.sweep.shared_sweep import Launcher
 
 
 
@@ -66,10 +66,10 @@ def command(
 
 def _sweep(config: Path, overrides: tuple[str, ...], jobs: int, resume: str | None, launcher: Launcher | None, quiet: bool) -> int:
     from pe_cli.config.load import load_run
-    from pe_cli.session.launchers import joined
-    from pe_cli.session.sweep import new_sweep, open_sweep
-    from pe_cli.session.sweep_record import read_sweep
-    from pe_cli.session.sweep_runner import Runner
+    from pe_cli.session.sweep.record import read_sweep
+    from pe_cli.session.sweep.runner import Runner
+    from pe_cli.session.sweep.shared_sweep import joined
+    from pe_cli.session.sweep.sweep import new_sweep, open_sweep
 
     run = load_run(config, overrides)
     say = _nothing if quiet else echo
@@ -103,8 +103,8 @@ def _nothing(text: str) -> None:
 
 def _report(folder: Path, html: Path | None) -> int:
     from pe_cli.io import atomic
-    from pe_cli.io.view.sweep import sweep_page
-    from pe_cli.session.sweep_record import read_sweep
+    from pe_cli.io.view.sweep_page import sweep_page
+    from pe_cli.session.sweep.record import read_sweep
 
     sweep = read_sweep(folder)
     _show(sweep)
@@ -117,9 +117,9 @@ def _report(folder: Path, html: Path | None) -> int:
 
 def _show(sweep: Sweep) -> None:
     """Print the table, what each key explains, the best config, and what failed."""
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
     from pe_cli.core.errors import shown
-    from pe_cli.session.sweep_record import BEST
+    from pe_cli.session.sweep.record import BEST
 
     rows = sweep.rows()
     echo(columns(rows, right=range(len(rows[0]) - 1)))

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from pe_cli.cli.common import NEWEST, override_option, path_argument, path_option, start_override
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
     from pe_cli.config.spec import RunSpec
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observer
-    from pe_cli.session.resume import Resume
+    from pe_cli.session.training.resume import Resume
 
 
 
@@ -92,8 +92,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     from pe_cli.cli.progress import watch
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
-    from pe_cli.session.stop import Limits
-    from pe_cli.session.trainers import trainer_of
+    from pe_cli.session.processes.trainer_choice import trainer_of
+    from pe_cli.session.training.stop import Limits
 
     _check_options(config, resume, allow_changes, init, smoke)
     overrides += start_override(init)
@@ -110,42 +110,42 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         job = Job.open(path, overrides, observers, smoke=smoke, join=True)
         if job.run.has_servers and _serve(job):
             return ExitCode.DONE
-        if live and job.team.leads:
+        if live and job.group.leads:
             observers.members.append(_live(path, overrides, live_port, watcher.note if not quiet else _say))
-        with job.team.together():
-            say = job.note if job.team.leads else _nothing
+        with job.group.together():
+            say = job.note if job.group.leads else _nothing
             if job.run.sweep is not None:
                 say("the config's sweep is left out: pe sweep tries its values, pe train trains the config as it is")
             going_on = None if resume is None else _run_of(job.run, resume, allow_changes, say)
-            trainer = trainer_of(job, smoke=smoke, resume=going_on if job.team.leads else None, limits=Limits(max_time, max_steps))
+            trainer = trainer_of(job, smoke=smoke, resume=going_on if job.group.leads else None, limits=Limits(max_time, max_steps))
             given = job.initialise(fresh=going_on is None or not going_on.has_checkpoint)
             result = trainer.train(given=given)
     finally:
         watcher.close()
-    if job.team.leads:
+    if job.group.leads:
         echo(result.line())
     elif result.stopped:
-        job.team.linger()
+        job.group.linger()
     return ExitCode.STOPPED if result.stopped else ExitCode.DONE
 
 
 def _serve(job: Job) -> bool:
     """Do the work of a parameter server; return whether this process is one."""
-    from pe_cli.session.seats import ServerTeam
-    from pe_cli.session.served import serve_run
+    from pe_cli.session.processes.server_roles import ServerGroup
+    from pe_cli.session.processes.server_training import run_server
 
-    if not isinstance(job.team, ServerTeam):
+    if not isinstance(job.group, ServerGroup):
         return False
-    with job.team.together():
-        serve_run(job.run, job.built, job.team)
+    with job.group.together():
+        run_server(job.run, job.built, job.group)
     return True
 
 
 def _folds(config: Path, overrides: tuple[str, ...], count: int, jobs: int, quiet: bool) -> int:
     """Train every fold and say what came of them; the first that failed gives its exit code to the whole."""
-    from pe_cli.cli.columns import columns
+    from pe_cli.cli.text_columns import columns
     from pe_cli.config.load import load_run
-    from pe_cli.session.folds import train_folds
+    from pe_cli.session.evaluation.cross_validation import train_folds
 
     found = train_folds(load_run(config, overrides), overrides, count, jobs, (lambda text: None) if quiet else click.echo)
     echo(columns(found.rows(), right=range(1, 100)))
@@ -160,7 +160,7 @@ def _live(config: Path, overrides: tuple[str, ...], port: int | None, say: Calla
     """Return the server of the live page."""
     from pe_cli.cli.common import open_source
     from pe_cli.cli.run_facts import static_facts
-    from pe_cli.session.live import Live
+    from pe_cli.session.live_report import Live
 
     return Live(say, static_facts(open_source(config, overrides)), port or 0)
 
@@ -205,7 +205,7 @@ def _nothing(text: str) -> None:
 def _run_of(run: RunSpec, resume: str, allow_changes: bool, say: Callable[[str], None]) -> Resume | None:
     """Return the run to go on with; None where a config has none yet."""
     from pe_cli.io.run_folder import RunFolder
-    from pe_cli.session.resume import Resume, find_run
+    from pe_cli.session.training.resume import Resume, find_run
 
     if resume != NEWEST:
         return find_run(Path(resume), allow_changes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pe_cli.cli.common import json_option, path_argument
-from pe_cli.cli.say import echo
+from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import ExitCode
 
 
@@ -38,7 +38,7 @@ def command(run: Path, steps: tuple[int, int | None] | None, quiet: bool, as_jso
     from pe_cli.cli.common import print_json
     from pe_cli.cli.progress import watch
     from pe_cli.io.run_folder import RunFolder
-    from pe_cli.session.verify import verify
+    from pe_cli.session.verification.verify import verify
 
     watcher = watch(quiet=quiet or as_json)
     try:

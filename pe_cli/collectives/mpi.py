@@ -1,6 +1,7 @@
 """Collectives of several processes over MPI, by non-blocking messages that are polled, so that a lost process is an error and no deadlock.
 
-Sums are made here and not by the library, whose order of addition is its own affair (`trees.py`), on a thread of their own (`lane.py`).
+Sums are made here and not by the library, whose order of addition is its own affair (`tree_reduce.py`), on a thread of their own
+(`communication_thread.py`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from pe_cli.collectives import hydra
-from pe_cli.collectives.lane import Lane
-from pe_cli.collectives.overseer import BEGUN, LEFT, tell
+from pe_cli.collectives.communication_thread import CommunicationThread
+from pe_cli.collectives.process_supervisor import BEGUN, LEFT, tell
 from pe_cli.collectives.protocol import Array, Failure, Parts, PeerError, Pending
-from pe_cli.collectives.start import check_size, watched_start
-from pe_cli.collectives.trees import gather, seat, small_sum
+from pe_cli.collectives.startup_watch import check_size, watched_startup
+from pe_cli.collectives.tree_reduce import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
 #: Kinds of messages: of known length, of any, signs of life, and why a process ends.
@@ -112,7 +113,7 @@ class MpiPeers:
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
         tell(BEGUN, f"{timeout:g}")
-        with watched_start(timeout):
+        with watched_startup(timeout):
             self._mpi = load_mpi()
         self._world = self._mpi.COMM_WORLD
         self._timeout = timeout
@@ -132,7 +133,7 @@ class MpiPeers:
         _outlive_the_lost()
         if by_machine:
             self._renumber()
-        self._lane = Lane(self, self._beat, self._rhythm)
+        self._lane = CommunicationThread(self, self._beat, self._rhythm)
 
     def _renumber(self) -> None:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import MapNode, Node, describe, is_null
 from pe_cli.config.substitute import Substitution, names_in
 

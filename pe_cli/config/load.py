@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pe_cli.config.asynchronous import async_mistakes
-from pe_cli.config.check import check
-from pe_cli.config.compose import Composed, compose, tidy
+from pe_cli.config.async_checks import async_mistakes
 from pe_cli.config.constants import fill
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
+from pe_cli.config.extends import Composed, compose, tidy
 from pe_cli.config.model import read_model
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe, is_null
-from pe_cli.config.numerics import numerics_mistakes
 from pe_cli.config.overrides import Override, apply_overrides, put
 from pe_cli.config.paths import from_run_folder
-from pe_cli.config.phases import phase_mistakes, written_mistakes
+from pe_cli.config.phase_checks import phase_mistakes, written_mistakes
 from pe_cli.config.plugins import load_plugins
-from pe_cli.config.processes import distributed_mistakes, process_mistakes
+from pe_cli.config.precision_checks import numerics_mistakes
+from pe_cli.config.process_checks import distributed_mistakes, process_mistakes
+from pe_cli.config.section_check import check
 from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
@@ -35,9 +35,9 @@ from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import ArgSpec, DataSpec, ModelSpec, Preparation, RunSpec
-from pe_cli.config.split import split_mistakes
+from pe_cli.config.split_checks import split_mistakes
 from pe_cli.config.substitute import literal
-from pe_cli.config.sweep import sweep_mistakes
+from pe_cli.config.sweep_checks import sweep_mistakes
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from pydantic import Field, StrictBool
 
-from pe_cli.config.check import check
-from pe_cli.config.expand import Expansion
+from pe_cli.config.block_expansion import Expansion
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.files import read_text
-from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections.kinds import DtypeName, Int, Natural
+from pe_cli.config.section_check import check
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import DtypeName, Int, Natural
 from pe_cli.config.source import Source
 from pe_cli.config.spec import FeedSpec, ModelSpec
 from pe_cli.config.substitute import Substitution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pe_cli.config.scalars import Value, show
+from pe_cli.config.yaml_scalars import Value, show
 from pe_cli.core.errors import Span
 
 #: Limits on what a file may hold, after aliases and `${...}` have been put in; no unit but bytes.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pe_cli.config.compose import long_form
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
+from pe_cli.config.extends import long_form
 from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode, describe
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source

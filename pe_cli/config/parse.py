@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode, describe
-from pe_cli.config.scalars import resolve
 from pe_cli.config.source import BREAK, UNPRINTABLE, Source
-from pe_cli.config.syntax import explain_syntax
+from pe_cli.config.yaml_errors import explain_syntax
+from pe_cli.config.yaml_scalars import resolve
 from pe_cli.core.errors import PeError, Span, did_you_mean
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from pe_cli.config.compose import compose
 from pe_cli.config.constants import fill
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
+from pe_cli.config.extends import compose
 from pe_cli.config.nodes import ListNode, MapNode, ScalarNode, describe, is_null
 from pe_cli.core.errors import PeError, Span, did_you_mean, shown
 

@@ -11,12 +11,12 @@ import yaml
 
 from pe_cli.config.nodes import Node, to_data
 from pe_cli.config.paths import PATHS
-from pe_cli.config.scalars import resolve, write_float
 from pe_cli.config.sections.data import USES
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
+from pe_cli.config.yaml_scalars import resolve, write_float
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 

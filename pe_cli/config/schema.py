@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_cli.config.expand import NEEDED, REGIONS
+from pe_cli.config.block_expansion import NEEDED, REGIONS
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.sections.data import DataSection
 from pe_cli.config.sections.run_file import RunFile

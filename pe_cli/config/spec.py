@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pe_cli.config.compose import Composed
+from pe_cli.config.extends import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, is_null, key_span
 from pe_cli.config.scope import Scope
 from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pe_cli.config.mistakes import Mistakes, TooLargeError
+from pe_cli.config.error_collector import Mistakes, TooLargeError
 from pe_cli.config.nodes import MAX_DEPTH, MAX_NODES, Entry, ListNode, MapNode, Node, ScalarNode
 from pe_cli.core.errors import Span, did_you_mean
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pe_cli.core.types import TensorType
-from pe_cli.core.value import Value
+from pe_cli.core.value_class import Value
 
 #: Element type of texts; no variable of a program has it.
 TEXT = "string"

@@ -21,9 +21,9 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.core.encoding import Lane, Step
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
-from pe_cli.data.cells import Cells, Table
 from pe_cli.data.fields import Field, Rows
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.raw_cells import Cells, Table
 
 State = dict[str, Any]
 

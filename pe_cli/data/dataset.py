@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.collectives.launchers import started_by
+from pe_cli.collectives.launcher_environment import started_by
 from pe_cli.core.types import BFLOAT16, DTYPES, TensorType
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 
 Array = NDArray[Any]
 Batch = dict[str, Array]

@@ -21,7 +21,7 @@ from pe_cli.ops.define.lod import offsets_name
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from pe_cli.data.pictures.render import Program, Shape
+    from pe_cli.data.pictures.transform_programs import Program, Shape
 
 Rows = NDArray[np.int64]
 

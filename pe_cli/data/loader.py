@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError, as_one, did_you_mean
 from pe_cli.core.types import TensorType
+from pe_cli.data.counter_random import permutation, stream_key
 from pe_cli.data.dataset import Batch, Dataset, sequence_fields
 from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
-from pe_cli.data.hashing import permutation, stream_key
 from pe_cli.data.prefetch import Prefetch
 from pe_cli.data.sampling import Sampler, Weights, repetitions
 from pe_cli.ops.define.lod import offsets_name

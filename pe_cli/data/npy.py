@@ -8,9 +8,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from pe_cli.core.npy import UNREADABLE, claims
+from pe_cli.core.npy_header import UNREADABLE, claims
 from pe_cli.data.dataset import check_dtype
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 
 
 @dataclass(frozen=True)

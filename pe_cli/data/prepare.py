@@ -12,21 +12,21 @@ from pe_cli.collectives.protocol import Communicator
 from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError, Span, as_one, did_you_mean
-from pe_cli.data.arrays import DatasetTable, Subset, is_table
-from pe_cli.data.cells import Table
+from pe_cli.data.array_dataset import DatasetTable, Subset, is_table
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, discover
+from pe_cli.data.column_declarations import check_columns, declared_over, paths_given, spread
+from pe_cli.data.column_inference import infer
+from pe_cli.data.column_sharding import encode_sharded, fit_sharded
+from pe_cli.data.column_usage import ColumnUsage, ColumnUse
+from pe_cli.data.data_sources import Sources
 from pe_cli.data.dataset import Dataset
-from pe_cli.data.dealt import encode_dealt, fit_dealt
-from pe_cli.data.declared import check_columns, declared_over, paths_given, spread
+from pe_cli.data.feed_samples import TableDataset
 from pe_cli.data.fields import Field, Rows
-from pe_cli.data.fitted import Fitted, FittedColumn
-from pe_cli.data.infer import infer
-from pe_cli.data.joined import joined
+from pe_cli.data.fitted_columns import Fitted, FittedColumn
+from pe_cli.data.joined_columns import joined
+from pe_cli.data.machine_processes import MachineProcesses
 from pe_cli.data.notation import Notation
-from pe_cli.data.samples import TableDataset
-from pe_cli.data.sources import Sources
-from pe_cli.data.together import Together
-from pe_cli.data.wanted import ColumnUse, Wanted
+from pe_cli.data.raw_cells import Table
 
 
 class Prepared:
@@ -72,14 +72,14 @@ class Prepared:
             PeError: DATA; another process has read other files.
         """
         if peers is not None:
-            self.sources.together = Together(peers)
+            self.sources.together = MachineProcesses(peers)
             self._take_learned(self.sources.together)
         try:
             yield
         finally:
             self.sources.together = None
 
-    def _take_learned(self, together: Together) -> None:
+    def _take_learned(self, together: MachineProcesses) -> None:
         """Take over what columns have learned in an earlier process, where another of these processes knows it: who resumes a run does."""
         mine = {name: data.decode() for name, data in self.fitted.to_files().items()} if self.given else None
         files = together.first("what columns have learned before", mine)
@@ -188,7 +188,7 @@ class Prepared:
                 return self._fit(table, rows, name, declared.get(name), alone=True), said
 
         several = {name for name, (kind, options) in declared.items() if discover()[kind].shares or discover()[kind].made_of(options)}
-        return fit_dealt(self.sources.together, [name for name in names if name not in several], fit)
+        return fit_sharded(self.sources.together, [name for name in names if name not in several], fit)
 
     def _read_ahead(self, table: Table, names: Iterable[str]) -> None:
         """Let the table read all columns in one pass."""
@@ -291,7 +291,7 @@ class Prepared:
                 self._tell(context, use)
         return self._fields[key]
 
-    def check_names(self, use: str, wanted: Iterable[Wanted]) -> None:
+    def check_names(self, use: str, wanted: Iterable[ColumnUsage]) -> None:
         """Compare what feeds take with the names of a source's columns; nothing is read.
 
         Raises:
@@ -311,7 +311,7 @@ class Prepared:
         hint = did_you_mean(name, known) or f"it has {', '.join(known[:20])}"
         return PeError(f"the data has no column '{name}'", hint=hint, code=ExitCode.DATA)
 
-    def encoded(self, table: Table, wanted: Sequence[Wanted], use: str) -> dict[str, Field]:
+    def encoded(self, table: Table, wanted: Sequence[ColumnUsage], use: str) -> dict[str, Field]:
         """Return fields of a table, joined where a feed takes several.
 
         Raises:
@@ -338,7 +338,7 @@ class Prepared:
             raise as_one(errors)
         return found
 
-    def _deal_fields(self, table: Table, wanted: Sequence[Wanted], use: str) -> None:
+    def _deal_fields(self, table: Table, wanted: Sequence[ColumnUsage], use: str) -> None:
         """Encode columns that have not been encoded yet, each in one process of a machine, where several prepare the same."""
         if self.sources.together is None or isinstance(table, DatasetTable):
             return
@@ -350,12 +350,12 @@ class Prepared:
         columns = [self.fitted.columns[name] for want in wanted for name in want.names if name in self.fitted.columns]
         plain = dict.fromkeys(inner.name for column in columns for inner in column.inner or (column,) if not inner.kind.shares)
         new = [name for name in plain if (id(table), name) not in self._fields]
-        for name, (field, notes) in encode_dealt(self.sources.together, new, encode).items():
+        for name, (field, notes) in encode_sharded(self.sources.together, new, encode).items():
             self._fields[id(table), name] = field
             for text in notes:
                 self._say(text)
 
-    def _joined(self, table: Table, want: Wanted, parts: Sequence[Field]) -> Field:
+    def _joined(self, table: Table, want: ColumnUsage, parts: Sequence[Field]) -> Field:
         """Return several fields side by side, as one array: one look-up per sample."""
         field = joined(want, parts, {name for name in want.names if not self.classes([name])}, self.sources.together)
         self._fields[id(table), want.field] = field

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pe_cli.config.plugins import is_foreign, offered
-from pe_cli.config.sections.kinds import Count
-from pe_cli.config.words import option_errors
+from pe_cli.config.pydantic_messages import option_errors
+from pe_cli.config.sections.value_types import Count
 from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
-from pe_cli.data.arrays import is_table
-from pe_cli.data.cells import Table
+from pe_cli.data.array_dataset import is_table
 from pe_cli.data.dataset import Dataset, Window
-from pe_cli.data.origin import Look, Origin
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.reader_context import Look, Origin
 
 if TYPE_CHECKING:
-    from pe_cli.data.together import Together
+    from pe_cli.data.machine_processes import MachineProcesses
 
 Offset = Annotated[int, Field(strict=True, ge=0)]
 
@@ -99,7 +99,7 @@ def open_reader(
     at: Span | None = None,
     read: list[Path] | None = None,
     look: Look | None = None,
-    together: Together | None = None,
+    together: MachineProcesses | None = None,
 ) -> Dataset | Table:
     """Open a data set or a table.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.hashing import stream_key, uniform
+from pe_cli.data.counter_random import stream_key, uniform
 
 Weights = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """What is wrong with data though it can be trained on: one function per warning, each a sentence on what it means and what to do.
 
-They get plain figures, so that they cost next to nothing; `pe_cli.session.warned` collects those for a run.
+They get plain figures, so that they cost next to nothing; `pe_cli.session.data.diagnostics` collects those for a run.
 """
 
 from __future__ import annotations

@@ -13,24 +13,24 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
+from pe_cli.devices.aligned_memory import ALIGN, Arena
 from pe_cli.devices.chains import chains
-from pe_cli.devices.checked import Allowed, CheckedTape
-from pe_cli.devices.loans import Loans
-from pe_cli.devices.memory import ALIGN, Arena
-from pe_cli.devices.nested import NestedTapes, every_call
-from pe_cli.devices.parts import in_order, pieces, settle
-from pe_cli.devices.pool import runners
+from pe_cli.devices.checked_tape import Allowed, CheckedTape
+from pe_cli.devices.nested_tapes import NestedTapes, every_call
+from pe_cli.devices.parallel_parts import in_order, pieces, settle
 from pe_cli.devices.protocol import Carried, Loan, Progress, Spot, Stalled, Takers, Timeline, Work
-from pe_cli.devices.stall import StampedStep
-from pe_cli.devices.stamps import StampedTape
+from pe_cli.devices.stall_inspection import StampedStep
 from pe_cli.devices.tape import Chain, Instruction, Tape, word
+from pe_cli.devices.thread_pool import runners
+from pe_cli.devices.timestamps import StampedTape
 from pe_cli.devices.watchdog import Guard
-from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.bounds import CHECKED, Range
+from pe_cli.devices.zero_copy_feeds import ZeroCopyFeeds
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Nested, Numbers, Offset, Place, Table, buffers_of
-from pe_cli.kernels.host import HostKernel
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.nothing import nothing
+from pe_cli.kernels.compiler.bounds_check import CHECKED, Range
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.compiler.loader import addresses
+from pe_cli.kernels.cpu.no_op import nothing
+from pe_cli.kernels.cpu.python_calls import HostKernel
 
 #: Arguments that there is room for at least, where other calls may come in the place of a work's.
 WORDS = 32
@@ -86,7 +86,7 @@ class CpuStep:
         self._reach = [(w.written, w.buckets) for w in works]
         self._progress = progress
         self._step = np.zeros(1, np.int64)
-        self._loans = Loans()
+        self._loans = ZeroCopyFeeds()
         self._words = 0
         self._entries: list[Any] = []
         self._tables: dict[int, np.ndarray[Any, Any]] = {}  # by the word of the records that is their address

@@ -13,22 +13,22 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_batches import merged
-from pe_cli.devices.cuda_calls import built_of, calls_of
+from pe_cli.devices.cuda_device_group import joined
+from pe_cli.devices.cuda_driver_protocol import Driver, Extent
 from pe_cli.devices.cuda_feeds import TURNS, CudaFeed, carried
-from pe_cli.devices.cuda_group import joined
+from pe_cli.devices.cuda_kernel_launches import built_of, calls_of
+from pe_cli.devices.cuda_launch_batching import merged
+from pe_cli.devices.cuda_launch_builder import REPORT, LaunchBuilder
+from pe_cli.devices.cuda_launch_dependencies import waits_of
+from pe_cli.devices.cuda_launch_integers import WORD, words_of
 from pe_cli.devices.cuda_launches import Launch
-from pe_cli.devices.cuda_libraries.choice import Chosen, settled
-from pe_cli.devices.cuda_maker import REPORT, LaunchMaker
+from pe_cli.devices.cuda_libraries.measured_choice import Chosen, settled
 from pe_cli.devices.cuda_memory import CudaMemory
-from pe_cli.devices.cuda_protocol import Driver, Extent
-from pe_cli.devices.cuda_waits import waits_of
-from pe_cli.devices.cuda_words import WORD, words_of
 from pe_cli.devices.protocol import Carried, Progress, Spot, Stalled, Timeline, Work
 from pe_cli.kernels.calls import STATUS, Buffer, Call, buffers_of
-from pe_cli.kernels.cuda import Built
-from pe_cli.kernels.cuda_compiler import Capability, is_kept
-from pe_cli.kernels.cuda_workers import compile_ahead
+from pe_cli.kernels.cuda.compiler import Capability, is_kept
+from pe_cli.kernels.cuda.language import Built
+from pe_cli.kernels.cuda.worker_processes import compile_ahead
 
 #: What `run` returns, and copies of values.
 Late = tuple[tuple[int, list[int]] | None, list[np.ndarray[Any, Any]]]
@@ -94,7 +94,7 @@ class CudaStep:
         self, driver: Driver, works: Sequence[Work], spot: Callable[[Buffer], Spot], progress: Progress | None
     ) -> None:
         self._driver = driver
-        self._maker = LaunchMaker(driver, spot)
+        self._maker = LaunchBuilder(driver, spot)
         self._host_step = driver.pinned(TURNS)  # of this step and the next
         works = self._settled(works, progress)
         calls = [(i, call) for i, work in enumerate(works) for call in calls_of(work.calls)]
@@ -285,7 +285,7 @@ class _Trials:
         progress: of the step.
     """
 
-    maker: LaunchMaker
+    maker: LaunchBuilder
     device: Driver
     progress: Progress | None
 

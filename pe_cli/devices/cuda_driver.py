@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_library import (
+from pe_cli.devices.cuda_driver_library import (
     NO_DEVICE_TEXT,
     NOT_READY,
     OUT_OF_MEMORY,
@@ -23,10 +23,10 @@ from pe_cli.devices.cuda_library import (
     error_name,
     library,
 )
-from pe_cli.devices.cuda_protocol import Array, Driver, Extent, Handles, OneDevice, Shape, packed
+from pe_cli.devices.cuda_driver_protocol import Array, Driver, Extent, Handles, OneDevice, Shape, packed
 from pe_cli.devices.protocol import ShortError
-from pe_cli.kernels.cuda import Built
-from pe_cli.kernels.cuda_compiler import Capability, cubin
+from pe_cli.kernels.cuda.compiler import Capability, cubin
+from pe_cli.kernels.cuda.language import Built
 
 #: Oldest capability that the compilers of CUDA 13 know.
 LEAST_CAPABILITY: Capability = (7, 5)

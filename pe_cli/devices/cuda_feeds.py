@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.devices.cuda_driver_protocol import Mark
+from pe_cli.devices.cuda_launch_integers import WORD, words_of
 from pe_cli.devices.cuda_memory import CudaMemory
-from pe_cli.devices.cuda_protocol import Mark
-from pe_cli.devices.cuda_words import WORD, words_of
 from pe_cli.devices.protocol import Carried
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.devices.cuda_protocol import Driver
+from pe_cli.devices.cuda_driver_protocol import Driver
 
 
 class CudaMemory:

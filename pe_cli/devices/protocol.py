@@ -215,7 +215,7 @@ class Device(Protocol):
         shares_memory: all devices of the kind may use one copy of what the updates write.
         refits: plans may serve batches of other sizes than those that they were made for.
         native_threads: ops may be cut into parts that several threads of a device share, and other devices' threads help with.
-        makes_calls: kernels may make other calls, so that loops and branches run as nested calls (`kernels/rounds.py`).
+        makes_calls: kernels may make other calls, so that loops and branches run as nested calls (`kernels/cpu/loop_calls.py`).
         caches_blocks: fused ops keep what they hand on in caches, block by block, so that it is never in memory as a whole.
         line: bytes of which the place of every value is a multiple.
     """

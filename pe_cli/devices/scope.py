@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import Place, TensorType
-from pe_cli.devices.memory import aligned
+from pe_cli.devices.aligned_memory import aligned
 from pe_cli.devices.protocol import Memory, Spot, device
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.devices import native
-from pe_cli.devices.pool import native_function, pool
-from pe_cli.kernels.instance import Instance
+from pe_cli.devices import native_loops
+from pe_cli.devices.thread_pool import native_function, pool
+from pe_cli.kernels.compiler.instance import Instance
 
 #: Words of an error report: code, row, value, limit.
 STATUS_WORDS = 8
@@ -87,7 +87,7 @@ class Tape:
         self._failed = np.zeros(1, np.int64)
         self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
         self._serial_at = int(self._serial.ctypes.data)
-        self._run_serial = native_function(native.run_tape)
+        self._run_serial = native_function(native_loops.run_tape)
         self._keep: list[Any] = []
         if self.threads > 1:
             self._schedule()
@@ -122,7 +122,7 @@ class Tape:
     def _lines(self, n: int, initial: Sequence[int] = ()) -> tuple[np.ndarray[Any, Any], int]:
         """Return n words 64 bytes apart."""
         raw = np.zeros((n + 1) * 8, np.int64)
-        skip = (-raw.ctypes.data % native.LINE) // 8
+        skip = (-raw.ctypes.data % native_loops.LINE) // 8
         block = raw[skip : skip + 8 * n].reshape(n, 8)
         for i, value in enumerate(initial):
             block[i, 0] = value
@@ -151,20 +151,20 @@ class Tape:
         self._aborted = flags[1].data
         roots = [i for i in range(n) if waits[i] == 0]
         head = np.zeros(32, np.int64)
-        head[native.TAPE] = self._rows.ctypes.data
-        head[native.BEGIN] = self._words(ends[:-1])
-        head[native.END] = self._words(ends[1:])
-        head[native.HOME] = self._words([c.home % self.threads if c.home >= 0 else native.ANYONE for c in chains])
-        head[native.COUNT] = count
-        head[native.INITIAL] = self._words(waits)
-        head[native.FIRST] = self._words(np.cumsum([0, *(len(c.successors) for c in chains)]))
-        head[native.NEXT] = self._words([s for c in chains for s in c.successors] or [0])
-        head[native.QUEUE] = self._queue.ctypes.data
-        head[native.HEADS], head[native.TAILS] = heads, tails
-        head[native.NODES], head[native.THREADS] = n, self.threads
-        head[native.DONE], head[native.ABORT] = flags_at, flags_at + native.LINE
-        head[native.KEPT] = kept
-        head[native.ROOTS], head[native.N_ROOTS] = self._words(roots), len(roots)
+        head[native_loops.TAPE] = self._rows.ctypes.data
+        head[native_loops.BEGIN] = self._words(ends[:-1])
+        head[native_loops.END] = self._words(ends[1:])
+        head[native_loops.HOME] = self._words([c.home % self.threads if c.home >= 0 else native_loops.ANYONE for c in chains])
+        head[native_loops.COUNT] = count
+        head[native_loops.INITIAL] = self._words(waits)
+        head[native_loops.FIRST] = self._words(np.cumsum([0, *(len(c.successors) for c in chains)]))
+        head[native_loops.NEXT] = self._words([s for c in chains for s in c.successors] or [0])
+        head[native_loops.QUEUE] = self._queue.ctypes.data
+        head[native_loops.HEADS], head[native_loops.TAILS] = heads, tails
+        head[native_loops.NODES], head[native_loops.THREADS] = n, self.threads
+        head[native_loops.DONE], head[native_loops.ABORT] = flags_at, flags_at + native_loops.LINE
+        head[native_loops.KEPT] = kept
+        head[native_loops.ROOTS], head[native_loops.N_ROOTS] = self._words(roots), len(roots)
         self._head, self._head_at = head, int(head.ctypes.data)
 
     def _line_up(self) -> None:

@@ -15,18 +15,18 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.protocol import Timeline, device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.arenas import Arenas
+from pe_cli.execute.batch import Batch, StepResult
+from pe_cli.execute.batch_split import split_sizes
+from pe_cli.execute.diagnostics.hang_report import hang_report
 from pe_cli.execute.feeds import Feeds
-from pe_cli.execute.late import LateValues
-from pe_cli.execute.numerics import Numerics
-from pe_cli.execute.plan import Plan
-from pe_cli.execute.plans import MAX_PLANS, Plans
-from pe_cli.execute.processes import Told, types_of_all
+from pe_cli.execute.memory.arenas import Arenas
+from pe_cli.execute.numeric_settings import Numerics
+from pe_cli.execute.plan.async_fetches import AsyncFetches
+from pe_cli.execute.plan.batch_shortcut import Shortcut, Shortcuts, samples_of
+from pe_cli.execute.plan.distributed import Told, types_of_all
+from pe_cli.execute.plan.plan import Plan
+from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
-from pe_cli.execute.result import Batch, StepResult
-from pe_cli.execute.shortcut import Shortcut, Shortcuts, samples_of
-from pe_cli.execute.split import split_sizes
-from pe_cli.execute.stalled import stalled
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
@@ -105,7 +105,7 @@ class Executor:
         self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
-        self._open: list[tuple[Plan, LateValues]] = []  # of steps that may still be running
+        self._open: list[tuple[Plan, AsyncFetches]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
@@ -165,7 +165,7 @@ class Executor:
             roomy=roomy,
         )
         if self.watchdog:
-            made.watch(self.watchdog, stalled)
+            made.watch(self.watchdog, hang_report)
         return made
 
     def _request(
@@ -365,7 +365,7 @@ class Executor:
             self._settle(plan if late else None)
         for i in range(times):
             values = plan.run(batch.parts, number * times + i, late=late)
-        opened = [(plan, found) for found in values if isinstance(found, LateValues)] if late else []
+        opened = [(plan, found) for found in values if isinstance(found, AsyncFetches)] if late else []
         self._open += opened
         return StepResult(values, batch.samples, plan.shares, plan, late=bool(opened))
 

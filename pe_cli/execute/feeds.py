@@ -9,8 +9,8 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.execute.split import check_offsets, cut, cut_parts
-from pe_cli.graph.sequences import Sequences
+from pe_cli.execute.batch_split import check_offsets, cut, cut_parts
+from pe_cli.graph.lod_resolution import Sequences
 from pe_cli.ops.define.registry import forward_name
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.tree import fold
+from pe_cli.kernels.math.tree_sum import fold
 
 Array = np.ndarray[Any, Any]
 

@@ -13,11 +13,11 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
 from pe_cli.graph.final import absorb_sums, check_finite, copy_aliases, share_updates
-from pe_cli.graph.owners import own_rows
+from pe_cli.graph.lod_resolution import Sequences, resolve
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
-from pe_cli.graph.sequences import Sequences, resolve
+from pe_cli.graph.sharded_updates import own_rows
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 from pe_cli.program.sparse import rows_of

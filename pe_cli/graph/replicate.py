@@ -51,7 +51,8 @@ def replicate(
         places: devices.
         strategy: how to join.
         active: devices that have samples; default all. The others take part in updates only.
-        processes: that have such a graph each; sums of gradients go on over them. What each updates the program says (`graph.owners`),
+        processes: that have such a graph each; sums of gradients go on over them. What each updates the program says
+            (`graph.sharded_updates`),
             and not the strategy.
         fetches: variables that are read after the step, so that processes need them whole.
 

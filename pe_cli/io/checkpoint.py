@@ -1,7 +1,7 @@
 """Checkpoints: one folder each, there whole or not at all.
 
 `step-N/` holds `params.safetensors` and `meta.json`, and is renamed into place after both are on the disk; beside them may be large
-tables in files of rows, which parameter servers have written (`pieces.py`). `last` and
+tables in files of rows, which parameter servers have written (`table_pieces.py`). `last` and
 `best` are small text files that hold the name of a folder: a replaced text file survives a pulled plug, a replaced
 symbolic link can't be flushed. Everything unfinished has a hidden name and is removed by the next save. Only one
 process writes at a time (a lock).
@@ -21,20 +21,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io import atomic, strict_json
-from pe_cli.io.description import (
-    FILES_LIMIT,
-    FORMAT,
-    FORMAT_ROWS,
-    META,
-    META_LIMIT,
-    PARAMS,
-    Meta,
-    check_file,
-    read_meta,
-)
-from pe_cli.io.pieces import Pieces, Value, read_pieces
-from pe_cli.io.regular import open_regular
-from pe_cli.io.steps import (
+from pe_cli.io.checkpoint_folder import (
     another_whole,
     clean,
     folder_of,
@@ -49,6 +36,19 @@ from pe_cli.io.steps import (
     tidy,
     unmark,
 )
+from pe_cli.io.checkpoint_meta import (
+    FILES_LIMIT,
+    FORMAT,
+    FORMAT_ROWS,
+    META,
+    META_LIMIT,
+    PARAMS,
+    Meta,
+    check_file,
+    read_meta,
+)
+from pe_cli.io.regular_files import open_regular
+from pe_cli.io.table_pieces import Pieces, Value, read_pieces
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Fetched values as files: .npz for arrays, .csv for tables, .jsonl for everything that reads lines.
 
 A file appears whole, when its writer is closed. With `append` nothing is lost when the process is killed: a table grows
-line by line under its final name, and an .npz gathers in a hidden file beside it (`spool.py`). `position` and `cut` take
+line by line under its final name, and an .npz gathers in a hidden file beside it (`npz_spool.py`). `position` and `cut` take
 both back to where they were at a checkpoint.
 """
 
@@ -21,8 +21,8 @@ from typing import Self
 import numpy as np
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import append as growing
-from pe_cli.io import atomic, spool, strict_json
+from pe_cli.io import append_files as growing
+from pe_cli.io import atomic, npz_spool, strict_json
 from pe_cli.io.tensors import data_error
 
 Values = Mapping[str, np.ndarray]
@@ -66,13 +66,13 @@ def cut(path: Path, position: Mapping[str, int] | None) -> str:
     """
     npz = path.suffix.lower() == ".npz"
     if position is None:
-        for file in (path, spool.path_of(path)) if npz else (path,):
+        for file in (path, npz_spool.path_of(path)) if npz else (path,):
             try:
                 file.unlink(missing_ok=True)
             except OSError as error:
                 raise atomic.write_error(error, file) from None
         return ""
-    whole = spool.cut(path, position) if npz else growing.cut(path, position["bytes"])
+    whole = npz_spool.cut(path, position) if npz else growing.cut(path, position["bytes"])
     return "" if whole else f"{path}: shorter than it was at the checkpoint: earlier values are missing"
 
 
@@ -155,7 +155,7 @@ class _Npz(FetchWriter):
         super().__init__(path, append)
         self._parts: dict[str, list[np.ndarray]] = {}
         self._first: dict[str, np.ndarray] = {}
-        self._spool = spool.Spool(path) if append else None
+        self._spool = npz_spool.Spool(path) if append else None
         if self._spool is not None:
             for record in self._spool.records():
                 for name, value in record.items():
@@ -187,7 +187,7 @@ class _Npz(FetchWriter):
 
     @property
     def growing(self) -> Path:
-        return spool.path_of(self.path)
+        return npz_spool.path_of(self.path)
 
     def position(self) -> dict[str, int]:
         assert self._spool is not None, "only what is appended has a position"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
@@ -23,7 +23,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io import strict_json
 from pe_cli.io.lock import is_free
 from pe_cli.io.metric_files import KEYS
-from pe_cli.io.regular import open_regular
+from pe_cli.io.regular_files import open_regular
 from pe_cli.io.run_files import is_run
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.io.tensors import data_error

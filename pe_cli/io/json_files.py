@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pe_cli.io import strict_json
-from pe_cli.io.regular import open_regular, read_regular
+from pe_cli.io.regular_files import open_regular, read_regular
 from pe_cli.io.tensors import data_error
 
 

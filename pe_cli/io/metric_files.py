@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.core.errors import PeError, Span
-from pe_cli.io import append, atomic
+from pe_cli.io import append_files, atomic
 
 #: Columns before the metrics'.
 KEYS = ("step", "epoch", "split")
@@ -41,7 +41,7 @@ class CsvTable:
         """
         split = next(iter(values)).partition("/")[0]
         row = {"step": step, "epoch": epoch, "split": split}
-        append.append_line(self.path, self._row({**row, **{name.partition("/")[2]: v for name, v in values.items()}}))
+        append_files.append_line(self.path, self._row({**row, **{name.partition("/")[2]: v for name, v in values.items()}}))
 
     def _row(self, record: Mapping[str, object]) -> str:
         return _line([record.get(column, "") for column in self.columns])

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.io import append, atomic, checkpoint, json_files, lock, strict_json
-from pe_cli.io.regular import read_regular
+from pe_cli.io import append_files, atomic, checkpoint, json_files, lock, strict_json
+from pe_cli.io.regular_files import read_regular
 from pe_cli.io.run_files import RunFiles, is_run
 from pe_cli.io.tensors import data_error
 
@@ -219,7 +219,7 @@ class RunFolder(RunFiles):
             PeError: the log can't be written.
         """
         stamp = _now()
-        append.append_line(self.log_path, "\n".join(f"{stamp} {line}" for line in text.splitlines() or [""]))
+        append_files.append_line(self.log_path, "\n".join(f"{stamp} {line}" for line in text.splitlines() or [""]))
 
     def metric(self, values: Mapping[str, object]) -> None:
         """Add one line of scalars; NaN and infinities are written as the strings "nan", "inf" and "-inf".
@@ -227,7 +227,7 @@ class RunFolder(RunFiles):
         Raises:
             PeError: the file can't be written.
         """
-        append.append_line(self.metrics_path, strict_json.dumps(values))
+        append_files.append_line(self.metrics_path, strict_json.dumps(values))
 
     def metrics(self) -> Iterator[dict[str, object]]:
         """Yield the lines of metrics.jsonl in order; a line that a power failure tore is left out.

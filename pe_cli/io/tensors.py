@@ -19,10 +19,10 @@ from numpy.lib.format import MAGIC_PREFIX
 from safetensors import SafetensorError, safe_open
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.npy import DAMAGED_ZIP, UNREADABLE, claims
+from pe_cli.core.npy_header import DAMAGED_ZIP, UNREADABLE, claims
 from pe_cli.core.types import DTYPES
 from pe_cli.io import atomic
-from pe_cli.io.regular import open_regular
+from pe_cli.io.regular_files import open_regular
 
 _CODES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 #: Entry of the header with the framework that wrote the file.

@@ -11,9 +11,9 @@ import numpy as np
 
 from pe_cli.io import strict_json
 from pe_cli.io.checkpoint import load_arrays
-from pe_cli.io.description import META
-from pe_cli.io.onnx.values import read_graph
-from pe_cli.io.regular import open_regular
+from pe_cli.io.checkpoint_meta import META
+from pe_cli.io.onnx.initializers import read_graph
+from pe_cli.io.regular_files import open_regular
 from pe_cli.io.tensors import data_error, read_safetensors, written_by
 from pe_cli.io.weight_layouts import LAYOUTS, Reading
 

@@ -83,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Nested:
-    """Calls that another call makes, again and again or not at all; for a kernel's PtrI64 parameter, see `pe_cli.kernels.rounds`.
+    """Calls that another call makes, again and again or not at all; for a kernel's PtrI64 parameter, see `pe_cli.kernels.cpu.loop_calls`.
 
     Args:
         calls: in order; their arguments are places in buffers of the task that the outermost call belongs to.
@@ -105,7 +105,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Tickets:
-    """Words in memory that are 0 when a kernel begins, and that it leaves so; for a PtrI64 parameter of a CUDA kernel, see `cuda_parts`."""
+    """Words in memory that are 0 when a kernel begins, and that it leaves so; for a PtrI64 parameter of a CUDA kernel, see `block_sums`."""
 
     count: int
 

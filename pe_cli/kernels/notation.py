@@ -5,8 +5,8 @@ The same as `pe_cli.data.notation.Notation.plain`, byte by byte.
 
 from __future__ import annotations
 
-from pe_cli.kernels.lang import helper
-from pe_cli.kernels.text import SPACE, byte, is_blank, put_byte, same_bytes
+from pe_cli.kernels.language import helper
+from pe_cli.kernels.text.characters import SPACE, byte, is_blank, put_byte, same_bytes
 
 #: Words of a notation: sign before decimals; key of the signs between thousands, 0 where there are none; address and bytes of the unit.
 DECIMAL, GROUP, UNIT, UNIT_SIZE, WORDS = range(5)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Int, Name, Number
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Int, Name, Number
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 

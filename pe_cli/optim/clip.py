@@ -9,7 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.defaults import default_main_program
 from pe_cli.program.ir import Parameter, Program, Role, Variable
-from pe_cli.program.portable import portable
+from pe_cli.program.json_values import portable
 
 Pairs = list[tuple[Parameter, Variable]]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
-from pe_cli.optim.around import Around
 from pe_cli.optim.optimizer import Optimizer, Pairs, State
 from pe_cli.optim.schedule import step_counter
+from pe_cli.optim.wrappers import OptimizerWrapper
 from pe_cli.program.defaults import default_startup_program
 from pe_cli.program.ir import Operator, Program, Role
 
 _SLOW = State("Slow", "slow")
 
 
-class Lookahead(Around):
+class Lookahead(OptimizerWrapper):
     """Go alpha of the way that another optimizer went in k steps; op `lookahead`.
 
     Args:

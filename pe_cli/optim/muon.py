@@ -8,12 +8,12 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
-from pe_cli.optim.around import looked_up
 from pe_cli.optim.clip import GradientClip
-from pe_cli.optim.decayed import AdamW
+from pe_cli.optim.decoupled_decay import AdamW
 from pe_cli.optim.fields import Declared, decay, part
 from pe_cli.optim.optimizer import Rate, State
 from pe_cli.optim.regularizer import Regularizer
+from pe_cli.optim.wrappers import looked_up
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Variable
 from pe_cli.program.sparse import rows_of
 

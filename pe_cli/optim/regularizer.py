@@ -10,7 +10,7 @@ from typing import ClassVar
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.program.ir import Parameter, Role, Variable
-from pe_cli.program.portable import portable
+from pe_cli.program.json_values import portable
 from pe_cli.program.sparse import rows_of
 
 

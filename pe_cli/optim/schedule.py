@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pe_cli.core.types import TensorType
 from pe_cli.program.defaults import default_main_program, default_startup_program
-from pe_cli.program.epochs import Epochs
+from pe_cli.program.epoch_attributes import Epochs
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Program, Role, Variable
 

@@ -22,7 +22,7 @@ from pe_cli.paddle import (
     utils,
     vision,
 )
-from pe_cli.paddle.dynamic import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
+from pe_cli.paddle.dynamic_mode import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
 from pe_cli.paddle.fluid import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -40,8 +40,8 @@ from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
 from pe_cli.paddle.hapi.summary import summary
-from pe_cli.paddle.names import install, missing, places
-from pe_cli.paddle.saving import load, save
+from pe_cli.paddle.reference_names import install, missing, places
+from pe_cli.paddle.save_load import load, save
 
 __version__ = VERSION
 

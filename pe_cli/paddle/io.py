@@ -14,7 +14,7 @@ from pe_cli.paddle.fluid.data_sets import (
     default_collate,
     random_split,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 __all__ = [
     "BatchSampler", "DataLoader", "Dataset", "DistributedBatchSampler", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.paddle import tensor
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 _NAMES = ("cholesky", "cross", "dist", "dot", "inverse", "matmul", "mv", "norm")
 globals().update({name: tensor.functions()[name] for name in _NAMES})

@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import metrics
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program.ir import Variable
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle import functions as further
+from pe_cli.paddle import v2_composed_functions as further
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.layers.selection import select
-from pe_cli.paddle.later import later_functions
+from pe_cli.paddle.v2_functions import later_functions
 
 #: 2.x's name -> fluid's, where the arguments have the same order.
 SAME = {

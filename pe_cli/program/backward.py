@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.ops.define.registry import GradRequest, OpDef, OpDesc, grad_name
-from pe_cli.ops.define.second import SECOND, Again, refuse
+from pe_cli.ops.define.second_gradients import SECOND, Again, refuse
 from pe_cli.ops.define.traits import HasRegions, PassesGradient, Table
 from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Role, Variable
 from pe_cli.program.region_gradients import append_region_gradient

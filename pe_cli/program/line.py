@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from pe_cli.core.errors import PeError, Span
-from pe_cli.program.portable import read_json
+from pe_cli.program.json_values import read_json
 
 _TOKEN = re.compile(r'\s*(?:(->)|([\w.@/+-]+)|("(?:[^"\\]|\\.)*")|([(){}\[\]=:,]))')
 #: Digits of a size, a seed or a number of a block: what int64 holds.

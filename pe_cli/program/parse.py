@@ -10,8 +10,8 @@ from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import HasRegions
 from pe_cli.program.ir import EMPTY, Block, Operator, Program, Role
+from pe_cli.program.json_values import FLAGS, declare, decode
 from pe_cli.program.line import Line
-from pe_cli.program.portable import FLAGS, declare, decode
 from pe_cli.program.region import MAX_DEPTH, Region
 
 #: Characters of text that are read at most.

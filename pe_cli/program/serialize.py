@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType, check_dtype
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.traits import HasRegions
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Role, Variable
-from pe_cli.program.portable import attrs_of, declare, decode, facts_of, read_json
+from pe_cli.program.json_values import attrs_of, declare, decode, facts_of, read_json
 from pe_cli.program.region import MAX_DEPTH, Region, regions_of
 
 FORMAT = "pe-program"

@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Variable
-from pe_cli.program.portable import FLAGS, attrs_of, defaults_of, facts_of
+from pe_cli.program.json_values import FLAGS, attrs_of, defaults_of, facts_of
 from pe_cli.program.region import Region, regions_of
 
 _BARE = re.compile(r"[\w.@/+-]+")

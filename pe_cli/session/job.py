@@ -16,35 +16,35 @@ from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.core.types import Place
-from pe_cli.data.fitted import Fitted
-from pe_cli.devices.nested import every_call
+from pe_cli.data.fitted_columns import Fitted
+from pe_cli.devices.nested_tapes import every_call
 from pe_cli.devices.protocol import device
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.arenas import Arenas
 from pe_cli.execute.executor import Executor, threads_of
-from pe_cli.execute.sized import executor_of
+from pe_cli.execute.memory.arenas import Arenas
+from pe_cli.execute.plan.dynamic_sizes import executor_of
+from pe_cli.execute.plan.thread_layout import best_layout
 from pe_cli.execute.startup import run_startup
-from pe_cli.execute.work import best_layout
 from pe_cli.graph.replicate import shared_variables
-from pe_cli.kernels import target
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.compiler import target
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.language import Kernel
 from pe_cli.ops.define.traits import Random
-from pe_cli.program.epochs import count_epochs, epochs_of
+from pe_cli.program.epoch_attributes import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
-from pe_cli.session.devices import Resources, check_room, libraries_of
-from pe_cli.session.epochs import steps_of_epoch
-from pe_cli.session.job_data import JobData
+from pe_cli.session.data.job_data import JobData
+from pe_cli.session.device_choice import Resources, check_room, libraries_of
 from pe_cli.session.observer import Observer
-from pe_cli.session.owners import divided
-from pe_cli.session.start import check_frozen, start_of
-from pe_cli.session.team import Team
-from pe_cli.session.teams import join_team, launched_team
-from pe_cli.session.values import Values
+from pe_cli.session.processes.group_choice import join_group, launched_group
+from pe_cli.session.processes.process_group import ProcessGroup
+from pe_cli.session.processes.sharded_optimizer import divided
+from pe_cli.session.training.initial_values import check_frozen, start_of
+from pe_cli.session.training.steps_per_epoch import steps_of_epoch
+from pe_cli.session.training.variable_values import Values
 
 if TYPE_CHECKING:
-    from pe_cli.session.served import Served
+    from pe_cli.session.processes.server_training import ServerTraining
 
 Array = np.ndarray[Any, Any]
 #: Samples of a step where the run file has no train section.
@@ -62,7 +62,7 @@ class Job:
         smoke: steps are small, and data whose files are absent is made up.
         built: its programs, where they are made already.
         places: devices; those that the run file asks for when None.
-        team: processes that do this together; this one alone when None.
+        group: processes that do this together; this one alone when None.
         fitted: what the columns of the data have learned in training; they learn it from the training rows when None.
     """
 
@@ -74,30 +74,30 @@ class Job:
         smoke: bool = False,
         built: Built | None = None,
         places: Sequence[Place] | None = None,
-        team: Team | None = None,
+        group: ProcessGroup | None = None,
         fitted: Fitted | None = None,
     ) -> None:
         target.use(run.executor.instructions)
         self.run = run
-        self.team = team or Team()
-        self.observer = observer if observer and self.team.leads else Observer()
+        self.group = group or ProcessGroup()
+        self.observer = observer if observer and self.group.leads else Observer()
         self.smoke = smoke
         self.built: Built = built or build(run.model, run)
-        self.served = _served(self.team, self.built, run)
+        self.served = _served(self.group, self.built, run)
         if self.served is not None:
             self.built = self.served.built
-        self.built, self._divided = divided(run, self.built, self.team)
+        self.built, self._divided = divided(run, self.built, self.group)
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
             heaviest = max(self.built.programs, key=lambda p: len(p.global_block().ops), default=self.built.eval)
-            self.resources = self.team.resources(run, partial(best_layout, heaviest, samples))
+            self.resources = self.group.resources(run, partial(best_layout, heaviest, samples))
         else:
             self.resources = Resources(tuple(places), 0, f"{len(places)} {places[0].kind}")
         self.places = self.resources.places
         self.scope = Scope(self.places)
         self._share()
         self.values = self.served.values(self.scope) if self.served is not None else self._values()
-        self.data = JobData(self.team.dealt(run), self.built, fitted, smoke=smoke, note=self.note)
+        self.data = JobData(self.group.dealt(run), self.built, fitted, smoke=smoke, note=self.note)
         self._notes: list[str] = []
         self._told: set[str] = set()
         self._log: Callable[[str], None] = self._notes.append
@@ -128,9 +128,9 @@ class Job:
             PeError: any mistake in it or in its model, all of them in one; or a device that is not there.
         """
         run, built = load_and_build(path, overrides)
-        team = join_team(run) if join else launched_team(run) if launched else Team()
-        with team.told():
-            return cls(run, observer, smoke=smoke, built=built, team=team, fitted=fitted)
+        group = join_group(run) if join else launched_group(run) if launched else ProcessGroup()
+        with group.told():
+            return cls(run, observer, smoke=smoke, built=built, group=group, fitted=fitted)
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -158,7 +158,7 @@ class Job:
             self.scope.share(shared_variables(program, self.places, self.run.build_strategy))
 
     def _values(self) -> Values:
-        return Values(self.built, self.scope, self.team, self._divided)
+        return Values(self.built, self.scope, self.group, self._divided)
 
     def note(self, text: str) -> None:
         """Print a remark for users, and write it into the log of the run."""
@@ -229,7 +229,7 @@ class Job:
         waiting = set(self.built.waiting)
         before = self.values.divided() if kept else {}
         self.scope.forget(self._divided)
-        made, self._divided = divided(self.run, build(self.run.model, self.run, times), self.team)
+        made, self._divided = divided(self.run, build(self.run.model, self.run, times), self.group)
         self.built = self.data.built = made
         self.values = self._values()
         startup = self.built.startup
@@ -281,7 +281,7 @@ class Job:
         if self.served is not None and program in (self.built.train, self.built.eval):
             served = self.served.executor(program, self.scope, partial(self._executor, alone=alone), self.data.constants())
             return cast("Executor", served)  # it does what training and evaluation ask of executors
-        return self._executor(program, alone=alone, peers=self.team.sums)
+        return self._executor(program, alone=alone, peers=self.group.sums)
 
     def _executor(
         self, program: Program, levels: Mapping[str, int] | None = None, *, alone: bool = True, peers: Summing | None = None,
@@ -387,10 +387,10 @@ class Job:
         return {name: found[name] for name in sorted(found, key=lambda n: n not in self.built.losses)}
 
 
-def _served(team: Team, built: Built, run: RunSpec) -> Served | None:
+def _served(group: ProcessGroup, built: Built, run: RunSpec) -> ServerTraining | None:
     """Return what stands between a trainer and its servers; None where there are none."""
     if not run.has_servers:
         return None
-    from pe_cli.session.served import served_of
+    from pe_cli.session.processes.server_training import served_of
 
-    return served_of(team, built, run)
+    return served_of(group, built, run)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pe_cli.session.planned import Planned
+    from pe_cli.session.benchmarks.plan_facts import Planned
 
 #: What names of metrics begin with that are the length of one parameter's gradient; too many for a terminal.
 NORM = "gradient_norm/"

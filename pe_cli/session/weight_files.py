@@ -11,7 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io.weight_layouts import LAYOUTS, turned
 from pe_cli.ops.define.traits import Weight
 from pe_cli.program.ir import Program
-from pe_cli.session.start import readings
+from pe_cli.session.training.initial_values import readings
 
 Array = np.ndarray[Any, Any]
 #: Slots of ops that normalise, and what PyTorch calls what they read.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.collectives.trees import all_reduce, room_for
+from pe_cli.collectives.tree_reduce import all_reduce, room_for
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,8 +17,8 @@ import pytest
 
 import pe_cli
 from pe_cli.cli.common import open_trained
-from pe_cli.session import serving
-from pe_cli.session.predictor import Predictor
+from pe_cli.session.evaluation.predictor import Predictor
+from pe_cli.session.serving import service as serving
 from tests.cli.conftest import Pe
 from tests.io.runs import hostile, make_run, ordinary
 from tests.needs import needs

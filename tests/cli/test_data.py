@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pe_cli.cli.data import _facts
-from pe_cli.core.survey import ClassShare, ColumnFacts, Figures
+from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from tests.cli.conftest import ROOT, Pe
 
 CONFIGS = ROOT / "configs"

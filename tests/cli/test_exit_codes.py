@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode
-from pe_cli.devices.stamps import StampedTape
-from pe_cli.session.stop import StopRequest
+from pe_cli.devices.timestamps import StampedTape
+from pe_cli.session.training.stop import StopRequest
 from tests.cli.conftest import ROOT, Pe, Said
 
 
@@ -24,7 +24,7 @@ def bug(pe: Pe, config: Path, monkeypatch: pytest.MonkeyPatch) -> Said:
     def wrong(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("pe_cli.session.train.Trainer._after_epoch", wrong)
+    monkeypatch.setattr("pe_cli.session.training.loop.Trainer._after_epoch", wrong)
     return pe("train", config)
 
 
@@ -152,7 +152,7 @@ def test_too_little_memory_to_begin_is_no_bug(pe: Pe, config: Path, monkeypatch:
     def fails(*_: object) -> None:
         raise RuntimeError("while loading") from error
 
-    monkeypatch.setattr("pe_cli.session.train.Trainer._after_epoch", fails)
+    monkeypatch.setattr("pe_cli.session.training.loop.Trainer._after_epoch", fails)
     said = pe("train", config)
     assert said.code == ExitCode.DEVICE
     assert "too little memory" in said.err

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pe_cli.session.rate_range import KEPT, RangeTest, open_for_range, range_test
+from pe_cli.session.training.lr_range_test import KEPT, RangeTest, open_for_range, range_test
 from tests.cli.conftest import Pe
 
 WHOLE = "train.batch_size=40"

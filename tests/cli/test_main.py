@@ -246,7 +246,7 @@ def test_signals_end_what_holds_the_lock_of_python() -> None:
 def test_the_second_signal_stops_at_once(config: Path) -> None:
     code = (
         "import os, signal, time\n"
-        "from pe_cli.session.stop import StopRequest\n"
+        "from pe_cli.session.training.stop import StopRequest\n"
         "with StopRequest() as stop:\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); assert stop.asked\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(10)\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pe_cli.cli.catalogue import names
-from pe_cli.cli.elsewhere import ELSEWHERE, MADE_OF, WRITTEN, here, instead_of, plain
-from pe_cli.cli.things import things
-from pe_cli.config.expand import REGIONS
+from pe_cli.cli.catalogue_entries import things
+from pe_cli.cli.framework_aliases import ELSEWHERE, MADE_OF, WRITTEN, here, instead_of, plain
+from pe_cli.config.block_expansion import REGIONS
 from tests import needs
 
 

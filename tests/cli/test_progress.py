@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pe_cli.cli.bar import bar, clock
 from pe_cli.cli.progress import Lines, Quiet, watch
+from pe_cli.cli.progress_bar import bar, clock
 from pe_cli.session.observer import Row, Start
 
 

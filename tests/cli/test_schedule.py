@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pe_cli.session.benchmarks.learning_rates import POINTS, rates_of
 from pe_cli.session.job import Job
-from pe_cli.session.rates import POINTS, rates_of
 from tests.cli.conftest import Pe
 from tests.needs import torch
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pe_cli.cli.common import open_trained
-from pe_cli.session.predictor import Predictor
+from pe_cli.session.evaluation.predictor import Predictor
 from tests.cli.conftest import train
 
 MODEL = """\

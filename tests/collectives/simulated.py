@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pe_cli.collectives.lane import Lane
-from pe_cli.collectives.trees import gather, small_sum
+from pe_cli.collectives.communication_thread import CommunicationThread
+from pe_cli.collectives.tree_reduce import gather, small_sum
 
 SECONDS = 200
 
@@ -65,7 +65,7 @@ class Simulated:
 
     def __init__(self, rank: int, network: Network) -> None:
         self.rank, self.size, self._network = rank, network.size, network
-        self._lane = Lane(self, lambda: None, SECONDS)
+        self._lane = CommunicationThread(self, lambda: None, SECONDS)
         self.reserve, self.begin = self._lane.reserve, self._lane.begin
         self.reserve_parts, self.begin_scatter, self.begin_gather = (
             self._lane.reserve_parts, self._lane.begin_scatter, self._lane.begin_gather

@@ -208,5 +208,5 @@ def test_too_little_shared_memory_is_told_before_mpi_dies_of_it(
 
 
 def test_mpi_is_loaded_only_where_it_is_asked_for() -> None:
-    text = "import sys, pe_cli.session.train; sys.exit('mpi4py' in sys.modules)"
+    text = "import sys, pe_cli.session.training.loop; sys.exit('mpi4py' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], env=ENVIRONMENT, timeout=60).returncode == 0

@@ -8,8 +8,8 @@ from textwrap import dedent
 
 import pytest
 
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.load import load_model, load_run
-from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import Node
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source

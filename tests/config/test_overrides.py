@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.load import load_run
-from pe_cli.config.mistakes import Mistakes
 from pe_cli.config.nodes import MapNode, find, to_data
 from pe_cli.config.overrides import apply_overrides
 from pe_cli.config.parse import parse

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import MapNode, Node, to_data
 from pe_cli.config.parse import decode, parse
 from pe_cli.config.source import Source

@@ -13,7 +13,7 @@ import pytest
 
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode
-from pe_cli.devices import cuda_driver, cuda_library
+from pe_cli.devices import cuda_driver, cuda_driver_library
 from pe_cli.io import checkpoint
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
@@ -174,7 +174,7 @@ def functions(version: int = 13000, init: int = 0) -> Any:
         return 0
 
     own = {"cuDriverGetVersion": get_version, "cuInit": lambda _: init, "cuGetErrorName": name_of}
-    return SimpleNamespace(**{name: own.get(name, lambda *_: 0) for name in cuda_library.FUNCTIONS})
+    return SimpleNamespace(**{name: own.get(name, lambda *_: 0) for name in cuda_driver_library.FUNCTIONS})
 
 
 @pytest.mark.parametrize(
@@ -191,4 +191,4 @@ def functions(version: int = 13000, init: int = 0) -> Any:
     ],
 )
 def test_a_driver_that_is_of_no_use_says_why(library: Any, why: str):
-    assert cuda_library.prepared(library) == (None, why)
+    assert cuda_driver_library.prepared(library) == (None, why)

@@ -11,7 +11,7 @@ import pytest
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode
 from pe_cli.devices import cuda_driver
-from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda.language import Built
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 
 MODEL = """

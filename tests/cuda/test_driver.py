@@ -12,13 +12,13 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.devices import cuda_driver, cuda_library
+from pe_cli.devices import cuda_driver, cuda_driver_library
 from pe_cli.devices.cuda_driver import CudaDriver
+from pe_cli.devices.cuda_driver_protocol import Extent
 from pe_cli.devices.cuda_memory import CudaMemory
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.cuda import build, cuda_kernel
-from pe_cli.kernels.cuda_compiler import ptx
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T
+from pe_cli.kernels.cuda.compiler import ptx
+from pe_cli.kernels.cuda.language import build, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import Library
 
@@ -201,21 +201,21 @@ def test_a_device_that_fails_is_named_with_the_code_of_devices(library: Library,
 
 
 def test_without_the_library_there_is_no_device(monkeypatch):
-    monkeypatch.setattr(cuda_library, "LIBRARY", "libno-such-driver.so.1")
-    cuda_library.library.cache_clear()
+    monkeypatch.setattr(cuda_driver_library, "LIBRARY", "libno-such-driver.so.1")
+    cuda_driver_library.library.cache_clear()
     try:
-        assert (cuda_library.library()[0], cuda_driver.device_count()) == (None, 0)
+        assert (cuda_driver_library.library()[0], cuda_driver.device_count()) == (None, 0)
         assert cuda_driver.why_none() == "there is no CUDA driver: libno-such-driver.so.1 is not found"
     finally:
-        cuda_library.library.cache_clear()
+        cuda_driver_library.library.cache_clear()
 
 
 def test_compiled_kernels_are_kept_and_known_by_capability(monkeypatch, tmp_path):
     needs_compiler()
-    monkeypatch.setattr("pe_cli.kernels.cache.folder", lambda: tmp_path)
+    monkeypatch.setattr("pe_cli.kernels.compiler.cache.folder", lambda: tmp_path)
     built = dataclasses.replace(build(scaled, "float32", "float32"))
     texts = [ptx.__wrapped__(built, capability) for capability in ((9, 0), (8, 0))]
     assert [f".target sm_{n}" in text for n, text in zip((90, 80), texts, strict=True)] == [True, True]
     assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr("pe_cli.kernels.cuda_compiler._compiled", None)
+    monkeypatch.setattr("pe_cli.kernels.cuda.compiler._compiled", None)
     assert ptx.__wrapped__(built, (9, 0)) == texts[0]

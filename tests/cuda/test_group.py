@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from pe_cli.cli.main import run as command
-from pe_cli.collectives.cards import LEAST_PART, parts_of, summing
+from pe_cli.collectives.cuda_sums import LEAST_PART, parts_of, summing
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.devices import cuda_driver
+from pe_cli.devices.cuda_device_group import Group, apart
 from pe_cli.devices.cuda_driver import CudaDriver
-from pe_cli.devices.cuda_group import Group, apart
-from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.devices.cuda_libraries import loaded_libraries
 from pe_cli.devices.cuda_libraries.nccl import version_of
-from pe_cli.devices.cuda_protocol import Extent
 from pe_cli.io.checkpoint import load, steps
-from pe_cli.kernels.cuda import build
-from pe_cli.session.devices import resolve_places
+from pe_cli.kernels.cuda.language import build
+from pe_cli.session.device_choice import resolve_places
 from tests.cuda.libraries.collectives import Nccl
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
@@ -57,8 +57,8 @@ Train = Callable[..., dict[str, Array]]
 def train(monkeypatch, tmp_path: Path) -> Train:
     """Return what trains for three steps, and gives all that the last checkpoint holds; values are such that no sum is rounded."""
     needs_compiler()
-    monkeypatch.setattr("pe_cli.collectives.cards.LEAST_PART", 8)
-    monkeypatch.setattr(opened, "installed", dict)
+    monkeypatch.setattr("pe_cli.collectives.cuda_sums.LEAST_PART", 8)
+    monkeypatch.setattr(loaded_libraries, "installed", dict)
     rng = np.random.default_rng(0)
     monkeypatch.chdir(tmp_path)
     Path("model.yaml").write_text(LINE)
@@ -101,7 +101,7 @@ def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train, monke
         assert {*library.launched} == {*range(count)}
     for seed, more, root in ((3, (), {None}), (4, REDUCE, {1})):  # the bias is first, and has the first owner
         nccl = Nccl(library := Library([], devices=2, seed=seed))
-        monkeypatch.setattr(opened, "installed", lambda nccl=nccl: {"nccl": opened.Installed("2.32.3", nccl)})
+        monkeypatch.setattr(loaded_libraries, "installed", lambda nccl=nccl: {"nccl": loaded_libraries.Installed("2.32.3", nccl)})
         assert bits(train(library, "-o", "executor.devices=2", *more)) == expected, more
         assert library.calls["cuGraphLaunch"] == 2
         assert ({to for _, to, _ in nccl.sums}, len(nccl.sums)) == (root, 3)
@@ -111,7 +111,7 @@ def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train, monke
 def test_where_nccl_fails_that_is_said_with_the_remedy(train: Train, monkeypatch, capsys):
     library = Library([], devices=2)
     nccl = Nccl(library, {"ncclGroupEnd": 6})
-    monkeypatch.setattr(opened, "installed", lambda: {"nccl": opened.Installed("2.32.3", nccl)})
+    monkeypatch.setattr(loaded_libraries, "installed", lambda: {"nccl": loaded_libraries.Installed("2.32.3", nccl)})
     train(library, "-o", "executor.devices=2", code=ExitCode.DEVICE)
     said = capsys.readouterr().err
     assert "error: the CUDA devices failed: ncclGroupEnd: remote process exited or there was a network error; a link is down" in said

@@ -8,9 +8,9 @@ import pytest
 
 from pe_cli.build.build import load_and_build
 from pe_cli.core.types import Place
-from pe_cli.devices.cuda_paper import launches_of
-from pe_cli.execute.estimate import step_on_paper
-from pe_cli.execute.numerics import Numerics
+from pe_cli.devices.cuda_dry_run import launches_of
+from pe_cli.execute.diagnostics.estimate import step_on_paper
+from pe_cli.execute.numeric_settings import Numerics
 
 ROOT = Path(__file__).parents[2]
 #: Workload -> launches that a step may have: what it takes to launch them must not be what a step takes.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pe_cli.kernels.cuda import build, cuda, cuda_kernel
-from pe_cli.kernels.cuda_compiler import Capability, Cubin, Usage, cubin
+from pe_cli.kernels.cuda.compiler import Capability, Cubin, Usage, cubin
+from pe_cli.kernels.cuda.language import build, cuda, cuda_kernel
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.rules import INVALID_VALUE, TOO_MUCH, refused
 

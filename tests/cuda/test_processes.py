@@ -17,25 +17,26 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries import loaded_libraries
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.memory.usage import usage
 from pe_cli.execute.startup import run_startup
-from pe_cli.execute.usage import usage
-from pe_cli.graph.owners import own_rows, own_startup
+from pe_cli.graph.sharded_updates import own_rows, own_startup
 from pe_cli.graph.ssa import StartSum
-from pe_cli.kernels.host import MirroredKernel
+from pe_cli.kernels.cpu.python_calls import MirroredKernel
 from pe_cli.ops.define.registry import discover
 from pe_cli.optim.clip import GradientClipByGlobalNorm
-from pe_cli.optim.rules import OPTIMIZERS
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.program.initializer import NumpyArray
 from pe_cli.program.ir import Program, Role
-from pe_cli.session.peer_team import PeerTeam
+from pe_cli.session.processes.peer_group import PeerGroup
 from tests.collectives.simulated import Network, Simulated
 from tests.cuda.libraries.collectives import NcclAcross
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
-from tests.execute import owned_network, test_sparse_gradients
+from tests.execute import test_sparse_gradients
+from tests.execute.lowering import sharded_network
 from tests.execute.test_executor import batch, classifier, values
 from tests.rotation import of_today
 
@@ -66,7 +67,7 @@ class Cards:
     def run(self, processes: int, devices: int, process: Callable[[Simulated], Any]) -> list[Any]:
         """Return what a function returns for each process."""
         self.nccl = NcclAcross(processes)
-        self._patch.setattr(opened, "installed", lambda: {"nccl": opened.Installed("2.32.3", self.nccl)})
+        self._patch.setattr(loaded_libraries, "installed", lambda: {"nccl": loaded_libraries.Installed("2.32.3", self.nccl)})
 
         def one(peers: Simulated) -> Any:
             self.nccl.local.library = library = Library([], memory=1 << 22, devices=devices, seed=peers.rank)
@@ -113,7 +114,7 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> Cards:
 
 def dense(rule: str, **settings: Any) -> Callable[[], Made]:
     """Return what makes a network of some layers, and its batches."""
-    return lambda: (*owned_network.network(rule, **settings), owned_network.batch)
+    return lambda: (*sharded_network.network(rule, **settings), sharded_network.batch)
 
 
 def sparse(rule: str) -> Callable[[], Made]:
@@ -277,11 +278,11 @@ def line() -> Made:
 def test_what_the_backward_pass_still_computes_does_not_wait_for_a_sum_that_the_host_has_begun(cards: Cards):
     def process(peers: Simulated) -> set[str]:
         with MAKING:
-            main, startup = owned_network.network("SGD")
+            main, startup = sharded_network.network("SGD")
         scope = Scope([Place("cuda", 0)])
         run_startup(startup, scope, 1)
         executor = Executor(main, scope, build=BuildStrategy(**PIECES), peers=peers)
-        plan = executor.run(owned_network.batch(8, 0), [], 0).plan
+        plan = executor.run(sharded_network.batch(8, 0), [], 0).plan
         nodes = [plan.graph.nodes[plan.tasks[work].node] for work, _ in plan.step._works]
         begun = next(i for i, node in enumerate(nodes) if isinstance(node, StartSum))
         behind = {begun}
@@ -341,7 +342,7 @@ def test_the_cards_of_a_machine_are_divided_among_its_processes(monkeypatch, car
     executor: Any = SimpleNamespace(place="cuda", devices=wanted, at_of=lambda _: None)
 
     def process(peers: Simulated) -> str:
-        return " ".join(map(str, PeerTeam(peers, peers)._cards(executor).places))
+        return " ".join(map(str, PeerGroup(peers, peers)._cards(executor).places))
 
     if isinstance(found, str):
         with pytest.raises(PeError, match=found):
@@ -355,11 +356,11 @@ def test_processes_that_would_sum_by_other_libraries_are_told_apart(monkeypatch,
     (tmp_path / "model.yaml").write_text("name: m\nfeeds: {x: {shape: [2], dtype: float32}}\nlayers: {loss: {type: mean, x: x}}\n")
     (tmp_path / "run.yaml").write_text("model: model.yaml\nexecutor: {place: cuda, processes: mpi}\n")
     run, local = load_run(str(tmp_path / "run.yaml")), threading.local()
-    monkeypatch.setattr(opened, "told", lambda _: local.libraries)
+    monkeypatch.setattr(loaded_libraries, "told", lambda _: local.libraries)
 
     def process(peers: Simulated) -> None:
         local.libraries = f"nccl 2.2{peers.rank}"
-        PeerTeam(peers, peers).resources(run)
+        PeerGroup(peers, peers).resources(run)
 
     with pytest.raises(PeError, match=r"process 1 has another set of CUDA libraries than process 0: nccl 2\.21, not nccl 2\.20") as caught:
         Network(2).run(process)

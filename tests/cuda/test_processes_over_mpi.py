@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.cli.main import run as command
 from pe_cli.core.errors import ExitCode
-from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries import loaded_libraries
 from pe_cli.io.checkpoint import load
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import Library
@@ -22,7 +22,7 @@ pytestmark = needs_mpi
 PROCESS = """
 import runpy
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_libraries import opened
+from pe_cli.devices.cuda_libraries import loaded_libraries as opened
 from tests.cuda.ptx.library import LearningDriver, Library
 
 library = Library([], memory=1 << 22, devices=2)
@@ -80,7 +80,7 @@ def test_owners_of_rows_on_cards_stop_go_on_and_leave_what_one_process_leaves(mo
 
     several("--max-steps", "2", code=ExitCode.STOPPED)
     several("--resume")
-    monkeypatch.setattr(opened, "installed", dict)
+    monkeypatch.setattr(loaded_libraries, "installed", dict)
     use(monkeypatch, Library([], memory=1 << 22, devices=2))
     assert command(["train", "run.yaml", "--quiet", "-o", "output.dir=one", "-o", "executor.devices=2"]) == ExitCode.DONE
     assert left(Path("several")) == left(Path("one"))

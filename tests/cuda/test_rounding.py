@@ -11,14 +11,14 @@ import pytest
 
 from pe_cli.devices import cuda_driver
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import CudaKernel, build, calls_on_cuda, cuda_kernel, deal
-from pe_cli.kernels.cuda_compiler import INSTRUCTION, Capability, code_of, cubin
-from pe_cli.kernels.cuda_guard import guarded
-from pe_cli.kernels.cuda_mixed import mixed
-from pe_cli.kernels.cuda_table import of_table
-from pe_cli.kernels.lang import Int, Kernel, Ptr, helper, kernel
+from pe_cli.kernels.cuda.batched_launches import of_table
+from pe_cli.kernels.cuda.compiler import INSTRUCTION, Capability, code_of, cubin
+from pe_cli.kernels.cuda.error_guard import guarded
+from pe_cli.kernels.cuda.language import CudaKernel, build, calls_on_cuda, cuda_kernel, deal
+from pe_cli.kernels.cuda.mixed_launches import mixed
+from pe_cli.kernels.language import Int, Kernel, Ptr, helper, kernel
 from pe_cli.session.job import Job
-from pe_cli.session.step import Stepper
+from pe_cli.session.training.step import Stepper
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD
 

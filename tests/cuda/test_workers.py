@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pe_cli.kernels import cuda_workers
-from pe_cli.kernels.cuda import Built, build, cuda_kernel
-from pe_cli.kernels.cuda_compiler import is_kept
-from pe_cli.kernels.lang import Int, Ptr, T
+from pe_cli.kernels.cuda import worker_processes
+from pe_cli.kernels.cuda.compiler import is_kept
+from pe_cli.kernels.cuda.language import Built, build, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, T
 from tests.cuda.ptx.device import needs_compiler
 
 TEXT = "def {name}(x: Ptr, out: Ptr, n: Int):\n    for i in range(n):\n        out[i] = x[i] + T({number})\n"
@@ -28,14 +28,14 @@ def kernels(count: int) -> list[Built]:
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     needs_compiler()
-    monkeypatch.setattr("pe_cli.kernels.cache.folder", lambda: tmp_path)
+    monkeypatch.setattr("pe_cli.kernels.compiler.cache.folder", lambda: tmp_path)
 
 
 @pytest.mark.usefixtures("cold")
 def test_copies_compile_what_is_not_there(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     wanted, told = kernels(5), []
-    cuda_workers.compile_ahead(wanted, (9, 0), lambda *said: told.append(said))
+    worker_processes.compile_ahead(wanted, (9, 0), lambda *said: told.append(said))
     assert all(is_kept(built, (9, 0)) for built in wanted)
     assert {count for _, count, _ in told} == {5}
     with pytest.raises(ChildProcessError):
@@ -45,14 +45,14 @@ def test_copies_compile_what_is_not_there(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.usefixtures("cold")
 def test_a_copy_that_fails_leaves_its_kernels_to_the_process(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    here, real = os.getpid(), cuda_workers.cubin
+    here, real = os.getpid(), worker_processes.cubin
 
     def failing(built: Built, capability: tuple[int, int]) -> object:
         if os.getpid() != here:
             raise MemoryError
         return real(built, capability)
 
-    monkeypatch.setattr(cuda_workers, "cubin", failing)
+    monkeypatch.setattr(worker_processes, "cubin", failing)
     wanted = kernels(4)
-    cuda_workers.compile_ahead(wanted, (9, 0))
+    worker_processes.compile_ahead(wanted, (9, 0))
     assert [is_kept(built, (9, 0)) for built in wanted] == [True, False, False, False]

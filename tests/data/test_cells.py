@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pe_cli.data.arrays import DatasetTable
-from pe_cli.data.cells import ListTable
+from pe_cli.data.array_dataset import DatasetTable
 from pe_cli.data.dataset import ArrayDataset
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 
 
 def test_half_of_a_character_is_shown_as_one_that_is_not_known():

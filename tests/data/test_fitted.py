@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.fitted import NAME, Fitted, FittedColumn
+from pe_cli.data.fitted_columns import NAME, Fitted, FittedColumn
 
 NUMBER = {"fill": 2.0, "shift": [1.0], "divisor": [3.0], "dtype": "float32", "low": 0.0, "high": 9.0, "missing": 1}
 

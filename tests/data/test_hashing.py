@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.data.hashing import permutation, random_bits, stream_key, uniform
+from pe_cli.data.counter_random import permutation, random_bits, stream_key, uniform
 
 
 def splitmix64(state):

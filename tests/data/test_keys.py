@@ -10,8 +10,8 @@ import pytest
 
 from pe_cli.data.dataset import ArrayDataset
 from pe_cli.data.fields import ArrayField, FieldDataset, SequenceField
-from pe_cli.data.keys import keys_of
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.sample_keys import keys_of
 
 ORIGIN = Origin(Path())
 
@@ -87,7 +87,7 @@ def test_pictures_are_equal_where_their_files_are(tmp_path):
     text = (tmp_path / ".run.yaml").read_text().replace("model.yaml", ".model.yaml")
     (tmp_path / ".run.yaml").write_text(text)
     job = Job.open(tmp_path / ".run.yaml")
-    from pe_cli.data.samples import select
+    from pe_cli.data.feed_samples import select
 
     keys = keys_of(select(job.data.dataset("train"), [job.data.sources["image"]]), ["image"])
     assert len(keys) == 4

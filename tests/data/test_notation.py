@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.cells import ListTable
 from pe_cli.data.column import discover
 from pe_cli.data.notation import Notation
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.table import TableOptions, open_table
 from pe_cli.data.writing import notation_of
 
@@ -144,7 +144,7 @@ def test_options_that_mean_nothing_are_refused(options, message):
 
 def test_a_column_that_is_not_declared_names_the_line_that_reads_it():
     from pe_cli.data.column import Context
-    from pe_cli.data.infer import infer
+    from pe_cli.data.column_inference import infer
 
     context = Context(ListTable({"price": ["1.5", "2.5", "3.5", "1.234,50 €"]}, Origin(Path())), "price")
     with pytest.raises(PeError, match=r"'1\.234,50 €' is no finite number"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data import room as module
-from pe_cli.data.room import room
+from pe_cli.data import spill_storage as module
+from pe_cli.data.spill_storage import room
 
 
 @pytest.fixture

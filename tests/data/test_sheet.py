@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pe_cli.data.sheet import GAP, LINE, MOST, SIDE, contact_sheet
+from pe_cli.data.contact_sheet import GAP, LINE, MOST, SIDE, contact_sheet
 
 
 def opened(*args, **options):

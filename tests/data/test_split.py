@@ -12,9 +12,9 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.cells import ListTable
-from pe_cli.data.origin import Origin
-from pe_cli.data.split import describe, split_rows
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.row_split import describe, split_rows
 
 
 def parts(columns, **options):

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pe_cli.core.survey import ColumnFacts
-from pe_cli.data.cells import ListTable, join_strings
+from pe_cli.core.survey_figures import ColumnFacts
+from pe_cli.data.column_figures import Part, characters, column_facts, cut, field_facts
 from pe_cli.data.dataset import ArrayDataset
-from pe_cli.data.origin import Origin
-from pe_cli.data.survey import Part, characters, column_facts, cut, field_facts
+from pe_cli.data.raw_cells import ListTable, join_strings
+from pe_cli.data.reader_context import Origin
 
 ORIGIN = Origin(Path())
 

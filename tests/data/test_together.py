@@ -15,15 +15,15 @@ import pytest
 
 from pe_cli.build.build import load_and_build
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data import together as module
-from pe_cli.data.cells import MISSING
+from pe_cli.data import machine_processes as module
 from pe_cli.data.loader import Loader
-from pe_cli.data.origin import Origin
+from pe_cli.data.machine_processes import MachineProcesses
+from pe_cli.data.raw_cells import MISSING
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.table import TableOptions, open_table
-from pe_cli.data.tables import rows
+from pe_cli.data.tables import row_starts
 from pe_cli.data.tables.csv import CsvPart
-from pe_cli.data.together import Together
-from pe_cli.session.job_data import JobData
+from pe_cli.session.data.job_data import JobData
 from tests.collectives.simulated import Network
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -101,7 +101,7 @@ def write(folder: Path, kind: str, count: int = 1000) -> Path:
     return path
 
 
-def columns(table: Any, together: Together | None) -> list[Any]:
+def columns(table: Any, together: MachineProcesses | None) -> list[Any]:
     table.prepare(["a", "c"], ["b", "c"], together)
     codes = [table.cells(name).codes() for name in "bc"]
     numbers = [table.cells(name).numbers() for name in "ac"]
@@ -116,21 +116,21 @@ def test_cells_of_a_table_are_read_in_parts_and_are_the_same(tmp_path: Path, kin
     path = write(tmp_path, kind)
     options = TableOptions(files=str(path), skip=13, limit=900)
     alone = columns(open_table(options, Origin(tmp_path)), None)
-    found = Network(4).run(lambda peers: columns(open_table(options, Origin(tmp_path)), Together(peers)))
+    found = Network(4).run(lambda peers: columns(open_table(options, Origin(tmp_path)), MachineProcesses(peers)))
     assert found == [alone] * 4
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_rows_of_one_file_are_found_in_parts(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends of lines in quoted cells, where a part of the file may begin, too; a mistake is told by all as by one alone."""
-    monkeypatch.setattr(rows, "SHARE", 1 << 12)
+    monkeypatch.setattr(row_starts, "SHARE", 1 << 12)
     path = tmp_path / f"t.{kind}"
     texts = [f"{i} " + "x\n" * (i % 7) for i in range(3000)]
     lines = [json.dumps({"a": i, "b" if i < 2999 else "late": text}) for i, text in enumerate(texts)]
     path.write_text("a,b\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(texts)) if kind == "csv" else "\n\n".join(lines) + "\n")
 
     def found(peers: Any = None) -> list[Any]:
-        together = Together(peers) if peers else None
+        together = MachineProcesses(peers) if peers else None
         table = open_table(TableOptions(files=str(path)), Origin(tmp_path, together=together))
         strings = table.cells("b").strings()
         return [len(table), table.names, strings.bytes.tobytes(), strings.offsets.tobytes(), table.cells("a").text(2718)]
@@ -159,7 +159,7 @@ def test_each_process_reads_its_share_of_the_rows(tmp_path: Path, monkeypatch: p
     options = TableOptions(files=str(path))
 
     def process(peers: Any) -> None:
-        open_table(options, Origin(tmp_path)).prepare(["a"], ["b"], Together(peers))
+        open_table(options, Origin(tmp_path)).prepare(["a"], ["b"], MachineProcesses(peers))
 
     Network(4).run(process)
     assert sorted(read) == [(0, 250), (250, 500), (500, 750), (750, 1000)]
@@ -167,7 +167,7 @@ def test_each_process_reads_its_share_of_the_rows(tmp_path: Path, monkeypatch: p
 
 def test_the_columns_of_the_processes_lie_in_the_same_memory(tmp_path: Path) -> None:
     def process(peers: Any) -> list[float]:
-        together = Together(peers)
+        together = MachineProcesses(peers)
         (space,) = together.rooms([((3,), "<f8")], "a test") or ()
         space[together.index] = 1 + together.index
         together.wait("a test")
@@ -184,7 +184,7 @@ def test_where_there_is_no_room_each_process_reads_all(tmp_path: Path, monkeypat
     path = write(tmp_path, "csv")
     options = TableOptions(files=str(path), missing=list(MISSING))
     alone = columns(open_table(options, Origin(tmp_path)), None)
-    assert Network(2).run(lambda peers: columns(open_table(options, Origin(tmp_path)), Together(peers))) == [alone] * 2
+    assert Network(2).run(lambda peers: columns(open_table(options, Origin(tmp_path)), MachineProcesses(peers))) == [alone] * 2
 
 
 def test_machines_share_nothing_and_have_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_machines_share_nothing_and_have_the_same(tmp_path: Path, monkeypatch: p
     alone = columns(open_table(options, Origin(tmp_path)), None)
 
     def process(peers: Any) -> list[Any]:
-        together = Together(_Elsewhere(peers))
+        together = MachineProcesses(_Elsewhere(peers))
         assert (together.index, together.count) == ((0, 1) if peers.rank == 2 else (peers.rank, 2))
         return columns(open_table(options, Origin(tmp_path)), together)
 
@@ -219,7 +219,7 @@ def test_tables_of_other_sizes_are_other_data(tmp_path: Path) -> None:
 
     def process(peers: Any) -> str:
         with pytest.raises(PeError) as caught:
-            columns(open_table(TableOptions(files=str(path), limit=100 + peers.rank), Origin(tmp_path)), Together(peers))
+            columns(open_table(TableOptions(files=str(path), limit=100 + peers.rank), Origin(tmp_path)), MachineProcesses(peers))
         assert caught.value.code == ExitCode.DATA
         return caught.value.message
 

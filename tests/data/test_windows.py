@@ -13,13 +13,13 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.cells import ListTable
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import ArrayField
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import open_reader
-from pe_cli.data.split import split_rows
-from pe_cli.data.windows import Shape, WindowTable
+from pe_cli.data.row_split import split_rows
+from pe_cli.data.series_windows import Shape, WindowTable
 
 ORIGIN = Origin(Path())
 

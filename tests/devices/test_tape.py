@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pe_cli.devices.native import ANYONE
+from pe_cli.devices.native_loops import ANYONE
 from pe_cli.devices.tape import Chain, Instruction, Tape
-from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Int, PtrF64, PtrI64, Status, kernel, pointer_f64
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.compiler.loader import addresses
+from pe_cli.kernels.language import Int, PtrF64, PtrI64, Status, kernel, pointer_f64
 
 
 @kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.plan import Plan
+from pe_cli.execute.plan.plan import Plan
 
 
 def latest(executor: Executor) -> Plan:

@@ -10,7 +10,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.kernels.finite import CHUNK
+from pe_cli.kernels.cpu.finite_check import CHUNK
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 

@@ -12,10 +12,10 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cpu import CpuStep
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.batch_split import split_sizes
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.merge import merge
-from pe_cli.execute.plans import MAX_PLANS
-from pe_cli.execute.split import split_sizes
+from pe_cli.execute.plan.plan_cache import MAX_PLANS
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 

@@ -14,9 +14,9 @@ from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute import executor as executors
-from pe_cli.execute.estimate import estimate_memory
+from pe_cli.execute.diagnostics.estimate import estimate_memory
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.plan import Plan
+from pe_cli.execute.plan.plan import Plan
 from pe_cli.graph.compile import Purpose, compile_program
 from pe_cli.graph.text import describe
 from pe_cli.program.ir import Program
@@ -143,7 +143,7 @@ BUILD: dict[str, tuple[object, str, Look, int]] = {
 #: Options that are seen elsewhere, by what.
 ELSEWHERE = {
     "debug_graphviz_path": "tests/session/test_strategies.py: pictures in the run's folder",
-    "fp16_allreduce": "tests/execute/test_processes.py: sums over processes",
+    "fp16_allreduce": "tests/execute/plan/test_distributed.py: sums over processes",
     "use_hierarchical_allreduce": "tests/collectives/test_mpi.py: processes are numbered machine by machine",
     "fuse_broadcast_ops": "tests/config/test_run.py: true is refused, because no graph has broadcasts",
 }

@@ -9,13 +9,13 @@ from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.batch_split import cut_sequences
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.split import cut_sequences
 from pe_cli.layers.define.registry import find
-from pe_cli.optim.rules import OPTIMIZERS
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
-from pe_cli.session.averages import Averages
+from pe_cli.session.training.averages import Averages
 
 LENGTHS = (3, 1, 7, 2, 2, 5, 1)
 

@@ -11,22 +11,22 @@ from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.estimate import estimate_memory
+from pe_cli.execute.diagnostics.critical_path import parallelism
+from pe_cli.execute.diagnostics.estimate import estimate_memory
+from pe_cli.execute.diagnostics.profile import rows, run_profile
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.explain import parallelism
-from pe_cli.execute.profile import rows, run_profile
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.dot import to_dot
 from pe_cli.graph.text import describe
 from pe_cli.optim.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.optim.regularizer import L1Decay, L2Decay
-from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.backward import gradients
-from pe_cli.program.forms import from_string
 from pe_cli.program.initializer import NumpyArray
 from pe_cli.program.ir import Program
 from pe_cli.program.serialize import from_json, to_json
 from pe_cli.program.text import print_program
+from pe_cli.program.text_forms import from_string
 from pe_cli.program.verify import verify
 from tests.execute.support import latest
 from tests.needs import torch

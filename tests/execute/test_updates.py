@@ -14,8 +14,8 @@ from pe_cli.graph.passes import fuse_optimizer
 from pe_cli.graph.ssa import Update
 from pe_cli.layers.define.registry import find
 from pe_cli.ops.fused.fused_optimizer import LINE, MIN_SHARE, shares_of
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.optim.regularizer import L2Decay
-from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role

@@ -27,7 +27,7 @@ from tests.fuzz import bounds, damage, messages, programs, requests
 from tests.fuzz.damage import words
 from tests.fuzz.grammars import GRAMMARS
 from tests.fuzz.targets import TARGETS, project
-from tests.fuzz.wholes import KERNEL, binaries, texts
+from tests.fuzz.whole_inputs import KERNEL, binaries, texts
 
 BATCH = 1000
 #: Seconds after which an input ends the process that tries it.

@@ -23,9 +23,9 @@ from pe_cli.layers.control.loops import cond, scan
 from pe_cli.layers.define.registry import find
 from pe_cli.program.backward import append_backward
 from pe_cli.program.defaults import program_guard
-from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.serialize import to_json
+from pe_cli.program.text_forms import from_string, to_string
 
 NUMBERS = ("0", "-1", "1", "2", "3", "7", "1000", "65536", "4294967296", "1000000000000000000", "9223372036854775807")
 
@@ -123,7 +123,7 @@ def run(text: str) -> str:
 
 def _types(executor, feed):
     from pe_cli.core.types import TensorType
-    from pe_cli.execute.types import concrete_types
+    from pe_cli.execute.lowering.types import concrete_types
 
     return concrete_types(executor.program, {n: TensorType(a.shape, str(a.dtype)) for n, a in feed.items() if n in executor.read})
 

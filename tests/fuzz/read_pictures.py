@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.pictures import decode, opened
+from pe_cli.data.pictures import decode, picture_checks
 from pe_cli.paddle.vision.datasets import ImageFolder
 from tests.fuzz.targets import refused, target
 
@@ -29,7 +29,7 @@ def picture(data: bytes, folder: Path) -> None:
         head = decode.header(str(path), recipe.mode, (len(data), draw.getrandbits(62)))
         try:
             found = decode.read(str(path), recipe)
-        except opened.Unreadable as error:
+        except picture_checks.Unreadable as error:
             raise PeError(f"{path} {error.broken.why}", hint=error.broken.hint, code=ExitCode.DATA) from None
         assert isinstance(head, decode.Header)
         assert found.shape == (*(size or (head.height, head.width)), decode.CHANNELS[recipe.mode])

@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from pe_cli.data.fitted import Fitted
+from pe_cli.data.fitted_columns import Fitted
 from pe_cli.io.view.timeline import read_timeline
 from pe_cli.session.launch.hosts import divided, read_hosts
 from tests.fuzz.targets import refused, target

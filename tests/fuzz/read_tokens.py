@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.tokens import file
-from pe_cli.data.tokens.texts import Chunk
-from pe_cli.kernels.text import SLACK
+from pe_cli.data.tokens import tokenizer_json
+from pe_cli.data.tokens.text_chunks import Chunk
+from pe_cli.kernels.text.characters import SLACK
 from tests.fuzz.targets import refused, target
 
 _TEXTS = (
@@ -35,9 +35,9 @@ def tokenizer(data: bytes, folder: Path) -> None:
     buffer = np.frombuffer(whole + bytes(SLACK), np.uint8)
     chunk = Chunk(buffer, np.append(0, np.cumsum([len(text) for text in texts])).astype(np.int64))
     with refused(folder):
-        state = file.read(path, lambda message, hint: PeError(message, hint=hint, code=ExitCode.DATA))
+        state = tokenizer_json.read(path, lambda message, hint: PeError(message, hint=hint, code=ExitCode.DATA))
         for template in (True, False):
-            made = file.FileTokens(state, template)
+            made = tokenizer_json.FileTokens(state, template)
             ids, ends, unknown = made.worker()(chunk, 0, 1 << 20)
             assert len(ids) == ends[-1] <= made.bound(len(whole), len(texts))
             assert len(ends) == len(texts) + 1

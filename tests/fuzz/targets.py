@@ -24,21 +24,21 @@ from pe_cli.config.load import load_model, load_run
 from pe_cli.config.resolved import resolved_yaml
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data import open_reader
-from pe_cli.data.arrays import is_table
+from pe_cli.data.array_dataset import is_table
 from pe_cli.io import checkpoint
 from pe_cli.io.history import read_run
-from pe_cli.io.inputs import read_inputs
-from pe_cli.io.onnx.values import read_values
+from pe_cli.io.input_hashes import read_inputs
+from pe_cli.io.npz_spool import Spool, path_of
+from pe_cli.io.onnx.initializers import read_values
 from pe_cli.io.run_folder import RunFolder
-from pe_cli.io.spool import Spool, path_of
 from pe_cli.io.tensors import read_npz, read_safetensors, write_safetensors
-from pe_cli.io.view.facts import Facts
+from pe_cli.io.view.model_facts import Facts
 from pe_cli.io.view.page import build_page
-from pe_cli.kernels import cache
-from pe_cli.program.forms import from_string, to_string
+from pe_cli.kernels.compiler import cache
 from pe_cli.program.serialize import to_json
-from pe_cli.session import carried
-from pe_cli.session.compare import compare
+from pe_cli.program.text_forms import from_string, to_string
+from pe_cli.session.verification import step_snapshot as carried
+from pe_cli.session.verification.compare import compare
 from tests.fuzz import requests
 from tests.fuzz.bounds import MOST_BYTES, kept
 from tests.fuzz.messages import Wire
@@ -252,7 +252,7 @@ def carried_facts(data: bytes, folder: Path) -> None:
     for name, facts in (("there", data), ("here", STEP_FACTS)):
         write_safetensors(folder / f"{name}.safetensors", arrays | {carried.FACTS: np.frombuffer(facts, np.uint8)})
     with refused(folder):
-        found = compare(carried.Carried(folder / "there.safetensors"), carried.Carried(folder / "here.safetensors"))
+        found = compare(carried.StepSnapshot(folder / "there.safetensors"), carried.StepSnapshot(folder / "here.safetensors"))
         assert found.compared <= len(arrays)
         json.dumps(asdict(found))
 

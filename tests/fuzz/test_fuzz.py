@@ -22,7 +22,7 @@ from tests.fuzz.damage import bomb, damaged, deep, rewritten
 from tests.fuzz.grammars import GRAMMARS
 from tests.fuzz.many import failure, made
 from tests.fuzz.targets import TARGETS
-from tests.fuzz.wholes import KERNEL, binaries, texts
+from tests.fuzz.whole_inputs import KERNEL, binaries, texts
 from tests.rotation import of_today
 
 MORE = int(os.environ.get("PE_FUZZ", "0"))

@@ -12,13 +12,13 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
-from pe_cli.graph.collapse import collapse, collapse_large, variables_as_arrows
 from pe_cli.graph.compile import Purpose, compile_program
 from pe_cli.graph.dot import COLOURS, MANY, quote, size_text, to_dot, write_dot
-from pe_cli.graph.filter import around, only
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture, picture_of
+from pe_cli.graph.picture_collapse import collapse, collapse_large, variables_as_arrows
+from pe_cli.graph.picture_filter import around, only
+from pe_cli.graph.picture_optimizer_state import fold_state
 from pe_cli.graph.replicate import replicate
-from pe_cli.graph.state import fold_state
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program

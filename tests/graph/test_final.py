@@ -6,7 +6,7 @@ import pytest
 
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
-from pe_cli.execute import help_last
+from pe_cli.execute.plan import work_stealing
 from pe_cli.graph.final import absorb_sums, check_finite, copy_aliases, share_updates
 from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.text import describe, parse_graph
@@ -180,7 +180,7 @@ def test_results_that_nobody_reads_are_not_checked():
 
 def test_the_last_products_are_offered_to_others():
     graph = graph_of(SHARED)
-    rows = help_last.WORTH_HELP // 6
+    rows = work_stealing.WORTH_HELP // 6
     types = [
         {
             n: v.type.with_shape(rows, *v.shape[1:]) if v.shape[:1] == (-1,) else v.type
@@ -188,14 +188,14 @@ def test_the_last_products_are_offered_to_others():
         }
         for _ in PLACES
     ]
-    made = describe(help_last.run(graph, types))
+    made = describe(work_stealing.steal_last_gradients(graph, types))
     assert [line[5:26] for line in made.splitlines() if line.endswith(" helped")] == [
         "backward  0 mul_grad(",
         "backward  1 mul_grad(",
     ]
     assert made.replace(" helped", "") == SHARED
     few = [{n: TensorType((4, *t.shape[1:])) if t.shape[:1] == (rows,) else t for n, t in of.items()} for of in types]
-    assert help_last.run(graph, few) is graph, "the step is over before help comes"
+    assert work_stealing.steal_last_gradients(graph, few) is graph, "the step is over before help comes"
 
 
 FROZEN = """program "f"
@@ -215,8 +215,8 @@ block 0
 def test_nobody_helps_with_forward_work():
     """The little backward work of a net that is frozen in front is less than what may be offered; what is before it is forward."""
     graph = replicate(parse_program(FROZEN), PLACES, BuildStrategy())
-    rows = help_last.WORTH_HELP // 1000
+    rows = work_stealing.WORTH_HELP // 1000
     block = graph.program.global_block()
     types = [{n: v.type.with_shape(rows, *v.shape[1:]) if v.shape[:1] == (-1,) else v.type for n, v in block.vars.items()}] * 2
-    helped = [node for node in help_last.run(graph, types).nodes if getattr(node, "helped", False)]
+    helped = [node for node in work_stealing.steal_last_gradients(graph, types).nodes if getattr(node, "helped", False)]
     assert [(node.title, node.role.value, node.device) for node in helped] == [("mul_grad", "backward", 0), ("mul_grad", "backward", 1)]

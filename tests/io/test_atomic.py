@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io import append, atomic
+from pe_cli.io import append_files, atomic
 from tests import needs
 
 
@@ -107,9 +107,9 @@ def test_a_full_disk_says_how_much_was_wanted(tiny_disk: Path) -> None:
 
 def test_appending_to_a_full_disk_cuts_back_to_whole_lines(tiny_disk: Path) -> None:
     target = tiny_disk / "lines"
-    append.append_line(target, "first")
+    append_files.append_line(target, "first")
     with pytest.raises(PeError) as caught:
-        append.append_line(target, "x" * 100_000)
+        append_files.append_line(target, "x" * 100_000)
     assert caught.value.code == ExitCode.DEVICE
     assert target.read_text() == "first\n"
 
@@ -148,7 +148,7 @@ def test_an_error_of_the_block_passes_and_leaves_nothing(tmp_path: Path) -> None
 def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:
     target = tmp_path / "a.jsonl"
     target.write_text('{"a": 1}\n{"a": ')
-    append.append_line(target, '{"a": 3}')
+    append_files.append_line(target, '{"a": 3}')
     assert target.read_text() == '{"a": 1}\n{"a": \n{"a": 3}\n'
 
 

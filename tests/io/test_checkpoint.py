@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io import checkpoint, steps, tensors
+from pe_cli.io import checkpoint, checkpoint_folder, tensors
 
 ARRAYS = {
     "w": np.array([[0.1, -0.0], [np.inf, 3e-45]], np.float32),
@@ -345,7 +345,7 @@ def test_a_folder_that_goes_while_it_is_written_to_is_a_failed_write(
     root: Path, monkeypatch: pytest.MonkeyPatch, doing: str
 ) -> None:
     """Once the folder is locked, a file stands in its place."""
-    held = steps.locked
+    held = checkpoint_folder.locked
 
     @contextlib.contextmanager
     def swapped(folder: Path) -> Iterator[None]:
@@ -354,7 +354,7 @@ def test_a_folder_that_goes_while_it_is_written_to_is_a_failed_write(
             folder.write_text("a file")
             yield
 
-    for module in (steps, checkpoint):
+    for module in (checkpoint_folder, checkpoint):
         monkeypatch.setattr(module, "locked", swapped)
     act: dict[str, Callable[[], object]] = {
         "save": lambda: checkpoint.save(root, 30, ARRAYS, {}, keep=1),

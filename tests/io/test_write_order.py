@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pe_cli.io import atomic, checkpoint
-from pe_cli.session.saver import Saver, Snapshot
+from pe_cli.session.training.checkpoint_writer import CheckpointWriter, Snapshot
 
 
 class Recorder:
@@ -117,7 +117,7 @@ def test_outputs_are_on_the_disk_before_the_checkpoint_that_counts_on_them(recor
     metrics, fetched = tmp_path / "metrics.jsonl", tmp_path / "loss.npy"
     for file in (metrics, fetched):
         atomic.write_plain(file, b"line\n")
-    saver = Saver(tmp_path / "checkpoints", 1, {})
+    saver = CheckpointWriter(tmp_path / "checkpoints", 1, {})
     saver.save(Snapshot(3, ARRAYS, {}, True, [metrics, fetched, tmp_path / "not there yet"]))
     saver.wait()
     assert "checkpoints/step-3" in recorder.check()

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.compiler.loader import addresses
+from pe_cli.kernels.language import Kernel
 
 
 def _word(value: Any, kind: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.optim.rules import OPTIMIZERS
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.program.initializer import Constant
 from pe_cli.program.param_attr import ParamAttr, WeightNormParamAttr
 from tests.layers.support import layers as L

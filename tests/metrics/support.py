@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.metrics.collect import Collector
+from pe_cli.metrics.collection import Collector
 from pe_cli.metrics.define import Declared, discover
 
 

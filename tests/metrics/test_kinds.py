@@ -9,7 +9,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.metrics.collect import Collector
+from pe_cli.metrics.collection import Collector
 from pe_cli.metrics.define import Counted, Declared, Gathered, discover
 from tests.metrics.support import measure
 

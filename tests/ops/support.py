@@ -10,8 +10,8 @@ import numpy as np
 from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.execute.cut import CutProgram, is_cut
 from pe_cli.execute.executor import Executor
+from pe_cli.execute.plan.dynamic_programs import DynamicProgram, is_dynamic
 from pe_cli.ops.define.registry import OpDef, Sample, find
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program
@@ -53,7 +53,7 @@ def runner(program: Program, fetches: Sequence[str], threads: int = 0) -> Callab
     """Return `run(inputs, step=0)`: it runs a program on one device with these values in its scope, and plans it only once."""
     scope = Scope([PLACE])
     scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
-    whole = None if is_cut(program) else Executor(program, scope, execution=ExecutionStrategy(num_threads=threads), seed=7)
+    whole = None if is_dynamic(program) else Executor(program, scope, execution=ExecutionStrategy(num_threads=threads), seed=7)
 
     def run(inputs: Arrays, step: int = 0) -> dict[str, np.ndarray[Any, Any]]:
         for slot, arrays in inputs.items():
@@ -67,7 +67,7 @@ def runner(program: Program, fetches: Sequence[str], threads: int = 0) -> Callab
                 v.is_data = v.name in feeds[0]
             return Executor(part, scope, seed=7).run(feeds[0], names, step).values
 
-        return CutProgram(program).run([{}], fetches, once, scope.get)[0]
+        return DynamicProgram(program).run([{}], fetches, once, scope.get)[0]
 
     return run
 

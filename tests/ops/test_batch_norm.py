@@ -12,8 +12,8 @@ from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.kernels.calls import Buffer
-from pe_cli.kernels.moments import NEAR
-from pe_cli.ops.define import areas
+from pe_cli.kernels.math.moments import NEAR
+from pe_cli.ops.define import work_parts
 from pe_cli.ops.nn import batch_norm
 from pe_cli.program.ir import Program
 from tests.needs import torch
@@ -162,7 +162,7 @@ def test_running_statistics_are_updated_in_place_step_by_step_and_inference_leav
 @pytest.mark.parametrize("name", ["batch_norm", "fused_batch_norm_act", "fused_bn_add_activation"])
 @pytest.mark.parametrize("shape", [(4, 6, 5, 96), (2, 8, 8, 16), (3, 7, 5, 71), (310, 260), (16, 30, 20, 130)])
 def test_threads_share_rows_and_columns_and_change_no_bit(shape, name, phase, dtype, rng, monkeypatch):
-    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    monkeypatch.setattr(work_parts, "ENOUGH_BYTES", 8)
     attrs = {"data_layout": "NHWC", "is_test": phase == "inference"}
     given = {slot: rng.uniform(0.5, 1.5, shape[-1:]).astype(dtype) for slot in ("Scale", "Bias", "Mean", "Variance")}
     given["X"] = rng.standard_normal(shape).astype(dtype)

@@ -11,7 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16, DTYPES
 from tests.ops.support import run_gradient, run_op
 
-#: Element types that NumPy has; bfloat16 has tests of its own (test_rounded.py).
+#: Element types that NumPy has; bfloat16 has tests of its own (test_bfloat16_storage.py).
 NUMPY = [name for name in DTYPES if name != BFLOAT16]
 VALUES = np.array([0, 1, 2, 3, 100, 127, 7, 0, 1] * 5)
 

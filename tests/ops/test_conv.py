@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.define import areas
+from pe_cli.ops.define import work_parts
 from pe_cli.ops.define.registry import OPS, Sample
-from pe_cli.ops.nn import conv_images
+from pe_cli.ops.nn import conv_lowering
 from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 from tests.ops.test_addto import check_bits_of_the_sum
@@ -132,13 +132,13 @@ def large_filters():
 @pytest.fixture
 def made(monkeypatch):
     """Let threads share channels, and the sums over what they make, and list the pieces that convolutions are cut into."""
-    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
-    monkeypatch.setattr(conv_images, "ENOUGH", 1)
+    monkeypatch.setattr(work_parts, "ENOUGH_BYTES", 8)
+    monkeypatch.setattr(conv_lowering, "ENOUGH", 1)
     for work in ("FILTER_WORK", "PACK_WORK"):
-        monkeypatch.setattr(conv_images, work, 10**9)
-    made: list[conv_images.Piece] = []
-    pieces = conv_images.Images.pieces
-    monkeypatch.setattr(conv_images.Images, "pieces", lambda self, **how: made.extend(found := pieces(self, **how)) or found)
+        monkeypatch.setattr(conv_lowering, work, 10**9)
+    made: list[conv_lowering.Piece] = []
+    pieces = conv_lowering.Images.pieces
+    monkeypatch.setattr(conv_lowering.Images, "pieces", lambda self, **how: made.extend(found := pieces(self, **how)) or found)
     return made
 
 
@@ -189,9 +189,9 @@ def test_gradients_of_some_channels_are_added_to_the_bit(images, filters, given,
 
 @pytest.mark.parametrize(("images", "filters", "given"), list(geometries()))
 def test_images_that_threads_share_have_the_same_bits(images, filters, given, rng, monkeypatch):
-    monkeypatch.setattr(conv_images, "ENOUGH", 1)
+    monkeypatch.setattr(conv_lowering, "ENOUGH", 1)
     for work in ("FILTER_WORK", "PACK_WORK"):
-        monkeypatch.setattr(conv_images, work, 0)
+        monkeypatch.setattr(conv_lowering, work, 0)
     x, w = rng.standard_normal(images).astype("float32"), rng.standard_normal(filters).astype("float32")
     bias = rng.standard_normal(filters[0]).astype("float32")
     for data_format in ("NCHW", "NHWC"):

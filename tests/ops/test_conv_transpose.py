@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.nn import conv_images
+from pe_cli.ops.nn import conv_lowering
 from tests.needs import torch
 from tests.ops.support import run_gradient, run_op
 
@@ -55,7 +55,7 @@ def test_values_and_gradients(images, filters, given, rng, monkeypatch):
     upstream = rng.standard_normal(expected.shape).astype("float32")
     _, dx, dw = by_torch(x, w, upstream, given)
     for name in ("ENOUGH", "FILTER_WORK", "PACK_WORK"):
-        monkeypatch.setattr(conv_images, name, 1)  # threads share whatever can be shared
+        monkeypatch.setattr(conv_lowering, name, 1)  # threads share whatever can be shared
     order, back = (0, 2, 3, 1), (0, 3, 1, 2)
     for data_format in ("NCHW", "NHWC"):
         last = data_format == "NHWC"

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.registry import discover
-from pe_cli.ops.detection.suppress import overlap
+from pe_cli.ops.detection.overlaps import overlap
 from tests.needs import torch
 from tests.ops.support import directional_error
 from tests.ops.support import run_op as run_one

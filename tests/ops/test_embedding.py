@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.kernels.far import FAR
+from pe_cli.kernels.cpu.non_temporal import FAR
 from pe_cli.ops.define.registry import Sample, find
 from tests.ops.support import directional_error, run_gradient, run_op
 

@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.bounds import CHECKED
+from pe_cli.kernels.compiler.bounds_check import CHECKED
 from pe_cli.ops.define.registry import find
 from tests.ops.support import build, execute, run_gradient, run_op
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import WrongType
-from pe_cli.ops.define import areas
+from pe_cli.ops.define import work_parts
 from pe_cli.ops.define.registry import OPS, discover
 from pe_cli.ops.define.traits import HasRegions, Lists, OnHost, Random, Remote
 from pe_cli.ops.math import matrix_product
-from pe_cli.ops.nn import conv_images
+from pe_cli.ops.nn import conv_lowering
 from tests.ops.support import directional_error, run_gradient, run_op, sample_arrays
 from tests.rotation import of_today
 
@@ -31,7 +31,7 @@ TODAY = frozenset(of_today(FORWARD, 3))
 @pytest.mark.parametrize("name", FORWARD)
 def test_every_op_has_a_doc_and_a_sample(name):
     assert OPS[name].doc, f"{name} has no documentation"
-    # execute/test_regions, paddle/test_parameter_server, paddle/test_beam_loop
+    # execute/regions/test_calls, paddle/test_parameter_server, paddle/test_beam_search
     tested_elsewhere = any(OPS[name].has(trait) for trait in (HasRegions, Remote, Lists))
     assert OPS[name].samples or tested_elsewhere, f"{name} has no sample input"
 
@@ -71,11 +71,11 @@ def test_whole_numbers_are_refused_where_an_op_needs_floats(definition):
 @pytest.fixture
 def smallest_parts(monkeypatch):
     """Let any work be worth a thread."""
-    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
-    for module in (areas, conv_images, matrix_product):
+    monkeypatch.setattr(work_parts, "ENOUGH_BYTES", 8)
+    for module in (work_parts, conv_lowering, matrix_product):
         monkeypatch.setattr(module, "ENOUGH", 1)
     for work in ("FILTER_WORK", "PACK_WORK"):
-        monkeypatch.setattr(conv_images, work, 0)
+        monkeypatch.setattr(conv_lowering, work, 0)
 
 
 @pytest.mark.usefixtures("smallest_parts")

@@ -7,7 +7,7 @@ import pytest
 
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.registry import discover
-from pe_cli.ops.define.second import SECOND
+from pe_cli.ops.define.second_gradients import SECOND
 from pe_cli.program.backward import gradients
 from tests.ops.support import as_lists, build, execute, run_op, sample_arrays
 from tests.rotation import of_today

@@ -9,7 +9,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Spot, Work, device
 from pe_cli.kernels.calls import Buffer
-from pe_cli.ops.define import areas
+from pe_cli.ops.define import work_parts
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.update.selected_rows import merge_shard
@@ -162,7 +162,7 @@ def test_updates_by_rows_agree_with_their_definition(name, slots, attrs, rng):
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("width", [1, 16, 200])
 def test_momentum_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_threads(width, nesterov, rng, monkeypatch):
-    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    monkeypatch.setattr(work_parts, "ENOUGH_BYTES", 8)
     height, attrs = 700, {"mu": 0.9, "use_nesterov": nesterov}
     state = {s: rng.standard_normal((height, width)).astype("float32") for s in ("Param", "Velocity")}
     given = state | {"LearningRate": np.full(1, 0.1, "float32")}
@@ -179,7 +179,7 @@ def test_momentum_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_
 
 @pytest.mark.parametrize("width", [1, 3, 16, 100, 200])
 def test_adam_gives_the_bits_of_a_dense_gradient_whatever_the_width_and_the_threads(width, rng, monkeypatch):
-    monkeypatch.setattr(areas, "ENOUGH_BYTES", 8)
+    monkeypatch.setattr(work_parts, "ENOUGH_BYTES", 8)
     height = 700
     state = {"Param": rng.standard_normal((height, width)), "Moment1": rng.standard_normal((height, width))}
     state["Moment2"] = rng.uniform(0.1, 1.0, (height, width))

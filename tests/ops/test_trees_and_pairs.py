@@ -10,7 +10,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.lod import offsets_of, owners
 from pe_cli.ops.sequence.pair_products import image_offsets
-from pe_cli.ops.sequence.varied_images import window_offsets
+from pe_cli.ops.sequence.var_conv import window_offsets
 from tests.ops.support import run_op
 
 ROWS, COLUMNS = [3, 0, 1, 5], [4, 2, 0, 6]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.adaptive_moments import Adam
 from pe_cli.optim.clip import GradientClipByNorm
-from pe_cli.optim.decayed import SGDW
+from pe_cli.optim.decoupled_decay import SGDW
 from pe_cli.optim.lookahead import Lookahead
-from pe_cli.optim.moments import Adam
-from pe_cli.optim.rules import SGD, Momentum
+from pe_cli.optim.optimizers import SGD, Momentum
 from pe_cli.optim.schedule import COUNTER, ExponentialDecay
 from tests.optim.support import Training
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.optim.decayed import AdamW
+from pe_cli.optim.decoupled_decay import AdamW
 from pe_cli.optim.muon import QUINTIC, Muon
 from tests import needs
 from tests.needs import torch

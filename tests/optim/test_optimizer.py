@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
+from pe_cli.optim.adaptive_moments import Adam, Lamb
 from pe_cli.optim.clip import (
     GradientClipByGlobalNorm,
     GradientClipByNorm,
     GradientClipByValue,
     set_gradient_clip,
 )
-from pe_cli.optim.moments import Adam, Lamb
+from pe_cli.optim.optimizers import SGD, Momentum
 from pe_cli.optim.regularizer import L1Decay, L2Decay
-from pe_cli.optim.rules import SGD, Momentum
 from pe_cli.optim.schedule import ExponentialDecay
 from pe_cli.program.ir import Role
 from pe_cli.program.parse import parse_program

@@ -12,7 +12,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.startup import run_startup
 from pe_cli.optim import schedule
-from pe_cli.optim.rules import SGD
+from pe_cli.optim.optimizers import SGD
 from pe_cli.optim.schedule import COUNTER, SCHEDULES, CosineDecay, CosineRestarts, LinearLrWarmup, NoamDecay
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role

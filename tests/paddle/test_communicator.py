@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.execute.servers.outbox import merged_of
-from pe_cli.graph.servers.server import ROWS
+from pe_cli.execute.servers.gradient_queue import merged_of
+from pe_cli.graph.servers.server_program import ROWS
 from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import AsyncStrategy
 from tests.paddle.pserver_job import Job, Threads, serve
 from tests.paddle.pserver_models import batch

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_cli.paddle import dataset, local_files, text
+from pe_cli.paddle import dataset, dataset_files, text
 from pe_cli.paddle.errors import FluidValueError
 from tests.paddle.support import pack
 
@@ -81,7 +81,7 @@ TEXTS = re.compile(r"aclImdb/((train)|(test))/((pos)|(neg))/.*\.txt$")
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder where the original keeps its files, with small ones."""
-    monkeypatch.setattr(local_files, "HOME", str(tmp_path))
+    monkeypatch.setattr(dataset_files, "HOME", str(tmp_path))
     dataset.movielens._known.cache_clear()
     for name, files in TARS.items():
         pack(tmp_path / name, files)
@@ -343,16 +343,16 @@ def test_files_that_are_not_there_or_damaged_are_named(home: Path, kind: Any, tm
 
 
 def test_what_is_too_large_is_not_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_files, "MOST", 20)
+    monkeypatch.setattr(dataset_files, "MOST", 20)
     with pytest.raises(FluidValueError, match="more than 20 bytes"):
         text.Imdb()
     with pytest.raises(FluidValueError, match="more than 20 bytes"):
         text.Movielens()
-    monkeypatch.setattr(local_files, "MOST", 1 << 20)
-    monkeypatch.setattr(local_files, "LONGEST_LINE", 10)
+    monkeypatch.setattr(dataset_files, "MOST", 1 << 20)
+    monkeypatch.setattr(dataset_files, "LONGEST_LINE", 10)
     with pytest.raises(FluidValueError, match="a line of more than 10 bytes"):
         text.Imikolov(window_size=2)
-    monkeypatch.setattr(local_files, "LARGEST", 10)
+    monkeypatch.setattr(dataset_files, "LARGEST", 10)
     with pytest.raises(FluidValueError, match="a document of more than 10 bytes"):
         text.Imdb()
 

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from pe_cli.data.pictures import opened
-from pe_cli.paddle import dataset, local_files, vision
+from pe_cli.data.pictures import picture_checks
+from pe_cli.paddle import dataset, dataset_files, vision
 from pe_cli.paddle.errors import FluidValueError
 from tests.paddle.support import pack
 
@@ -20,7 +20,7 @@ from tests.paddle.support import pack
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder where the original keeps its files."""
-    monkeypatch.setattr(local_files, "HOME", str(tmp_path))
+    monkeypatch.setattr(dataset_files, "HOME", str(tmp_path))
     return tmp_path
 
 
@@ -76,6 +76,6 @@ def test_a_picture_of_too_many_pixels_is_not_unpacked(home: Path, monkeypatch: p
     savemat(home / "flowers" / "imagelabels.mat", {"labels": np.array([[7]])})
     savemat(home / "flowers" / "setid.mat", {"valid": np.array([[1]])})
     found = vision.datasets.Flowers(mode="valid")
-    monkeypatch.setattr(opened, "MOST_PIXELS", 5)
+    monkeypatch.setattr(picture_checks, "MOST_PIXELS", 5)
     with pytest.raises(FluidValueError, match=r"102flowers.tgz: jpg/image_00001.jpg claims .* pixels, more than 5: "):
         found[0]

@@ -8,7 +8,7 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 from pe_cli.paddle.fluid.incubate.fleet.base import role_maker
 from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler, StrategyFactory
-from tests.paddle.copies import run_copies
+from tests.paddle.forked_processes import run_copies
 from tests.paddle.pserver_job import Job
 from tests.paddle.pserver_models import MODELS, batch
 

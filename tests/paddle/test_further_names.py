@@ -15,10 +15,10 @@ import pytest
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle import local_files, static
+from pe_cli.paddle import dataset_files, static
 from pe_cli.paddle.errors import NotThereYet
 from pe_cli.paddle.fluid.places import _CHOSEN
-from pe_cli.paddle.refused import REFUSED, Refused
+from pe_cli.paddle.refused_names import REFUSED, Refused
 from pe_cli.paddle.static import InputSpec
 from pe_cli.paddle.vision import datasets
 from pe_cli.program.serialize import to_dict
@@ -208,7 +208,7 @@ def test_digits_from_files(tmp_path, monkeypatch):
     pictures, labels = np.arange(2 * 28 * 28).reshape(2, 28, 28) % 251, np.array([7, 1])
     idx(tmp_path / "mnist" / "train-images-idx3-ubyte.gz", pictures)
     idx(tmp_path / "mnist" / "train-labels-idx1-ubyte.gz", labels)
-    monkeypatch.setattr(local_files, "HOME", str(tmp_path))
+    monkeypatch.setattr(dataset_files, "HOME", str(tmp_path))
     data = datasets.MNIST(transform=paddle.vision.transforms.ToTensor())
     assert len(data) == 2
     np.testing.assert_allclose(data[1][0][0], pictures[1] / 255, rtol=1e-6)

@@ -8,7 +8,7 @@ import pytest
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
 import pe_cli.paddle.nn.functional as F
-from pe_cli.paddle.fluid.methods import NAMES
+from pe_cli.paddle.fluid.variable_methods import NAMES
 from tests.needs import torch
 
 pytestmark = pytest.mark.usefixtures("fresh")

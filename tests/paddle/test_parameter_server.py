@@ -16,7 +16,7 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 from pe_cli.collectives.servers.client import Servers, wait_for_servers
 from pe_cli.collectives.servers.secret import group_key
-from tests.paddle.copies import run_copies
+from tests.paddle.forked_processes import run_copies
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
 from tests.paddle.pserver_models import batch, built
 

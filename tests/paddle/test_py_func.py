@@ -9,8 +9,8 @@ import pe_cli.paddle.fluid as fluid
 from pe_cli.build.build import build
 from pe_cli.config.load import load_model
 from pe_cli.core.errors import PeError
-from pe_cli.program.forms import from_string
 from pe_cli.program.serialize import to_json
+from pe_cli.program.text_forms import from_string
 
 L = fluid.layers
 pytestmark = pytest.mark.usefixtures("fresh")

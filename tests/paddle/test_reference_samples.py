@@ -9,7 +9,7 @@ import pytest
 
 import pe_cli.paddle as paddle
 import pe_cli.paddle.fluid as fluid
-from pe_cli.paddle.names import known
+from pe_cli.paddle.reference_names import known
 from tests.paddle.support import regression, rows, trained
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -7,9 +7,9 @@ import pytest
 from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.program.defaults import default_main_program, default_startup_program, program_guard
-from pe_cli.program.forms import to_string
 from pe_cli.program.ir import Program, Role
 from pe_cli.program.parse import parse_program
+from pe_cli.program.text_forms import to_string
 from tests.program.support import TWO_LAYERS
 
 

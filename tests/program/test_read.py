@@ -15,8 +15,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import Place
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.program.forms import from_string
 from pe_cli.program.parse import parse_program
+from pe_cli.program.text_forms import from_string
 
 ROOT = Path(__file__).parents[2]
 HEAD = """program "p"

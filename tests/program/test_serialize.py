@@ -10,10 +10,10 @@ from pe_cli.core.errors import PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.program import serialize
 from pe_cli.program.backward import append_backward
-from pe_cli.program.forms import from_string
 from pe_cli.program.ir import Parameter, Program
 from pe_cli.program.parse import parse_program
 from pe_cli.program.serialize import from_dict, from_json, to_dict, to_json
+from pe_cli.program.text_forms import from_string
 from tests.program.support import TWO_LAYERS
 
 PLACE = Span("models/mlp.yaml", 4, 6, 3, "  fc: {type: fc}")

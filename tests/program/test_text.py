@@ -9,11 +9,11 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.program.backward import append_backward
-from pe_cli.program.forms import from_string, to_string
 from pe_cli.program.ir import Program, Role
+from pe_cli.program.json_values import portable, read_json
 from pe_cli.program.parse import parse_program
-from pe_cli.program.portable import portable, read_json
 from pe_cli.program.text import print_program
+from pe_cli.program.text_forms import from_string, to_string
 from tests.program.support import TWO_LAYERS, program_of
 
 

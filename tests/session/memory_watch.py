@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pe_cli.session.stop import StopRequest
+from pe_cli.session.training.stop import StopRequest
 
 
 class Watch:

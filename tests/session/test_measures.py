@@ -13,8 +13,8 @@ import pytest
 from pe_cli.config.sections.train import EarlyStoppingSection
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
-from pe_cli.session.measure import Measures
-from pe_cli.session.state import Progress
+from pe_cli.session.training.early_stopping import Measures
+from pe_cli.session.training.state import Progress
 from tests.session.conftest import Bench
 
 SMOOTH = ["-o", "train.eval_every=1 epoch", "-o", "output.checkpoint={every: 1 steps, keep: 100}"]
@@ -168,12 +168,12 @@ def clock(monkeypatch: pytest.MonkeyPatch, module: str, seconds: float) -> None:
     """Give a module a monotonic clock that goes on so many seconds a look, and a wall clock that jumps back."""
     looks, jumps = itertools.count(0.0, seconds), itertools.count(1e9, -1e5)
     faked = types.SimpleNamespace(monotonic=lambda: next(looks), time=lambda: next(jumps))
-    monkeypatch.setattr(f"pe_cli.session.{module}.time", faked)
+    monkeypatch.setattr(f"pe_cli.session.training.{module}.time", faked)
 
 
 def test_a_checkpoint_every_few_minutes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is looked at once a step, and once when a checkpoint is saved."""
-    clock(monkeypatch, "keeper", 60.0)
+    clock(monkeypatch, "run_writer", 60.0)
     folder = bench.train("runs", "-o", "output.checkpoint={every: 5 minutes, keep: 100}", "-o", "train.eval_every=1 epoch")
     assert checkpoint.steps(folder / "checkpoints") == [5, 10, 15, 18]
 

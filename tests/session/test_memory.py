@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from pe_cli.session.stop import StopRequest
+from pe_cli.session.training.stop import StopRequest
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench

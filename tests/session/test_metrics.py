@@ -10,7 +10,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
-from pe_cli.metrics.collect import Collector
+from pe_cli.metrics.collection import Collector
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.session.conftest import Bench
 

@@ -10,7 +10,7 @@ from pe_cli.io import checkpoint
 from tests.needs import torch
 from tests.rotation import of_today
 from tests.session.conftest import Bench
-from tests.session.test_groups import start, trained
+from tests.session.training.test_parameter_groups import start, trained
 
 KINDS = {
     "Adafactor": "{type: Adafactor, learning_rate: 0.1}",

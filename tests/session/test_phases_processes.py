@@ -9,12 +9,12 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.ops.define.registry import discover
 from pe_cli.session.job import Job
-from pe_cli.session.peer_team import PeerTeam
-from pe_cli.session.train import Trainer
+from pe_cli.session.processes.peer_group import PeerGroup
+from pe_cli.session.training.loop import Trainer
 from tests.collectives.simulated import Network, Simulated
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.session.conftest import Bench
-from tests.session.test_phases import SEQUENCES, of_points, phased
+from tests.session.training.test_phases import SEQUENCES, of_points, phased
 
 #: Gradients of parts, moving averages, values to files, and a batch at the end that does not divide.
 WISHES = (
@@ -55,7 +55,7 @@ def test_sequences_are_shared_out_and_a_process_may_have_none(bench: Bench, proc
 
     def process(peers: Simulated) -> None:
         run, built = made[peers.rank]
-        job = Job(run, built=built, team=PeerTeam(peers, peers))
+        job = Job(run, built=built, group=PeerGroup(peers, peers))
         job.initialise()
         Trainer(job).train()
 

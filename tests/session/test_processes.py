@@ -16,7 +16,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
-from pe_cli.session.stop import SIGNALS
+from pe_cli.session.training.stop import SIGNALS
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.rotation import of_today
 from tests.session.conftest import Bench
@@ -32,7 +32,8 @@ ENDLESS = ("-o", "train.epochs=1000000", "-o", "output.checkpoint.every=100 step
 PROCESS = """
 import os, sys, time
 from pathlib import Path
-PE = "import runpy; from pe_cli.session import peer_team as t; t.LINGER = 0.0; runpy.run_module('pe_cli.cli.main', None, '__main__', True)"
+PE = "import runpy; from pe_cli.session.processes import peer_group as g; g.LINGER = 0.0"
+PE += "; runpy.run_module('pe_cli.cli.main', None, '__main__', True)"
 rank, here = os.environ["PMI_RANK"], Path(__file__).parent
 child = os.fork()
 if child == 0:
@@ -59,7 +60,7 @@ OVERSEEN = """
 import os
 from pathlib import Path
 from pe_cli.__main__ import _lost, main
-from pe_cli.collectives.overseer import oversee
+from pe_cli.collectives.process_supervisor import oversee
 oversee(_lost)
 Path(__file__).with_name(f"pid.{os.environ['PMI_RANK']}").write_text(str(os.getpid()))
 main()
@@ -297,7 +298,7 @@ if second and what == "CPU_NUM":
 config = Path(sys.argv[1])
 if second and what == "data":  # another folder under the same path, as on another machine
     import numpy as np
-    from pe_cli.data.origin import Origin
+    from pe_cli.data.reader_context import Origin
     np.savez(config.parent / "other.npz", x=np.ones((44, 4), np.float32), y=np.ones((44, 1), np.float32))
     find = Origin.find
     Origin.find = lambda self, name: find(self, "other.npz")

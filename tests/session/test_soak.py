@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode
-from pe_cli.session.stop import StopRequest
+from pe_cli.session.training.stop import StopRequest
 from tests.cli.conftest import MODEL
 from tests.rotation import of_today
 from tests.session.conftest import Bench

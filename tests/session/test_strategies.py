@@ -10,7 +10,7 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.execute.executor import Executor
 from pe_cli.session.job import Job
-from pe_cli.session.train import Trainer
+from pe_cli.session.training.loop import Trainer
 
 MODEL = """\
 name: small

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pe_cli.collectives.launchers import SECRET
+from pe_cli.collectives.launcher_environment import SECRET
 from pe_cli.core.errors import PeError
 
 #: Characters of a secret, at least, and bytes of the file that holds one, at most.

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool
 
-from pe_cli.config.sections.kinds import Count, Name, Natural, Share
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count, Name, Natural, Share
 
 
 class DataSection(Section):

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema
 
-from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import PathName
 
 #: Servers of a training, at most.
 MAX_SERVERS = 1024

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
-from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import PathName
 
 #: Devices and threads that a run may ask for; every one takes memory and a thread.
 MAX_DEVICES = 256

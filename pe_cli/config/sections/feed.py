@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from pe_cli.config.sections.kinds import Count, DtypeName, Int, Number
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count, DtypeName, Int, Number
 
 
 def _fields(value: object) -> str | list[str]:

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field, PlainSerializer, PlainValidator, StrictBool, WithJsonSchema, model_validator
 
 from pe_cli.config.period import Period, parse_period
-from pe_cli.config.sections.kinds import Patterns
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Patterns
 
 #: A factor as a config writes it.
 _FACTOR = re.compile(r"([0-9]+\.?[0-9]*(e-?[0-9]+)?)x")

@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import PathName
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import PathName
 
 
 class ModelSection(Section):

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
 from pe_cli.config.period import Period, TimedPeriodField
-from pe_cli.config.sections.kinds import Count, Name, PathName
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count, Name, PathName
 
 LogName = Literal["jsonl", "csv", "tensorboard"]
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from pe_cli.config.sections.kinds import Count, Patterns
 from pe_cli.config.sections.losses import Losses
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count, Patterns
 
 #: Names of phases: they begin names of metrics and of variables.
 _NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"

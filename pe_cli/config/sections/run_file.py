@@ -9,13 +9,13 @@ from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
 from pe_cli.config.sections.fetch import FetchSection
-from pe_cli.config.sections.kinds import Name, Patterns
 from pe_cli.config.sections.model import ModelSection
 from pe_cli.config.sections.output import OutputSection
 from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.strategies import BuildSection, ExecSection
 from pe_cli.config.sections.sweep import SweepSection
 from pe_cli.config.sections.train import TrainSection
+from pe_cli.config.sections.value_types import Name, Patterns
 
 
 class RunFile(Section):

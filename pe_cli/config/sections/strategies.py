@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainValidator, StrictBool, WithJsonSchema
 
 from pe_cli.config.sections.executor import Threads
-from pe_cli.config.sections.kinds import Count
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count
 
 
 def _inside(value: object) -> str:

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pe_cli.config.domain import Domain
 from pe_cli.config.period import PeriodField
-from pe_cli.config.sections.kinds import Name, Natural
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Name, Natural
+from pe_cli.config.sweep_domain import Domain
 
 
 class HalvingSection(Section):

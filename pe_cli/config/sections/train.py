@@ -6,11 +6,11 @@ from pydantic import Field, StrictBool
 
 from pe_cli.config.period import Period, PeriodField
 from pe_cli.config.sections.group import GroupSection
-from pe_cli.config.sections.kinds import Count, Name, PathName
 from pe_cli.config.sections.losses import Losses
 from pe_cli.config.sections.phase import PhaseSection
 from pe_cli.config.sections.recompute import Recompute
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Count, Name, PathName
 
 
 class EarlyStoppingSection(Section):

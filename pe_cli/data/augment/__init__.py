@@ -3,7 +3,7 @@
 `Augmentation.make` checks what a config asks for; a `Loader` takes its samples through it. Evaluation and prediction have none.
 """
 
-from pe_cli.data.augment.draws import Draws
 from pe_cli.data.augment.plan import Augmentation
+from pe_cli.data.augment.random_draws import Draws
 
 __all__ = ["Augmentation", "Draws"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pe_cli.config.words import option_errors
+from pe_cli.config.pydantic_messages import option_errors
 from pe_cli.core.errors import PeError, Span, as_one, did_you_mean
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import (
     AugmentOptions,
     BatchKind,
@@ -24,7 +24,7 @@ from pe_cli.data.augment.registry import (
 from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.feed import Feed
 from pe_cli.data.fields import ArrayField, FieldDataset, PictureField, Rows, is_picture
-from pe_cli.data.pictures.render import Program, Shape, Step, middle
+from pe_cli.data.pictures.transform_programs import Program, Shape, Step, middle
 from pe_cli.ops.define.lod import offsets_name
 
 

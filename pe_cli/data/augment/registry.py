@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pe_cli.core.types import TensorType
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.dataset import Array, Batch
-from pe_cli.data.pictures.render import Shape, Step
+from pe_cli.data.pictures.transform_programs import Shape, Step
 
 Chance = Annotated[float, Field(strict=True, ge=0, le=1)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

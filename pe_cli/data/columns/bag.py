@@ -23,7 +23,7 @@ from pe_cli.data.columns.category import (
 )
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.fields import Field as FieldOf
-from pe_cli.data.room import room
+from pe_cli.data.spill_storage import room
 
 
 class BagOptions(ClassOptions):

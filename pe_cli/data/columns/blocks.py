@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pe_cli.core.encoding import Lane, Source
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data.blocks import BlockTable
 from pe_cli.data.column import ColumnType, Context, State, column
 from pe_cli.data.columns.text import FileOptions, LearnedTokens, TokenOptions, fit_tokens
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
+from pe_cli.data.token_blocks import BlockTable
 
 #: The column of a text that is cut into pieces.
 TEXT = "text"
@@ -94,6 +94,6 @@ class Blocks(ColumnType[BlocksOptions]):
 
     def tokenizer(self, options: BlocksOptions, state: State) -> object:
         """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
-        from pe_cli.data.tokens.kinds import open_tokens
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         return open_tokens(state["tokens"]).exported() if state.get("tokens") else None

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from pe_cli.config.sections.kinds import Classes, Count
+from pe_cli.config.sections.value_types import Classes, Count
 from pe_cli.core.encoding import TEXT, Check, Lane, Lookup, OneHot, Source, Step
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.data.cells import Codes
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column, selected
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
-from pe_cli.data.room import room
+from pe_cli.data.raw_cells import Codes
+from pe_cli.data.spill_storage import room
 
 #: Classes that an error lists.
 LISTED = 20

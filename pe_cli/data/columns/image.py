@@ -22,9 +22,9 @@ from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
 from pe_cli.data.pictures.decode import CHANNELS, Mode, Recipe, Resize
 from pe_cli.data.pictures.field import ImageField, byte_table
-from pe_cli.data.pictures.opened import MOST_SIDE, pillow
-from pe_cli.data.pictures.render import Shape
+from pe_cli.data.pictures.picture_checks import MOST_SIDE, pillow
 from pe_cli.data.pictures.sources import Files, Stored, Survey, moments
+from pe_cli.data.pictures.transform_programs import Shape
 
 Pixels = Annotated[int, Field(strict=True, ge=1, le=16384)]
 Size = tuple[Pixels, Pixels]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from pe_cli.core.encoding import Affine, Cast, Check, Clip, Empty, Fill, Lane, Source, Standardise, Step
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.data.cells import Table
 from pe_cli.data.column import ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number_fit import (
     CHUNK,
@@ -25,7 +24,8 @@ from pe_cli.data.dataset import Array
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.notation import PLAIN, Notation
-from pe_cli.data.room import room
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.spill_storage import room
 
 
 class ScaledField:

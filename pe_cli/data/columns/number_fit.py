@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pe_cli.config.sections.kinds import Number
+from pe_cli.config.sections.value_types import Number
 from pe_cli.core.errors import PeError
-from pe_cli.core.flow import flow
-from pe_cli.data.cells import Cells, Numbers
+from pe_cli.core.yaml_inline import flow
 from pe_cli.data.column import ColumnOptions, Context, State
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.raw_cells import Cells, Numbers
 from pe_cli.data.writing import TRIED, notation_of
 
 Missing = Literal["error", "mean", "median", "previous"] | Number

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pe_cli.config.sections.kinds import Count
+from pe_cli.config.sections.value_types import Count
 from pe_cli.core.encoding import Lane, Source
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data.cells import Strings
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.fields import ArrayField, Rows, SequenceField
 from pe_cli.data.fields import Field as FieldOf
-from pe_cli.data.origin import Origin
-from pe_cli.data.room import room
+from pe_cli.data.raw_cells import Strings
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.spill_storage import room
 
 #: Ids of words and pairs where nothing is said, and training texts that a token must occur in.
 SIZES: dict[str, int | None] = {"words": 10_000, "bpe": 4096, "characters": None}
@@ -139,8 +139,8 @@ class Text(ColumnType[TextOptions]):
         Raises:
             PeError: a text that the tokenizer cannot take; with its place.
         """
-        from pe_cli.data.tokens.kinds import open_tokens
-        from pe_cli.data.tokens.texts import BadTextError
+        from pe_cli.data.tokens.text_chunks import BadTextError
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         source = options.of or context.name
         strings = context.table.cells(source).strings()
@@ -157,7 +157,7 @@ class Text(ColumnType[TextOptions]):
 
     def decode(self, options: TextOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
         """Return the texts of ids: [batch, tokens] whole numbers become [batch] texts; padding is left out."""
-        from pe_cli.data.tokens.kinds import open_tokens
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         if values.dtype.kind != "i" or values.ndim != 2:
             return values
@@ -168,7 +168,7 @@ class Text(ColumnType[TextOptions]):
 
     def lanes(self, name: str, options: TextOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the ids as they are: what makes them is in `tokenizer`; see `ColumnType.lanes`."""
-        from pe_cli.data.tokens.kinds import open_tokens
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         padding = open_tokens(state["tokens"]).padding
         if options.length is not None:
@@ -181,7 +181,7 @@ class Text(ColumnType[TextOptions]):
 
     def tokenizer(self, options: TextOptions, state: State) -> object:
         """Return the tokenizer as the values of a `tokenizer.json`; see `ColumnType.tokenizer`."""
-        from pe_cli.data.tokens.kinds import open_tokens
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         return open_tokens(state["tokens"]).exported()
 
@@ -223,11 +223,11 @@ def fit_tokens(options: TokenOptions, context: Context, source: str, rows: Rows 
         PeError: DATA; a text is none, there is no token, or the file is no tokenizer.
     """
     from pe_cli.data.tokens.base import Wanted
-    from pe_cli.data.tokens.kinds import learn
-    from pe_cli.data.tokens.texts import BadTextError
+    from pe_cli.data.tokens.text_chunks import BadTextError
+    from pe_cli.data.tokens.tokenizer_kinds import learn
 
     if isinstance(options.tokens, FileOptions):
-        from pe_cli.data.tokens.file import read
+        from pe_cli.data.tokens.tokenizer_json import read
 
         origin = Origin(context.base, context.at)
         return read(origin.find(options.tokens.file), origin.error)

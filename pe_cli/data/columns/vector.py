@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pe_cli.config.sections.kinds import Number
+from pe_cli.config.sections.value_types import Number
 from pe_cli.core.encoding import Lane
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.core.types import TensorType
@@ -24,7 +24,7 @@ from pe_cli.data.columns.number_fit import (
 from pe_cli.data.fields import ArrayField, Rows
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.notation import Notation
-from pe_cli.data.room import room
+from pe_cli.data.spill_storage import room
 
 
 class VectorOptions(WrittenOptions):

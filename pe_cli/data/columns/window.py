@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.value_types import Name
 from pe_cli.core.errors import PeError
 from pe_cli.data.column import ColumnOptions, ColumnType, Context, State, column
 from pe_cli.data.fields import Field as FieldOf
 from pe_cli.data.fields import Rows
-from pe_cli.data.windows import WindowTable
+from pe_cli.data.series_windows import WindowTable
 
 
 class WindowOptions(ColumnOptions):

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Hashable
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.origin import memory_of_one
+from pe_cli.data.reader_context import memory_of_one
 
 #: Share of the machine's memory that decoded pictures take, at most, of all processes together.
 SHARE = 1 / 8

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.pictures.opened import (
+from pe_cli.data.pictures.picture_checks import (
     BUDGET,
     COPY,
     SMALLER,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pe_cli.core.types import TensorType
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
-from pe_cli.data.pictures import workers
-from pe_cli.data.pictures.render import Program, Shape, middle, render
+from pe_cli.data.pictures import decode_threads
 from pe_cli.data.pictures.sources import Pictures
+from pe_cli.data.pictures.transform_programs import Program, Shape, middle, render
 
 
 class ImageField:
@@ -68,7 +68,7 @@ class ImageField:
             pictures = [self.source.load(row) for row in rows[start:end].tolist()]
             render(pictures, program, start, self._table, out, self.last)
 
-        workers.in_parts(work, len(rows), self.threads)
+        decode_threads.in_parts(work, len(rows), self.threads)
         return out
 
     def pictures(self, rows: Rows) -> Sequence[Array]:

@@ -17,10 +17,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
-from pe_cli.data.pictures import workers
+from pe_cli.data.pictures import decode_threads
 from pe_cli.data.pictures.cache import PICTURES
 from pe_cli.data.pictures.decode import Header, Recipe, header, of_array, read, stamp
-from pe_cli.data.pictures.opened import Broken, Unreadable, pillow
+from pe_cli.data.pictures.picture_checks import Broken, Unreadable, pillow
 
 
 class Pictures(Protocol):
@@ -106,7 +106,7 @@ class Files:
             for code in codes[start:end].tolist():
                 found[code] = self._look(code)
 
-        workers.in_parts(look, len(codes))
+        decode_threads.in_parts(look, len(codes))
         sizes = np.zeros((len(self.words) + 1, 2), np.int64)
         notes: Counter[str] = Counter()
         times = np.bincount(wanted[wanted >= 0], minlength=len(self.words))
@@ -184,7 +184,7 @@ class Files:
                 except Unreadable:
                     bad[i] = 1
 
-        workers.in_parts(check, len(mine))
+        decode_threads.in_parts(check, len(mine))
         bad = bad if peers is None else peers.total(bad)
         survey.sizes[good[bad > 0]] = 0
         return int(bad.sum())
@@ -267,7 +267,7 @@ def moments(
         channels: of a picture.
         peers: processes that ask for the same at the same time; each decodes its share.
     """
-    from pe_cli.data.pictures.render import count_bytes
+    from pe_cli.data.pictures.transform_programs import count_bytes
 
     chosen = _share(np.fromiter(rows, np.int64), peers)
     parts: list[NDArray[np.int64]] = []
@@ -278,7 +278,7 @@ def moments(
             count_bytes(source.load(row), counts)
         parts.append(counts)
 
-    workers.in_parts(count, len(chosen))
+    decode_threads.in_parts(count, len(chosen))
     total: NDArray[np.int64] = np.sum([np.zeros((channels, 256), np.int64), *parts], axis=0)
     if peers is not None:
         total = peers.total(total.reshape(-1)).reshape(total.shape)

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from pe_cli.config.sections.kinds import Classes
+from pe_cli.config.sections.value_types import Classes
 from pe_cli.core.errors import did_you_mean
-from pe_cli.data.cells import Table
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, reader
 
 Strict = Field(strict=True)
@@ -53,8 +53,8 @@ def open_csv(options: CsvOptions, origin: Origin) -> Table:
         PeError: a column is named where the file has no header, or there is none but the label.
     """
     from pe_cli.data.tables.csv import CsvPart
-    from pe_cli.data.tables.parts import PartsTable
-    from pe_cli.data.tables.source import Spool, open_source
+    from pe_cli.data.tables.table_files import PartsTable
+    from pe_cli.data.tables.text_source import Spool, open_source
 
     named = [column for column in (options.label, *(options.features or ())) if isinstance(column, str)]
     header = options.header if isinstance(options.header, bool) else True if named else None

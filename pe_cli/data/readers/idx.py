@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
-from pe_cli.data.origin import DEFLATE_RATIO, Origin
+from pe_cli.data.reader_context import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.data.room import unpacked
+from pe_cli.data.spill_storage import unpacked
 
 _GZIP = b"\x1f\x8b"
 #: Axes of an array, those of NumPy before 2.0.

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pe_cli.config.sections.kinds import Name
+from pe_cli.config.sections.value_types import Name
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.data.arrays import is_table
-from pe_cli.data.cells import Cells, ListTable, Table
-from pe_cli.data.folders import files_in
+from pe_cli.data.array_dataset import is_table
+from pe_cli.data.folder_listing import files_in
 from pe_cli.data.notation import Notations
-from pe_cli.data.origin import Origin
 from pe_cli.data.pictures.decode import SUFFIXES, Mode, header, stamp
-from pe_cli.data.pictures.opened import Broken, Unreadable, pillow
-from pe_cli.data.pictures.workers import in_parts
+from pe_cli.data.pictures.decode_threads import in_parts
+from pe_cli.data.pictures.picture_checks import Broken, Unreadable, pillow
+from pe_cli.data.raw_cells import Cells, ListTable, Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, check_options, find_reader, reader
-from pe_cli.data.tables.paths import find_files
+from pe_cli.data.tables.file_patterns import find_files
 
 if TYPE_CHECKING:
-    from pe_cli.data.together import Together
+    from pe_cli.data.machine_processes import MachineProcesses
 
 #: Columns of a folder of pictures.
 IMAGE, LABEL, FILE = "image", "label", "file"
@@ -140,7 +140,7 @@ class TableOfPictures:
         """Return a column; see `Table.cells`."""
         return self._table.cells(name)
 
-    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: MachineProcesses | None = None) -> None:
         """Say which columns will be asked for as what; see `Table.prepare`."""
         self._table.prepare(numbers, codes, together)
 

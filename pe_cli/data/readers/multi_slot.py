@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pe_cli.config.sections.kinds import Count
+from pe_cli.config.sections.value_types import Count
 from pe_cli.core.types import TensorType
 from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.multi_slot import SLOT_TYPES, read_instances
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, reader
 from pe_cli.ops.define.lod import offsets_name, ranges
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.npy import read_header
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, reader
 
 

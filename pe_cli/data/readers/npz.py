@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import Field
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.core.npy import DAMAGED_ZIP
+from pe_cli.core.npy_header import DAMAGED_ZIP
 from pe_cli.data.dataset import Array, ArrayDataset, Dataset, map_array
 from pe_cli.data.npy import read_header
-from pe_cli.data.origin import DEFLATE_RATIO, Origin
+from pe_cli.data.reader_context import DEFLATE_RATIO, Origin
 from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.data.room import unpacked
+from pe_cli.data.spill_storage import unpacked
 
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = 30

@@ -10,11 +10,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pe_cli.config.sections.kinds import Count
+from pe_cli.config.sections.value_types import Count
 from pe_cli.core.types import FLOATS, TensorType
+from pe_cli.data.counter_random import random_bits, stream_key, uniform
 from pe_cli.data.dataset import Array, Batch, Dataset
-from pe_cli.data.hashing import random_bits, stream_key, uniform
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, reader
 from pe_cli.ops.define.lod import offsets_name, offsets_of, ranges
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.data.cells import MISSING, Table
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import MISSING, Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import ReaderOptions, reader
-from pe_cli.data.tables.names import Format, named_format
+from pe_cli.data.tables.file_formats import Format, named_format
 
 if TYPE_CHECKING:
-    from pe_cli.data.tables.parts import Part
-    from pe_cli.data.tables.source import Spool
+    from pe_cli.data.tables.table_files import Part
+    from pe_cli.data.tables.text_source import Spool
 
 Strict = Field(strict=True)
 Text = Annotated[str, Strict]
@@ -90,9 +90,9 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
     Several files make one table, one after the other, and have the same columns in any order. Text may be packed by gzip or zstd.
     Cells are numbers, texts or missing; what they mean is said by `data.columns`.
     """
-    from pe_cli.data.tables.parts import PartsTable
-    from pe_cli.data.tables.paths import find_files
-    from pe_cli.data.tables.source import Spool
+    from pe_cli.data.tables.file_patterns import find_files
+    from pe_cli.data.tables.table_files import PartsTable
+    from pe_cli.data.tables.text_source import Spool
 
     spool = Spool()
     parts: list[Part] = []
@@ -117,10 +117,10 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
     Raises:
         PeError: DATA; it is no table of the format.
     """
-    from pe_cli.data.tables import arrow, parquet, source
+    from pe_cli.data.tables import arrow, parquet, text_source
     from pe_cli.data.tables.packed import packing
 
-    head = source.first_bytes(path)
+    head = text_source.first_bytes(path)
     if not head:
         raise origin.error(f"{path} is empty: it has no bytes", "check what wrote it")
     kind = options.format if options.format != "auto" else _format(path, head)
@@ -128,7 +128,7 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
         return parquet.open_parquet(path, origin, options.missing, most)
     if kind == "arrow":
         return arrow.open_arrow(path, origin, options.missing, most)
-    text = source.open_source(path, options.encoding, origin, spool)
+    text = text_source.open_source(path, options.encoding, origin, spool)
     first = text.read(text.start, 64)
     if not first:
         raise origin.error(f"{path} is empty: it has no rows", "check what wrote it")

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from pe_cli.config.sections.kinds import Count, Name
+from pe_cli.config.sections.value_types import Count, Name
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.data.cells import Cells, Codes, ListCells, Numbers, Strings, Table
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
-from pe_cli.data.folders import files_in
+from pe_cli.data.folder_listing import files_in
 from pe_cli.data.notation import PLAIN, Notation, Notations
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import Cells, Codes, ListCells, Numbers, Strings, Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.table import TableOptions
 from pe_cli.data.registry import ReaderOptions, reader
 
 if TYPE_CHECKING:
-    from pe_cli.data.fitted import Fitted
-    from pe_cli.data.textfiles import TextFiles
-    from pe_cli.data.together import Together
+    from pe_cli.data.fitted_columns import Fitted
+    from pe_cli.data.machine_processes import MachineProcesses
+    from pe_cli.data.text_files import TextFiles
 
 #: Columns.
 TEXT, LABEL, FILE = "text", "label", "file"
@@ -77,8 +77,8 @@ def open_text(options: TextOptions, origin: Origin) -> Table:
     The column `text` has the type text; a folder with a folder per class gives `label`, too, and a row per file the column `file`, its
     path. With `blocks` the columns are `tokens`, the tokens of a block, and `next`, the token behind each of them.
     """
-    from pe_cli.data.tables.paths import find_files
-    from pe_cli.data.textfiles import TextFiles
+    from pe_cli.data.tables.file_patterns import find_files
+    from pe_cli.data.text_files import TextFiles
 
     labels: list[str | None]
     if options.files is not None:
@@ -96,7 +96,7 @@ def open_text(options: TextOptions, origin: Origin) -> Table:
 
 
 class TextCells:
-    """A column of texts; see `pe_cli.data.cells.Cells`.
+    """A column of texts; see `pe_cli.data.raw_cells.Cells`.
 
     Args:
         name: of the column.
@@ -136,7 +136,7 @@ class TextCells:
 
 
 class TextTable:
-    """Texts in rows; see `pe_cli.data.cells.Table`.
+    """Texts in rows; see `pe_cli.data.raw_cells.Table`.
 
     Args:
         files: hold them.
@@ -184,7 +184,7 @@ class TextTable:
         self._files.unchanged()
         return TextCells(TEXT, self._strings)
 
-    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: MachineProcesses | None = None) -> None:
         """Do nothing: texts are found when the files are opened."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
@@ -197,7 +197,7 @@ class TextTable:
 
 
 class PieceTable:
-    """A long text in pieces, which become blocks once its tokens are known; see `pe_cli.data.cells.Table`.
+    """A long text in pieces, which become blocks once its tokens are known; see `pe_cli.data.raw_cells.Table`.
 
     Args:
         files: hold it.
@@ -236,7 +236,7 @@ class PieceTable:
         self._files.unchanged()
         return TextCells(name, self._strings)
 
-    def prepare(self, numbers: Notations, codes: Sequence[str], together: Together | None = None) -> None:
+    def prepare(self, numbers: Notations, codes: Sequence[str], together: MachineProcesses | None = None) -> None:
         """Do nothing: the text is there."""
 
     def error(self, row: int, name: str, message: str, hint: str | None = None) -> PeError:
@@ -253,8 +253,8 @@ class PieceTable:
         Raises:
             PeError: DATA; there are too few tokens for a block, or no column of blocks.
         """
-        from pe_cli.data.blocks import cut_blocks
-        from pe_cli.data.tokens.kinds import open_tokens
+        from pe_cli.data.token_blocks import cut_blocks
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
         state = next((c.state["tokens"] for c in fitted.columns.values() if c.type == "blocks" and "tokens" in c.state), None)
         if state is None:

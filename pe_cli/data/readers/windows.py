@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Count, Name
-from pe_cli.data.cells import Table
-from pe_cli.data.origin import Origin
+from pe_cli.config.sections.value_types import Count, Name
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.registry import Offset, ReaderOptions, check_options, find_reader, reader
 
 if TYPE_CHECKING:
-    from pe_cli.data.windows import Shape
+    from pe_cli.data.series_windows import Shape
 
 
 
@@ -34,7 +34,7 @@ class WindowsOptions(ReaderOptions):
 
     def shape(self) -> Shape:
         """Return how windows are cut."""
-        from pe_cli.data.windows import Shape
+        from pe_cli.data.series_windows import Shape
 
         return Shape(self.length, self.horizon, self.gap, self.stride, self.ends)
 
@@ -47,7 +47,7 @@ def open_windows(options: WindowsOptions, origin: Origin) -> Table:
     `limit` count rows of the table.
     """
     from pe_cli.data.readers.table import open_table
-    from pe_cli.data.windows import WindowTable
+    from pe_cli.data.series_windows import WindowTable
 
     given = {"files": options.table} if isinstance(options.table, str) else options.table
     whole = {"skip": options.skip, "limit": options.limit, **given}

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pe_cli.data.origin import Origin
-from pe_cli.data.tables import claims
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.tables import size_claims
 from pe_cli.data.tables.columnar import CELL, ColumnarPart, import_pyarrow, reading
 
 MAGIC, STREAM, OLD_FEATHER = b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"
@@ -57,7 +57,7 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
 
     rows = 0
     with reading(path, "Arrow", origin):
-        claims.check_messages(path, whole, origin)
+        size_claims.check_messages(path, whole, origin)
     with reading(path, "Arrow", origin), opened() as reader:
         schema = reader.schema
         names = list(schema.names)
@@ -67,7 +67,7 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     with reading(path, "Arrow", origin), opened(looked or names) as reader:
         for batch in every(reader):
             rows += batch.num_rows
-            claims.check_rows(rows, len(names), path, origin)
+            size_claims.check_rows(rows, len(names), path, origin)
             if most is not None and rows >= most:
                 break
             if origin.look and rows * CELL * len(schema.names) > origin.look.most:

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.dataset import Array
 from pe_cli.data.notation import PLAIN, Notation
-from pe_cli.data.origin import Origin
-from pe_cli.data.room import room
-from pe_cli.data.tables import claims, width
+from pe_cli.data.raw_cells import SHOWN, Strings
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.spill_storage import room
+from pe_cli.data.tables import column_limit, size_claims
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
-from pe_cli.data.tables.values import Texts, as_number, as_text
+from pe_cli.data.tables.python_cells import Texts, as_number, as_text
 
 #: Yields (first row, batch) of some columns from a row on; the first batch may begin before it.
 Batches = Callable[[Sequence[str], int], Iterator[tuple[int, Any]]]
@@ -87,8 +87,8 @@ class ColumnarPart:
         missing: Collection[str],
     ) -> None:
         names = list(schema.names)
-        if len(names) > width.MOST_COLUMNS:
-            raise origin.error(*width.too_wide(path, len(names)))
+        if len(names) > column_limit.MOST_COLUMNS:
+            raise origin.error(*column_limit.too_wide(path, len(names)))
         self.path, self.names = path, tuple(names)
         self._types = dict(zip(names, schema.types, strict=True))
         self._kind, self._origin = kind, origin
@@ -104,7 +104,7 @@ class ColumnarPart:
         if twice is not None:
             count = self.names.count(names[twice])
             raise origin.error(f"{path} has {count} columns named '{names[twice]}'", "give every column its own name")
-        claims.check_rows(rows, len(names), path, origin)
+        size_claims.check_rows(rows, len(names), path, origin)
 
     def __len__(self) -> int:
         return self._rows
@@ -193,7 +193,7 @@ class ColumnarPart:
         Raises:
             PeError: DATA; they are larger than a file of this size may hold.
         """
-        texts, most = Texts(stop - start, name, self._missing), claims.most_bytes(self.path)
+        texts, most = Texts(stop - start, name, self._missing), size_claims.most_bytes(self.path)
         for row, columns in self._slices([name], start, stop):
             with self._converting(name, start + row, columns[name]):
                 for text in _as_texts(columns[name]):
@@ -268,7 +268,7 @@ class ColumnarPart:
         import pyarrow as pa
 
         try:
-            claims.check_values(column, self.path, self._origin)
+            size_claims.check_values(column, self.path, self._origin)
             yield
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError, KeyError) as error:
             said = str(error).partition("\n")[0].rstrip(".")

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.limits import usable_cores
-from pe_cli.data.cells import SHOWN, Strings
 from pe_cli.data.notation import Notation
-from pe_cli.data.room import room
-from pe_cli.data.tables import width
+from pe_cli.data.raw_cells import SHOWN, Strings
+from pe_cli.data.spill_storage import room
+from pe_cli.data.tables import column_limit
+from pe_cli.data.tables.csv_kernels import NotationWords, Words, Words64, call, native_kernels
 from pe_cli.data.tables.dialect import (
     Row,
     called,
@@ -30,12 +31,11 @@ from pe_cli.data.tables.dialect import (
     written,
 )
 from pe_cli.data.tables.findings import Bad, Dictionary
-from pe_cli.data.tables.native import NotationWords, Words, Words64, call, native_kernels
-from pe_cli.data.tables.rows import WINDOW, find_rows
-from pe_cli.data.tables.source import Source
-from pe_cli.kernels import csv as kernels
-from pe_cli.kernels.decimal import powers_of_five
-from pe_cli.kernels.text import SLACK
+from pe_cli.data.tables.row_starts import WINDOW, find_rows
+from pe_cli.data.tables.text_source import Source
+from pe_cli.kernels.text import csv as kernels
+from pe_cli.kernels.text.characters import SLACK
+from pe_cli.kernels.text.decimal import powers_of_five
 
 #: Limit on the bytes of a column's distinct texts.
 MOST_WORDS = 1 << 30
@@ -104,8 +104,8 @@ class CsvPart:
         if not rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
         self.width = len(rows[0].cells)
-        if self.width > width.MOST_COLUMNS:
-            raise source.error_at(source.start + rows[0].start, *width.too_wide(self.path))
+        if self.width > column_limit.MOST_COLUMNS:
+            raise source.error_at(source.start + rows[0].start, *column_limit.too_wide(self.path))
         texts = [[str(cell) for cell in row.cells] for row in rows]
         self.header = has_header(texts, frozenset(missing)) if header is None else header
         self.names = self._names(rows[0]) if self.header else tuple(str(i) for i in range(self.width))

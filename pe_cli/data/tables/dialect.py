@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pe_cli.data.tables import width
-from pe_cli.data.tables.source import LONGEST, Source
+from pe_cli.data.tables import column_limit
+from pe_cli.data.tables.text_source import LONGEST, Source
 
 #: Delimiters that are tried, in this order.
 DELIMITERS = (",", ";", "\t", "|")
@@ -58,7 +58,7 @@ class Row:
 
 
 def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
-    """Yield rows as `pe_cli.kernels.csv` finds them, lines of blanks alone left out; what stands behind a closing quote is ignored.
+    """Yield rows as `pe_cli.kernels.text.csv` finds them, lines of blanks alone left out; what stands behind a closing quote is ignored.
 
     A row of more cells than a table has columns ends there, and is the last one.
     """
@@ -89,7 +89,7 @@ def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
         else:
             cells.append(_cell(data, begin, end, quoted=False))
         begin = at
-        if len(cells) > width.MOST_COLUMNS:
+        if len(cells) > column_limit.MOST_COLUMNS:
             yield Row(row, cells, whole=True)
             return
         if found and found[0] == delimiter.encode():

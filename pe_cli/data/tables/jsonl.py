@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError, Span
-from pe_cli.core.json_counts import count
-from pe_cli.data.cells import SHOWN, Strings
+from pe_cli.core.json_size import count
 from pe_cli.data.notation import PLAIN, Notation
-from pe_cli.data.tables import width
+from pe_cli.data.raw_cells import SHOWN, Strings
+from pe_cli.data.tables import column_limit
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
 from pe_cli.data.tables.packed import CHUNK
-from pe_cli.data.tables.source import LONGEST, Source
-from pe_cli.data.tables.values import Texts, as_number, as_text
+from pe_cli.data.tables.python_cells import Texts, as_number, as_text
+from pe_cli.data.tables.text_source import LONGEST, Source
 
 #: Bytes that a key takes at least, with its value.
 KEY = 5
@@ -61,7 +61,7 @@ class JsonlPart:
         for _, marks, rows in every:
             self._marks += [(row + self._rows, at) for row, at in marks]
             self._rows += rows
-        if len(names) > width.MOST_COLUMNS:
+        if len(names) > column_limit.MOST_COLUMNS:
             raise self._too_wide(source.start)
         if not self._rows:
             raise source.origin.error(f"{self.path} is empty: it has no rows", "check what wrote it")
@@ -100,16 +100,16 @@ class JsonlPart:
                 break
             if rows % STRIDE == 0:
                 marks.append((rows, at))
-            if len(data) > KEY * width.MOST_COLUMNS and count(data).outer > width.MOST_COLUMNS:
+            if len(data) > KEY * column_limit.MOST_COLUMNS and count(data).outer > column_limit.MOST_COLUMNS:
                 raise self._too_wide(at)
             names.update(dict.fromkeys(self._parse(data, at)))
-            if len(names) > width.MOST_COLUMNS:
+            if len(names) > column_limit.MOST_COLUMNS:
                 raise self._too_wide(at)
             rows += 1
         return list(names), marks, rows
 
     def _too_wide(self, at: int) -> PeError:
-        said, hint = width.too_wide(self.path)
+        said, hint = column_limit.too_wide(self.path)
         return self.source.error_at(at, said, f"keys are the names of columns, equal in every line; {hint}")
 
     def _lines(self, at: int) -> Iterator[tuple[int, bytes]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 
 #: Bytes that are unpacked or recoded at a time.
 CHUNK = 1 << 20

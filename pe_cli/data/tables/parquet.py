@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pe_cli.data.origin import Origin
-from pe_cli.data.tables import claims
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.tables import size_claims
 from pe_cli.data.tables.columnar import BATCH, ColumnarPart, import_pyarrow, reading
-from pe_cli.data.tables.source import changed, stamp_of
+from pe_cli.data.tables.text_source import changed, stamp_of
 
 MAGIC = b"PAR1"
 
@@ -34,7 +34,7 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
         if stamp_of(path) != stamp:
             raise changed(path, origin)
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=said.texts) as file:
-            claims.check_pages(path, said, set(columns), origin)
+            size_claims.check_pages(path, said, set(columns), origin)
             row, group = 0, 0
             while group < len(said.rows) and row + said.rows[group] <= start:
                 row += said.rows[group]
@@ -44,9 +44,9 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
                 yield row, batch
                 row += batch.num_rows
 
-    claims.check_columns(path, origin)
+    size_claims.check_columns(path, origin)
     stamp = stamp_of(path)
     with reading(path, "Parquet", origin), pq.ParquetFile(path) as file:
-        said, metadata = claims.footer(path), file.metadata
+        said, metadata = size_claims.footer(path), file.metadata
         schema, rows = file.schema_arrow, metadata.num_rows
     return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing)

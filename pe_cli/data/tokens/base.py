@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.cells import Strings, join_strings
 from pe_cli.data.fields import Rows
-from pe_cli.data.room import room
-from pe_cli.data.tokens.texts import Chunk, Locals, Texts, in_order
-from pe_cli.kernels.tokens import PADDING, UNKNOWN
+from pe_cli.data.raw_cells import Strings, join_strings
+from pe_cli.data.spill_storage import room
+from pe_cli.data.tokens.text_chunks import Chunk, Locals, Texts, in_order
+from pe_cli.kernels.text.tokens import PADDING, UNKNOWN
 
 Kind = Literal["words", "characters", "bpe", "file"]
 State = dict[str, Any]

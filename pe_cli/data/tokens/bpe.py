@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.tables import native
+from pe_cli.data.tables import csv_kernels
 from pe_cli.data.tokens.base import Encoder, Ids, Kind, State, Tokenizer, Wanted, damaged
-from pe_cli.data.tokens.counts import Counts, count
-from pe_cli.data.tokens.texts import Chunk, Texts, call
-from pe_cli.data.tokens.unicode import classes
+from pe_cli.data.tokens.piece_counts import Counts, count
+from pe_cli.data.tokens.text_chunks import Chunk, Texts, call
+from pe_cli.data.tokens.unicode_tables import classes
 from pe_cli.data.tokens.words import table_of
-from pe_cli.kernels import pair_learning as learning
-from pe_cli.kernels import pairs
-from pe_cli.kernels.tokens import BYTES_OF_PAIRS, PADDING
-from pe_cli.kernels.words import COUNT, LENGTH, START
+from pe_cli.kernels.text import byte_pair_learning as learning
+from pe_cli.kernels.text import byte_pair_merging
+from pe_cli.kernels.text.distinct_texts import COUNT, LENGTH, START
+from pe_cli.kernels.text.tokens import BYTES_OF_PAIRS, PADDING
 
 #: Bytes of a piece that is learned from, at most: a merge goes through all pieces that have it.
 LONGEST = 1024
@@ -130,7 +130,7 @@ class _Learning:
     def _grow_symbols(self) -> None:
         self.table.ensure(max(1 << 16, 4 * LONGEST, len(self.table.bytes)))
 
-    def run(self) -> tuple[NDArray[np.int32], native.Words]:
+    def run(self) -> tuple[NDArray[np.int32], csv_kernels.Words]:
         """Return the merges, int32 [merges, 3]: left, right and new symbol; and the table of the symbols' bytes."""
         for name in ("count_pairs", "learn_merges"):
             while True:
@@ -178,12 +178,12 @@ class _Cache:
         self.table.ensure(REMEMBERED_BYTES)
         self.first, self.size = np.empty(REMEMBERED, np.int64), np.empty(REMEMBERED, np.int32)
         self.tokens = np.empty(REMEMBERED_BYTES, np.int32)
-        self.words = np.zeros(pairs.CACHE, np.int64)
-        self.words[pairs.CACHE_TABLE] = self.table.table.ctypes.data
-        self.words[pairs.CACHE_ROOM] = self.words[pairs.CACHE_MOST] = REMEMBERED_BYTES
-        self.words[pairs.CACHE_FIRST] = self.first.ctypes.data
-        self.words[pairs.CACHE_SIZE] = self.size.ctypes.data
-        self.words[pairs.CACHE_TOKENS] = self.tokens.ctypes.data
+        self.words = np.zeros(byte_pair_merging.CACHE, np.int64)
+        self.words[byte_pair_merging.CACHE_TABLE] = self.table.table.ctypes.data
+        self.words[byte_pair_merging.CACHE_ROOM] = self.words[byte_pair_merging.CACHE_MOST] = REMEMBERED_BYTES
+        self.words[byte_pair_merging.CACHE_FIRST] = self.first.ctypes.data
+        self.words[byte_pair_merging.CACHE_SIZE] = self.size.ctypes.data
+        self.words[byte_pair_merging.CACHE_TOKENS] = self.tokens.ctypes.data
 
 
 class Pairs(Tokenizer):

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pe_cli.data.tokens.base import Encoder, Ids, Kind, State, Tokenizer, Wanted, damaged, most_frequent
-from pe_cli.data.tokens.texts import Chunk, Locals, Texts, call, in_order
+from pe_cli.data.tokens.text_chunks import Chunk, Locals, Texts, call, in_order
 from pe_cli.data.tokens.words import SPECIAL, exported
-from pe_cli.kernels.tokens import UNKNOWN
+from pe_cli.kernels.text.tokens import UNKNOWN
 
 #: Code points of Unicode.
 POINTS = 0x110000

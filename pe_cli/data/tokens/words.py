@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pe_cli.data.tables import native
+from pe_cli.data.tables import csv_kernels
 from pe_cli.data.tokens.base import Encoder, Ids, Kind, State, Tokenizer, Wanted, damaged, most_frequent
-from pe_cli.data.tokens.counts import count
-from pe_cli.data.tokens.texts import Chunk, Texts, call
-from pe_cli.data.tokens.unicode import BLANKS, classes
-from pe_cli.kernels import tokens as kernels
-from pe_cli.kernels.text import SLACK
-from pe_cli.kernels.words import COUNT, ENTRY
+from pe_cli.data.tokens.piece_counts import count
+from pe_cli.data.tokens.text_chunks import Chunk, Texts, call
+from pe_cli.data.tokens.unicode_tables import BLANKS, classes
+from pe_cli.kernels.text import tokens as kernels
+from pe_cli.kernels.text.characters import SLACK
+from pe_cli.kernels.text.distinct_texts import COUNT, ENTRY
 
 #: Bytes of a word at most; longer ones are unknown.
 LONGEST = 256
@@ -91,13 +91,13 @@ class Words(Tokenizer):
         return exported(self, pattern, self.words)
 
 
-def table_of(words: Sequence[bytes]) -> native.Words:
+def table_of(words: Sequence[bytes]) -> csv_kernels.Words:
     """Return a table of different words, in which each has its index as its code.
 
     Raises:
         PeError: DATA; a word is there twice.
     """
-    made = native.Words()
+    made = csv_kernels.Words()
     made.entries = np.zeros((len(words) + 1, ENTRY), np.int64)
     made.slots = np.zeros(1 << (2 * len(words) + 1).bit_length(), np.int32)
     ends = np.append(0, np.cumsum([len(word) for word in words])).astype(np.int64)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pe_cli.core.types import BFLOAT16
+from pe_cli.devices.cuda_driver_protocol import Extent
 from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready, declare, version
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.library_calls import Product
+from pe_cli.kernels.cuda.library_calls import Product
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 #: Function -> types of its arguments; each returns a status, 0 for success.

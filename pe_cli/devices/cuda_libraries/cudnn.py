@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pe_cli.devices.cuda_driver_protocol import Extent
 from pe_cli.devices.cuda_libraries import cudnn_attention, cudnn_convolution
 from pe_cli.devices.cuda_libraries.cudnn_descriptors import (
     ADDRESS,
@@ -25,8 +26,7 @@ from pe_cli.devices.cuda_libraries.cudnn_descriptors import (
     graph_of,
 )  # fmt: skip
 from pe_cli.devices.cuda_libraries.protocol import LibraryFailed, NotTaken, Ready, declare, version
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.library_calls import Attention, Convolution
+from pe_cli.kernels.cuda.library_calls import Attention, Convolution
 
 _POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
 #: Function -> types of its arguments; each returns a status, 0 for success.

@@ -26,7 +26,7 @@ from pe_cli.devices.cuda_libraries.cudnn_descriptors import (
     graph_of,
     tensor,
 )  # fmt: skip
-from pe_cli.kernels.library_calls import Attention
+from pe_cli.kernels.cuda.library_calls import Attention
 
 #: cudnnBackendDescriptorType_t: of an elementwise operation, as it is and in a graph, of what hides keys, and of a softmax.
 ELEMENTWISE, ELEMENTWISE_OPERATION, BAND, SOFTMAX = 0, 13, 44, 45

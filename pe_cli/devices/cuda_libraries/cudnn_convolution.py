@@ -16,7 +16,7 @@ from pe_cli.devices.cuda_libraries.cudnn_descriptors import (
     Descriptor,
     tensor,
 )
-from pe_cli.kernels.library_calls import Convolution
+from pe_cli.kernels.cuda.library_calls import Convolution
 
 #: cudnnBackendDescriptorType_t and cudnnBackendAttributeName_t of convolutions.
 CONVOLUTION = 1

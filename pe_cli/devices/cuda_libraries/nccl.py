@@ -14,8 +14,8 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import DTYPES
+from pe_cli.devices.cuda_driver_protocol import Handles
 from pe_cli.devices.cuda_libraries.protocol import written
-from pe_cli.devices.cuda_protocol import Handles
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 #: Bytes by which the communicators of several processes know that they belong together.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.devices.cuda_protocol import Extent
+from pe_cli.devices.cuda_driver_protocol import Extent
 
 
 class NotTaken(Exception):
@@ -80,7 +80,7 @@ class Library(Protocol):
         """Return algorithms, the one that the library thinks fastest first: of the same bits in every run where `what` says so.
 
         Args:
-            what: of `kernels.library_calls`.
+            what: of `kernels.cuda.library_calls`.
             places: of its arguments, the workspace last.
         """
 

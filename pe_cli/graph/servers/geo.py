@@ -5,9 +5,9 @@ from __future__ import annotations
 from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, declare, inner_block
 from pe_cli.graph.servers.modes import DistributedMode
-from pe_cli.graph.servers.server import ROWS, Kept
+from pe_cli.graph.servers.server_program import ROWS, Kept
 from pe_cli.graph.servers.slicing import Piece
-from pe_cli.graph.servers.trainer import Cut, Job
+from pe_cli.graph.servers.trainer_program import Cut, Job
 from pe_cli.program.ir import Program, Role
 
 #: A learning rate of -1, with which an update adds some rows.

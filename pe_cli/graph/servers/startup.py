@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.graph.servers.blocks import add, declare
-from pe_cli.graph.servers.server import Kept
-from pe_cli.graph.servers.updates import copied, renamed
+from pe_cli.graph.servers.server_program import Kept
+from pe_cli.graph.servers.update_ops import copied, renamed
 from pe_cli.ops.define.traits import Random
 from pe_cli.program import ir
 from pe_cli.program.ir import Operator, Role

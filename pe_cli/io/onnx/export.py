@@ -11,8 +11,8 @@ from pe_cli import __version__
 from pe_cli.core.encoding import Around, Told, after
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.graph.sequences import Sequences, resolve
-from pe_cli.io.onnx.around import ML, ML_OPSET, Surrounding
+from pe_cli.graph.lod_resolution import Sequences, resolve
+from pe_cli.io.onnx.pre_post_processing import ML, ML_OPSET, DataNodes
 from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, Writer, in_versions, read_by, write
 from pe_cli.ops.define.onnx import MADE, element_type
 from pe_cli.program.ir import Operator, Program, Variable
@@ -66,7 +66,7 @@ def export(
     held = {v.name: values[v.name] for v in block.vars.values() if v.persistable and v.name in values}
     read = read_by(lists.nodes) | set(targets)
     outputs = [Told(target, target) for target in targets]
-    side = Surrounding(around or Around({}, tuple(outputs)), lists, types, _rows(sequences))
+    side = DataNodes(around or Around({}, tuple(outputs)), lists, types, _rows(sequences))
     side.write()
     model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name, made)
     if model.ByteSize() > MAX_BYTES:
@@ -116,7 +116,7 @@ def _made(sequences: Sequences, types: Mapping[str, TensorType], lists: Lists) -
 
 
 def _model(
-    sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: Surrounding, name: str, made: Collection[str]
+    sequences: Sequences, lists: Lists, held: Mapping[str, Any], side: DataNodes, name: str, made: Collection[str]
 ) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 

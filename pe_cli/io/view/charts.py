@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError, did_you_mean
 from pe_cli.io.history import Run, Series, value_at
 from pe_cli.io.view.chart import COLOURS, Chart, Line
-from pe_cli.io.view.listing import names_of
+from pe_cli.io.view.run_list import names_of
 from pe_cli.io.view.ticks import drawable
 
 #: What begins the name of a metric that is the length of one parameter's gradient.

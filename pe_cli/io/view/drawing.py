@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.graph.dot import COLOURS, SHAPES, legend_rows, plain, render_svg, sizes_inside, write_dot
 from pe_cli.graph.picture import Arrow, Box, Picture
-from pe_cli.io.view.layers import Spot, place
+from pe_cli.io.view.layered_layout import Spot, place
 
 #: Elements and attributes of Graphviz's SVG that a page takes over; nothing of it links, loads or runs.
 ELEMENTS = frozenset({"svg", "g", "title", "polygon", "path", "ellipse", "text", "polyline"})

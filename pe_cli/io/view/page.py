@@ -12,9 +12,9 @@ from pe_cli.graph.dot import size_text
 from pe_cli.io import strict_json
 from pe_cli.io.history import Run
 from pe_cli.io.view.charts import charts_of
-from pe_cli.io.view.data import inside
-from pe_cli.io.view.facts import Facts
-from pe_cli.io.view.judged import judgement
+from pe_cli.io.view.classifier_report import judgement
+from pe_cli.io.view.data_page import inside
+from pe_cli.io.view.model_facts import Facts
 from pe_cli.io.view.sections import chart_data, charts, gradients, memory, side_by_side, summary, text
 
 #: How a timeline is read.

@@ -12,8 +12,8 @@ from pe_cli.io.history import Run
 from pe_cli.io.view.chart import COLOURS, Chart, draw, thin
 from pe_cli.io.view.charts import norms_of
 from pe_cli.io.view.compare import differences
-from pe_cli.io.view.facts import Facts, LayerFacts, MemoryFacts
-from pe_cli.io.view.listing import cell, names_of
+from pe_cli.io.view.model_facts import Facts, LayerFacts, MemoryFacts
+from pe_cli.io.view.run_list import cell, names_of
 from pe_cli.io.view.ticks import drawable, short
 
 #: Parameters and columns of the map of gradients.

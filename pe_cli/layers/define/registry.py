@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from pe_cli.config.plugins import is_foreign, offered
 from pe_cli.core.errors import PeError, did_you_mean
-from pe_cli.layers.define.instead import INSTEAD
+from pe_cli.layers.define.replacements import REPLACEMENTS
 
 #: Where the folders of the families are.
 _FAMILIES = Path(__file__).parents[1]
@@ -213,8 +213,8 @@ def find(name: str) -> LayerDef:
         PeError: there is none, with the closest name as a hint.
     """
     catalogue = LAYERS if name in LAYERS else discover()
-    if name not in catalogue and name in INSTEAD:
-        why, use = INSTEAD[name]
+    if name not in catalogue and name in REPLACEMENTS:
+        why, use = REPLACEMENTS[name]
         raise PeError(f"'{name}' of fluid.layers is no layer of a model file: {why}", hint=use)
     if name not in catalogue:
         hint = offered("layers", name) or did_you_mean(name, catalogue) or "pe ops lists all layers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, as_list
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Number, check_single
+from pe_cli.layers.define.size_arguments import Number, check_single
 from pe_cli.program.ir import Variable
 
 

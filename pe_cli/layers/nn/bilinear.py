@@ -6,7 +6,7 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import known_images
+from pe_cli.layers.define.size_arguments import known_images
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 

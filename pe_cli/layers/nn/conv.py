@@ -6,7 +6,7 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, pair
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.nn.edges import LOWEST, edges, is_even, is_same, padded
+from pe_cli.layers.nn.padding import LOWEST, edges, is_even, is_same, padded
 from pe_cli.program.initializer import Normal
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr

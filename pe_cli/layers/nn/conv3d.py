@@ -6,7 +6,7 @@ import math
 
 from pe_cli.layers.define.helper import LayerHelper, several
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.nn.edges import edges, is_same
+from pe_cli.layers.nn.padding import edges, is_same
 from pe_cli.program.initializer import Normal
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper, several
 from pe_cli.layers.define.registry import layer
+from pe_cli.layers.nn.conv2d_transpose import append_transposed, image_axes, image_size
 from pe_cli.layers.nn.conv3d import FIRST, LAST, volume_channels
-from pe_cli.layers.nn.transposed import append_transposed, image_axes, image_size
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 

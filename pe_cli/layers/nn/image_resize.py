@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Number, Sizes, known_images
+from pe_cli.layers.define.size_arguments import Number, Sizes, known_images
 from pe_cli.layers.nn.resize import append_resized, wanted_sizes
 from pe_cli.program.ir import Variable
 

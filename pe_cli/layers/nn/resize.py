@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Number, Sizes, check_single, fed_sizes
+from pe_cli.layers.define.size_arguments import Number, Sizes, check_single, fed_sizes
 from pe_cli.program.ir import Variable
 
 #: Axes of images and volumes whose channels are last.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Size, fed_size
+from pe_cli.layers.define.size_arguments import Size, fed_size
 from pe_cli.program.ir import Variable
 
 

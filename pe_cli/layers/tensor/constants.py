@@ -9,8 +9,8 @@ import numpy as np
 from pe_cli.core.types import FLOATS, check_dtype, product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Number, Sizes
-from pe_cli.layers.tensor.rearranging import diag_embed
+from pe_cli.layers.define.size_arguments import Number, Sizes
+from pe_cli.layers.tensor.permutation import diag_embed
 from pe_cli.layers.tensor.tensor import fill_constant
 from pe_cli.program.ir import Variable
 

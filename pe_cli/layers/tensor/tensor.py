@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pe_cli.layers.define.helper import LayerHelper, as_attr
 from pe_cli.layers.define.registry import layer
-from pe_cli.layers.define.sizes import Number, Sizes, check_single, fed_sizes
+from pe_cli.layers.define.size_arguments import Number, Sizes, check_single, fed_sizes
 from pe_cli.program.initializer import Initializer
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr

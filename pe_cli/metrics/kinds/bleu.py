@@ -10,11 +10,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Int, Name
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Int, Name
 from pe_cli.core.types import TensorType
 from pe_cli.metrics.define import Array, Counted, Counts, UndefinedError, metric
-from pe_cli.metrics.kinds.edits import check_tokens, compared
+from pe_cli.metrics.kinds.edit_distance import check_tokens, compared
 
 
 class BleuOptions(Section):

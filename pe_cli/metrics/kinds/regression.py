@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Name
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Name
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.metrics.define import Array, Gathered, UndefinedError, metric

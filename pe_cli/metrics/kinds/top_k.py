@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Count, Int
+from pe_cli.config.sections.value_types import Count, Int
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.metrics.classes import ClassOptions, check_classes, check_range, rows_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, address, kernel
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Int, Ptr, address, kernel
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import added_slot
 
 #: Elements of a gradient that are computed at a time before they are added: they stay in the second cache.

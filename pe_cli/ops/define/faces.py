@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pe_cli.core.value import Value
+from pe_cli.core.value_class import Value
 
 _WORD = re.compile(r"(\w+)(?::(\w+))?(!)?(?:=(\S+))?")
 

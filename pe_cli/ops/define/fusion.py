@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pe_cli.core.types import TensorType
-from pe_cli.core.value import Value
+from pe_cli.core.value_class import Value
 from pe_cli.ops.define.registry import OPS, OpDef
 from pe_cli.ops.define.traits import Trait
 from pe_cli.ops.define.traits.trait import Named

@@ -8,13 +8,13 @@ from typing import Any
 
 from pe_cli.core.types import TensorType, computed
 from pe_cli.kernels.calls import STATUS, STEP, Buffer, Call, Numbers, Offset, Table
-from pe_cli.kernels.cuda import CudaKernel
-from pe_cli.kernels.host import HostKernel
-from pe_cli.kernels.lang import Kernel
-from pe_cli.kernels.nothing import nothing
-from pe_cli.kernels.tree import Order
-from pe_cli.ops.define.areas import thread_parts
+from pe_cli.kernels.cpu.no_op import nothing
+from pe_cli.kernels.cpu.python_calls import HostKernel
+from pe_cli.kernels.cuda.language import CudaKernel
+from pe_cli.kernels.language import Kernel
+from pe_cli.kernels.math.tree_sum import Order
 from pe_cli.ops.define.registry import OpDef
+from pe_cli.ops.define.work_parts import thread_parts
 
 __all__ = ["STATUS", "STEP", "Buffer", "Call", "Lowering", "Numbers", "Offset", "Table"]
 

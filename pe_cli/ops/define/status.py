@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError, Span
-from pe_cli.kernels.codes import EMPTY_SEQUENCE, NOT_A_TREE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
-from pe_cli.kernels.finite import KINDS
+from pe_cli.kernels.cpu.finite_check import KINDS
+from pe_cli.kernels.status_codes import EMPTY_SEQUENCE, NOT_A_TREE, RAISED, TOO_LONG, TOO_MANY_ROUNDS
 from pe_cli.ops.define.traits import ReportsData
 
 

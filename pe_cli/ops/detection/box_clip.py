@@ -6,8 +6,8 @@ import math
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import LodRequest, fixed, owners

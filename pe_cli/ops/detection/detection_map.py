@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.suppress import Array, overlap
+from pe_cli.ops.detection.overlaps import Array, overlap
 
 
 def _found(rng: np.random.Generator) -> Array:

@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled, offsets_of
 from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.host import check_boxes, per_image
+from pe_cli.ops.detection.box_helpers import check_boxes, per_image
 
 
 def _boxes(count, size):

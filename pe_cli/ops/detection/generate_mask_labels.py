@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.host import (
+from pe_cli.ops.detection.box_helpers import (
     Array,
     check_boxes,
     check_column,

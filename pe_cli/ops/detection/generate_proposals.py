@@ -11,7 +11,7 @@ from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.ops.define.lod import HostRun
 from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.host import Array, check_infos, images_of, per_image
+from pe_cli.ops.detection.box_helpers import Array, check_infos, images_of, per_image
 
 #: Logarithm of how much larger than its anchor a box may be.
 LARGEST = math.log(1000.0 / 16.0)

@@ -6,9 +6,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI32, PtrI64, PtrU8, Real, Status, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrF32, PtrI32, PtrI64, PtrU8, Real, Status, T, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, offsets_of, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering

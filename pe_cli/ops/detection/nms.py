@@ -13,7 +13,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun, Leveled
 from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.suppress import Array, best, drawn_boxes, overlap, strongest, suppress
+from pe_cli.ops.detection.overlaps import Array, best, drawn_boxes, overlap, strongest, suppress
 
 _THRESHOLDS = {
     "background_label": Attr(0, "class that is none; -1: there is none"),

@@ -9,12 +9,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, helper, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.sorted_places import sort_places
+from pe_cli.ops.define.sorting import sort_places
 from pe_cli.ops.detection.fpn_proposals import distribute_fpn_proposals
 
 

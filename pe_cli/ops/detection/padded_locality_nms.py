@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, helper, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Real, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FindsBoxes
+from pe_cli.ops.detection.overlaps import drawn_boxes
 from pe_cli.ops.detection.padded_nms import box_overlap, keep_apart, kept_rows, write_rows
-from pe_cli.ops.detection.suppress import drawn_boxes
 
 
 @helper

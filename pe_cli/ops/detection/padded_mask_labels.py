@@ -8,17 +8,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReportsData
+from pe_cli.ops.detection.box_helpers import check_column, check_infos
 from pe_cli.ops.detection.generate_mask_labels import FINE, generate_mask_labels
-from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
 
 

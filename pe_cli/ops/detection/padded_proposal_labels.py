@@ -6,17 +6,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, Status, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Real, Status, T, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering
 from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Random, ReportsData
+from pe_cli.ops.detection.box_helpers import check_column, check_infos
 from pe_cli.ops.detection.generate_proposal_labels import FEW, NEAR, check_choice, generate_proposal_labels
-from pe_cli.ops.detection.host import check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
 from pe_cli.ops.detection.padded_targets import (
     APART,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import exp
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
+from pe_cli.kernels.math.vector_math import exp
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op
-from pe_cli.ops.define.sorted_places import sort_places
+from pe_cli.ops.define.sorting import sort_places
 from pe_cli.ops.detection.generate_proposals import ATTRS, LARGEST, SAMPLES, generate_proposals
 from pe_cli.ops.detection.padded_nms import box_overlap
 

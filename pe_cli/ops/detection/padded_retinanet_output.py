@@ -9,13 +9,13 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import exp
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
+from pe_cli.kernels.math.vector_math import exp
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.sorted_places import sort_places
+from pe_cli.ops.define.sorting import sort_places
 from pe_cli.ops.define.traits import FindsBoxes
 from pe_cli.ops.detection.padded_nms import box_overlap
 from pe_cli.ops.detection.retinanet import retinanet_detection_output

@@ -6,17 +6,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
-from pe_cli.kernels.random import uniform
-from pe_cli.kernels.vecmath import log
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, Real, T, helper, kernel
+from pe_cli.kernels.math.random import uniform
+from pe_cli.kernels.math.vector_math import log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed
 from pe_cli.ops.define.lowering import STEP, Buffer, Lowering
 from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import OpDef, Sample, op
 from pe_cli.ops.define.traits import Random
-from pe_cli.ops.detection.host import check_boxes, check_column, check_infos
+from pe_cli.ops.detection.box_helpers import check_boxes, check_column, check_infos
 from pe_cli.ops.detection.matching import give_offsets
 from pe_cli.ops.detection.rpn_targets import NEAR, retinanet_target_assign, rpn_target_assign
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering

@@ -8,8 +8,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
-from pe_cli.ops.detection.apart_onnx import at_places, columns, count, every, first_true, kept_apart
 from pe_cli.ops.detection.generate_proposals import LARGEST
+from pe_cli.ops.detection.nms_onnx import at_places, columns, count, every, first_true, kept_apart
 
 
 def _or_zeros(o: Writer, there: str, x: str, to: str, like: str) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.detection.prroi_pool import (
     _area,

@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
-from pe_cli.ops.detection.apart_onnx import columns, every
+from pe_cli.ops.detection.nms_onnx import columns, every
 
 
 def owners_of(o: Writer, slot: str = "X") -> str:

@@ -13,7 +13,7 @@ from pe_cli.ops.define.lod import HostRun
 from pe_cli.ops.define.onnx import PADDED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection.nms import packed
-from pe_cli.ops.detection.suppress import Array, best, strongest, suppress
+from pe_cli.ops.detection.overlaps import Array, best, strongest, suppress
 
 
 def _anchors(rng: np.random.Generator) -> Array:

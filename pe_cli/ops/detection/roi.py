@@ -6,8 +6,8 @@ import math
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.lang import Int, PtrI64, Status, helper, kernel
+from pe_cli.kernels.language import Int, PtrI64, Status, helper, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.lod import LodRequest, lengths_of
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, OpDef

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.detection import roi

@@ -11,7 +11,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import HostRun
 from pe_cli.ops.define.onnx import TARGETS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.detection.host import (
+from pe_cli.ops.detection.box_helpers import (
     Array,
     check_boxes,
     check_column,

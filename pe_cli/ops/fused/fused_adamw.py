@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, kernel, pointer
-from pe_cli.kernels.tree import BLOCK, add_rows
+from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, PtrU, Real, T, kernel, pointer
+from pe_cli.kernels.math.tree_sum import BLOCK, add_rows
 from pe_cli.ops.define.lowering import Lowering, Table
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Spreads, UpdatesMany

@@ -9,8 +9,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import gradient_first, gradient_last, gradient_sums_first, sums_of_channels
-from pe_cli.kernels.channel_norm_act import (
+from pe_cli.kernels.cpu.channel_norm import gradient_first, gradient_last, gradient_sums_first, sums_of_channels
+from pe_cli.kernels.cpu.channel_norm_act import (
     add_relu_sums_last,
     normalise_add_relu_first,
     normalise_add_relu_last,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm_act import (
+from pe_cli.kernels.cpu.channel_norm_act import (
     normalise_add_relu_first,
     normalise_add_relu_last,
     normalise_relu_first,
@@ -10,10 +10,10 @@ from pe_cli.kernels.channel_norm_act import (
     relu_back_first,
     relu_gradient_last,
 )
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.cuda_fours import load_four, store_four
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, T, helper
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.vector_access import load_four, store_four
+from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.fused.fused_batch_norm import fused_batch_norm_act, fused_bn_add_activation
 from pe_cli.ops.math.activation import relu

@@ -6,12 +6,9 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import join_pieces, no_moments, write_moments
-from pe_cli.kernels.conv import conv_forward
-from pe_cli.kernels.depthwise import depthwise_forward
-from pe_cli.kernels.far import FAR
-from pe_cli.kernels.gemm import NARROW, gemm
-from pe_cli.kernels.geometry import (
+from pe_cli.kernels.cpu.channel_norm import join_pieces, no_moments, write_moments
+from pe_cli.kernels.cpu.conv import conv_forward
+from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
     FILTERS,
     GROUPS,
@@ -25,16 +22,18 @@ from pe_cli.kernels.geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
-from pe_cli.kernels.transpose import oihw_to_hwio
-from pe_cli.kernels.winograd import winograd_images
+from pe_cli.kernels.cpu.depthwise import depthwise_forward
+from pe_cli.kernels.cpu.gemm import NARROW, gemm
+from pe_cli.kernels.cpu.non_temporal import FAR
+from pe_cli.kernels.cpu.transpose import oihw_to_hwio
+from pe_cli.kernels.cpu.winograd import winograd_images
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel, pointer
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Part, Pattern
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.nn.batch_norm import fold, sums, take_shared_moments
 from pe_cli.ops.nn.conv import ATTRS, conv2d, flops
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import (
     filters_in_order,
     forward,
@@ -43,6 +42,7 @@ from pe_cli.ops.nn.conv_kernels import (
     forward_winograd,
     geometry_of,
 )
+from pe_cli.ops.nn.conv_lowering import Images
 
 #: Bytes of output whose statistics are taken while they are in the second cache.
 BLOCK = 256 << 10

@@ -6,11 +6,9 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import statistics_given
-from pe_cli.kernels.channel_norm_act import ADD_RELU, PLAIN, RELU, finish_run
-from pe_cli.kernels.depthwise import depthwise_forward
-from pe_cli.kernels.gemm import NARROW, gemm
-from pe_cli.kernels.geometry import (
+from pe_cli.kernels.cpu.channel_norm import statistics_given
+from pe_cli.kernels.cpu.channel_norm_act import ADD_RELU, PLAIN, RELU, finish_run
+from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
     FILTERS,
     GROUPS,
@@ -22,8 +20,10 @@ from pe_cli.kernels.geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
-from pe_cli.kernels.transpose import oihw_to_hwio
+from pe_cli.kernels.cpu.depthwise import depthwise_forward
+from pe_cli.kernels.cpu.gemm import NARROW, gemm
+from pe_cli.kernels.cpu.transpose import oihw_to_hwio
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, helper, kernel
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Lowering, Offset
@@ -34,8 +34,8 @@ from pe_cli.ops.fused.norm_conv_kernels import norm_table, part_of, seen_rows
 from pe_cli.ops.nn.batch_norm import ATTRS as NORM_ATTRS
 from pe_cli.ops.nn.batch_norm import WIDEST
 from pe_cli.ops.nn.conv import ATTRS, conv2d, flops
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import filters_in_order
+from pe_cli.ops.nn.conv_lowering import Images
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 

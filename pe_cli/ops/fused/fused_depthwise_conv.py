@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
-from pe_cli.kernels.geometry import CHANNELS, FILTERS, HEIGHT, OUT_HEIGHT, OUT_WIDTH, TAPS_X, TAPS_Y, WIDTH
-from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
-from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.kernels.cpu.conv_geometry import CHANNELS, FILTERS, HEIGHT, OUT_HEIGHT, OUT_WIDTH, TAPS_X, TAPS_Y, WIDTH
+from pe_cli.kernels.cpu.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.cpu.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, T, helper, kernel, pointer
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Sample, op
@@ -19,8 +19,8 @@ from pe_cli.ops.define.traits import Narrow
 from pe_cli.ops.math.activation import relu
 from pe_cli.ops.nn.conv import ATTRS, IMAGES, depthwise_conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, append_filters_back, append_images_back, append_values
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import geometry_of
+from pe_cli.ops.nn.conv_lowering import Images
 
 
 @helper

@@ -10,12 +10,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.ops.define.areas import column_pairs, worth
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, Slot, find, op
 from pe_cli.ops.define.traits import InPlace, Narrow, RowWise
+from pe_cli.ops.define.work_parts import column_pairs, worth
 from pe_cli.ops.math.broadcast import aligned, broadcast, call_binary
 from pe_cli.ops.math.elementwise import ADD, check_dtypes, sum_into
 from pe_cli.ops.math.pointwise import POINTWISE, Pointwise

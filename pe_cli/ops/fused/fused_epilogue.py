@@ -7,9 +7,8 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import conv_forward
-from pe_cli.kernels.gemm import add_bias, gemm_bias, gemm_scratch
-from pe_cli.kernels.geometry import (
+from pe_cli.kernels.cpu.conv import conv_forward
+from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
     FILTERS,
     GROUPS,
@@ -23,14 +22,15 @@ from pe_cli.kernels.geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
-from pe_cli.kernels.transpose import oihw_to_hwio
-from pe_cli.kernels.winograd import winograd_images
-from pe_cli.ops.define.areas import areas
+from pe_cli.kernels.cpu.gemm import add_bias, gemm_bias, gemm_scratch
+from pe_cli.kernels.cpu.transpose import oihw_to_hwio
+from pe_cli.kernels.cpu.winograd import winograd_images
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
+from pe_cli.ops.define.work_parts import areas
 from pe_cli.ops.fused.fused_elementwise import GRADIENTS
 from pe_cli.ops.fused.fused_elementwise import NAME as FUSED_SUM
 from pe_cli.ops.math.activation import relu
@@ -41,8 +41,8 @@ from pe_cli.ops.math.reduction import WIDE
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
+from pe_cli.ops.nn.conv_lowering import Images
 
 #: Bytes of images that are convolved before their bias is added: they stay in L2.
 BLOCK = 128 * 1024

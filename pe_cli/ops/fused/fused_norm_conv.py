@@ -12,8 +12,8 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import statistics_found
-from pe_cli.kernels.gemm import DEPTH, DEPTH_TRANSPOSED, NARROW
+from pe_cli.kernels.cpu.channel_norm import statistics_found
+from pe_cli.kernels.cpu.gemm import DEPTH, DEPTH_TRANSPOSED, NARROW
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
@@ -30,7 +30,7 @@ from pe_cli.ops.fused.norm_conv_kernels import (
 from pe_cli.ops.nn.batch_norm import ATTRS as NORM_ATTRS
 from pe_cli.ops.nn.batch_norm import WIDEST, batch_norm, fold, sums, take_shared_moments
 from pe_cli.ops.nn.conv import ATTRS, conv2d, flops, image_gradient
-from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_lowering import Images
 
 # --- the ops ----------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
-from pe_cli.kernels.tree import BLOCK, add_rows
+from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, PtrU, Real, T, helper, kernel, pointer
+from pe_cli.kernels.math.tree_sum import BLOCK, add_rows
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset, Table
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Spreads, UpdatesMany

@@ -9,11 +9,11 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda_index import reciprocal
+from pe_cli.kernels.cuda.int32_index import reciprocal
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, find, op
-from pe_cli.ops.define.strided import copy_box
+from pe_cli.ops.define.strided_copy import copy_box
 from pe_cli.ops.define.traits import InPlace, Narrow, Pointwise, RowWise
 from pe_cli.ops.fused.fusion_kernel import COLUMN, FULL, MASK, ONE, ROW, Step, Text, fused_kernel
 from pe_cli.ops.math.broadcast import aligned

@@ -18,8 +18,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.kernels.lang import KERNELS, MAKERS, Helper, Kernel, make_kernel
-from pe_cli.kernels.workers import load
+from pe_cli.kernels.compiler.worker_processes import load
+from pe_cli.kernels.language import KERNELS, MAKERS, Helper, Kernel, make_kernel
 
 PACKAGE = "pe_cli.ops."
 PREFIX = f"{__name__}:"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from pe_cli.kernels.cuda import CudaKernel, cuda_kernel
-from pe_cli.kernels.cuda_index import divided, left_over
-from pe_cli.kernels.lang import Int, Ptr, PtrU8, Real
+from pe_cli.kernels.cuda.int32_index import divided, left_over
+from pe_cli.kernels.cuda.language import CudaKernel, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrU8, Real
 from pe_cli.ops.fused.fusion_kernel import COLUMN, FULL, MASK, ONE, ROW, Text, arrays, computed
 
 _PLACES = {FULL: "[e]", MASK: "[e]", ROW: "[i]", COLUMN: "[r]", ONE: "[0]"}

@@ -13,8 +13,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, T, address, kernel, pointer
-from pe_cli.kernels.vecmath import absolute
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI32, PtrI64, PtrU, T, address, kernel, pointer
+from pe_cli.kernels.math.vector_math import absolute
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, UpdatesTable

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import fill_table, no_moments, write_moments
-from pe_cli.kernels.channel_norm_act import normalise_relu_run
-from pe_cli.kernels.depthwise import depthwise_backward_weight, depthwise_forward
-from pe_cli.kernels.gemm import DEPTH, DEPTH_TRANSPOSED, gemm
-from pe_cli.kernels.geometry import (
+from pe_cli.kernels.cpu.channel_norm import fill_table, no_moments, write_moments
+from pe_cli.kernels.cpu.channel_norm_act import normalise_relu_run
+from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
     DILATION_X,
     DILATION_Y,
@@ -24,8 +22,10 @@ from pe_cli.kernels.geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel
-from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.kernels.cpu.depthwise import depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.cpu.gemm import DEPTH, DEPTH_TRANSPOSED, gemm
+from pe_cli.kernels.cpu.transpose import hwio_to_oihw, oihw_to_hwio
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper, kernel
 from pe_cli.ops.fused.fused_conv_moments import take_moments
 
 

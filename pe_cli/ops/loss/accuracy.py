@@ -6,10 +6,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes
+from pe_cli.ops.define.label_checks import classes
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Sample, op

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes, report
+from pe_cli.ops.define.label_checks import classes, report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Lowering
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ReportsData

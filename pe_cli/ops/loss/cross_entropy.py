@@ -6,17 +6,17 @@ import numpy as np
 
 from pe_cli.core.errors import PeError, WrongType
 from pe_cli.core.types import FLOATS, TensorType, check_kind
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_math import quotient, replaces
-from pe_cli.kernels.cuda_parts import claim
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.vecmath import log
+from pe_cli.kernels.cuda.block_sums import claim
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.cuda.math import quotient, replaces
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.vector_math import log
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.axes import around, axis_with_elements, same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
-from pe_cli.ops.define.labels import classes, per_sample, report
+from pe_cli.ops.define.label_checks import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op

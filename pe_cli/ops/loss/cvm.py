@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, T, kernel
-from pe_cli.kernels.vecmath import log
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, T, kernel
+from pe_cli.kernels.math.vector_math import log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op

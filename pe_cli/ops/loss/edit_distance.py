@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import EMPTY_SEQUENCE, TOO_LONG
-from pe_cli.kernels.lang import Int, PtrF32, PtrI64, Status, helper, kernel
+from pe_cli.kernels.language import Int, PtrF32, PtrI64, Status, helper, kernel
+from pe_cli.kernels.status_codes import EMPTY_SEQUENCE, TOO_LONG
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering, Numbers

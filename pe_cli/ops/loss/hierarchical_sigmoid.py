@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.vecmath import absolute, exp, log1p
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.vector_math import absolute, exp, log1p
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx

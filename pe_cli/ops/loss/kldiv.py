@@ -8,10 +8,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import cuda, deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.vecmath import log
+from pe_cli.kernels.cuda.language import cuda, deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, Real, T, helper, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.vector_math import log
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face

@@ -8,13 +8,13 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.random import uniform
-from pe_cli.kernels.vecmath import exp, log1p
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.random import uniform
+from pe_cli.kernels.math.vector_math import exp, log1p
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes, report
+from pe_cli.ops.define.label_checks import classes, report
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering, Numbers
 from pe_cli.ops.define.onnx import SAMPLES, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op

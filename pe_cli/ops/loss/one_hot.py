@@ -6,11 +6,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes, per_sample, report
+from pe_cli.ops.define.label_checks import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, kernel
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, kernel
 from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.sorted_places import before
+from pe_cli.ops.define.sorting import before
 from pe_cli.ops.define.traits import Best, FedSizes
 
 # --- top_k ------------------------------------------------------------------------------------------------------------

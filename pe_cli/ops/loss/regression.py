@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.vecmath import absolute
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, Real, T, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.vector_math import absolute
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face

@@ -6,11 +6,11 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.random import uniform
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.random import uniform
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes, report
+from pe_cli.ops.define.label_checks import classes, report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, STEP, Lowering
 from pe_cli.ops.define.onnx import SAMPLES, not_in_onnx

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.ops.define.second import Again, second
+from pe_cli.ops.define.second_gradients import Again, second
 
 
 @second("square_error_cost")

@@ -6,9 +6,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
-from pe_cli.kernels.vecmath import log, sigmoid, softplus
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, Real, T, helper, kernel
+from pe_cli.kernels.math.vector_math import log, sigmoid, softplus
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.far import is_large
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
-from pe_cli.kernels.vecmath import exp, log
+from pe_cli.kernels.cpu.non_temporal import is_large
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.axes import around
-from pe_cli.ops.define.labels import classes, per_sample, report
+from pe_cli.ops.define.label_checks import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import cuda, deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T
-from pe_cli.kernels.vecmath import exp, log
-from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.cuda.language import cuda, deal, on_cuda
+from pe_cli.kernels.cuda.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import report
+from pe_cli.ops.define.label_checks import report
 from pe_cli.ops.loss.softmax_with_cross_entropy import (
     add_to,
     softmax_loss,

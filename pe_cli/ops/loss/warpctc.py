@@ -7,10 +7,10 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE, TOO_LONG
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.vecmath import exp, log
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.vector_math import exp, log
+from pe_cli.kernels.status_codes import OUT_OF_RANGE, TOO_LONG
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pe_cli.kernels.lang import T
-from pe_cli.kernels.vecmath import absolute
+from pe_cli.kernels.language import T
+from pe_cli.kernels.math.vector_math import absolute
 from pe_cli.ops.define.faces import ACTIVATION, Face, Functional
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr

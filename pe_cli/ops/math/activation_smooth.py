@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.lang import T
-from pe_cli.kernels.vecmath import absolute, erf, exp, expm1, sigmoid, softplus, tanh
+from pe_cli.kernels.language import T
+from pe_cli.kernels.math.vector_math import absolute, erf, exp, expm1, sigmoid, softplus, tanh
 from pe_cli.ops.define.faces import ACTIVATION, Functional
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr

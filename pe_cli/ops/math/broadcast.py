@@ -12,13 +12,13 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES
 from pe_cli.kernels.calls import Call
-from pe_cli.kernels.cuda import CHOSEN, CudaKernel, cuda_kernel, on_cuda
-from pe_cli.kernels.cuda_index import divided, left_over, reciprocal
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.far import FAR, fence_past, store_run
-from pe_cli.kernels.lang import SIZE, Helper, Kernel, address, helper, make_kernel
+from pe_cli.kernels.cpu.non_temporal import FAR, fence_non_temporal, store_run
+from pe_cli.kernels.cuda.int32_index import divided, left_over, reciprocal
+from pe_cli.kernels.cuda.language import CHOSEN, CudaKernel, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import SIZE, Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
-from pe_cli.ops.define.strided import copy_box, place_of, row_major
+from pe_cli.ops.define.strided_copy import copy_box, place_of, row_major
 from pe_cli.ops.math.reduction import WIDE, spread
 
 Shape = tuple[int, ...]
@@ -106,7 +106,7 @@ def loop(
                     out[at + i] = near[i]
             else:
                 store_run(address(near), address(out) + SIZE * at, size)
-    fence_past()
+    fence_non_temporal()
 """
 
 #: CUDA has one thread per element; a call in place is nothing special there. This one knows all ways of broadcasting.
@@ -155,7 +155,7 @@ def _code(text: str) -> types.CodeType:
 
 def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
     space: dict[str, Any] = {"f": f, "address": address, "place_of": place_of, "SIZE": SIZE, "PIECE": PIECE}
-    space |= {"store_run": store_run, "fence_past": fence_past}
+    space |= {"store_run": store_run, "fence_non_temporal": fence_non_temporal}
     exec(_code(text), space)  # our own text: nothing in it comes from outside
     made = make_kernel(space["loop"], name, each=f)
     space = {**space, "quotient": quotient}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.core.types import DTYPES, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Kernel, Ptr, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Kernel, Ptr, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering

@@ -8,9 +8,9 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_kind
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
-from pe_cli.kernels.vecmath import absolute, square_root
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, T, helper, kernel
+from pe_cli.kernels.math.vector_math import absolute, square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering

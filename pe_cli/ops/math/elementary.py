@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.lang import T
-from pe_cli.kernels.vecmath import exp, log, rsqrt, square_root
+from pe_cli.kernels.language import T
+from pe_cli.kernels.math.vector_math import exp, log, rsqrt, square_root
 from pe_cli.ops.define.faces import ACTIVATION, Face
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample

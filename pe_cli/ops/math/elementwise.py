@@ -11,13 +11,13 @@ import numpy as np
 
 from pe_cli.core.errors import PeError, WrongType
 from pe_cli.core.types import FLOATS, NUMBERS, TensorType
-from pe_cli.kernels.lang import Kernel, T
-from pe_cli.kernels.vecmath import log
+from pe_cli.kernels.language import Kernel, T
+from pe_cli.kernels.math.vector_math import log
 from pe_cli.ops.define.addto import add as add_arrays
 from pe_cli.ops.define.addto import added, beside
+from pe_cli.ops.define.copy_kernels import copy, fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.types import NUMBERS
-from pe_cli.kernels.lang import T
+from pe_cli.kernels.language import T
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.onnx import Writer, aligned, in_onnx
 from pe_cli.ops.math.broadcast import binary_kernel

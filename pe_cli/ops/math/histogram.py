@@ -6,8 +6,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import NUMBERS, TensorType
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, helper, kernel
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Real, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering

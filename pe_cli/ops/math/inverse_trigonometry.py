@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.lang import T
+from pe_cli.kernels.language import T
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import pointwise, shapes

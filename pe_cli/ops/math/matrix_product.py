@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.core.errors import PeError
-from pe_cli.kernels.gemm import adds_at_once, gemm, gemm_scratch
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
-from pe_cli.kernels.vecmath import fma
+from pe_cli.kernels.cpu.gemm import adds_at_once, gemm, gemm_scratch
+from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
+from pe_cli.kernels.math.vector_math import fma
 from pe_cli.ops.define.addto import beside, preload
-from pe_cli.ops.define.areas import ENOUGH, ENOUGH_BYTES, Area, areas, quarters
 from pe_cli.ops.define.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.define.registry import rate_slot
+from pe_cli.ops.define.work_parts import ENOUGH, ENOUGH_BYTES, Area, areas, quarters
 
 
 @kernel

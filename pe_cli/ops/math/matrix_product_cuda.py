@@ -8,10 +8,10 @@ from typing import Any
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Numbers, Tickets
-from pe_cli.kernels.cuda import CudaKernel
-from pe_cli.kernels.cuda_parts import tickets_of
+from pe_cli.kernels.cuda.block_sums import tickets_of
+from pe_cli.kernels.cuda.language import CudaKernel
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.math import product_cores_cuda, product_halves_cuda, product_tiles_cuda
+from pe_cli.ops.math import product_bfloat16_cuda, product_tensor_cores_cuda, product_tiles_cuda
 from pe_cli.ops.math.matrix_product import Matrices, broadcast
 from pe_cli.ops.math.product_library import offer_product, product_of, type_of
 from pe_cli.ops.math.product_tiles_cuda import Tile
@@ -102,16 +102,16 @@ def tiles_of(dtype: str, precision: str) -> Sequence[Tile]:
     if dtype == "float64":
         return product_tiles_cuda.TILES[1:]
     if precision == HALVES:
-        return product_halves_cuda.TILES
-    return product_tiles_cuda.TILES if precision == "float32" else product_cores_cuda.TILES
+        return product_bfloat16_cuda.TILES
+    return product_tiles_cuda.TILES if precision == "float32" else product_tensor_cores_cuda.TILES
 
 
 def _kernel(tile: Tile, precision: str, dtype: str, left: Matrices, right: Matrices) -> CudaKernel:
     if precision == "float32" or dtype == "float64":
         return product_tiles_cuda.kernel_of(tile)
     if precision == HALVES:
-        return product_halves_cuda.kernel_of(tile, int(left.transposed), int(right.transposed))
-    return product_cores_cuda.kernel_of(tile, precision, int(left.transposed), int(right.transposed))
+        return product_bfloat16_cuda.kernel_of(tile, int(left.transposed), int(right.transposed))
+    return product_tensor_cores_cuda.kernel_of(tile, precision, int(left.transposed), int(right.transposed))
 
 
 def _pairs(left: Matrices, right: Matrices, result: Matrices) -> Pairs:

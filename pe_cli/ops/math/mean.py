@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, T, helper, kernel
-from pe_cli.kernels.partial import CHUNK
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, T, helper, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.lang import T
-from pe_cli.kernels.vecmath import absolute, exp, tanh
+from pe_cli.kernels.language import T
+from pe_cli.kernels.math.vector_math import absolute, exp, tanh
 from pe_cli.ops.define.faces import ACTIVATION
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr

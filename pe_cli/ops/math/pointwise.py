@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Helper, Kernel, address, helper, make_kernel
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Helper, Kernel, address, helper, make_kernel
 from pe_cli.ops.define.addto import in_pieces
 from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.second import Again, second
+from pe_cli.ops.define.second_gradients import Again, second
 from pe_cli.ops.define.traits import InPlace, Layout, Scalar, Trait
 from pe_cli.ops.define.traits import Pointwise as PointwiseTrait
 from pe_cli.ops.math.pointwise_sum import SumKernels

@@ -6,8 +6,8 @@ import functools
 import types
 from typing import Any
 
-from pe_cli.kernels.lang import Helper, Kernel, T, address, make_kernel
-from pe_cli.ops.define.strided import place_of
+from pe_cli.kernels.language import Helper, Kernel, T, address, make_kernel
+from pe_cli.ops.define.strided_copy import place_of
 
 _HEAD = "from __future__ import annotations\n"
 #: As `broadcast` walks two tensors, with the activation of the sum; each loop over one pointer too, for calls in place.

@@ -12,9 +12,9 @@ from typing import Any
 
 from pe_cli.core.types import BFLOAT16, DTYPES, FLOATS
 from pe_cli.kernels.calls import buffers_of
-from pe_cli.kernels.library_calls import CUBLAS, Product, offer
+from pe_cli.kernels.cuda.library_calls import CUBLAS, Product, offer
+from pe_cli.ops.define.copy_kernels import convert
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
-from pe_cli.ops.define.moves import convert
 from pe_cli.ops.math.matrix_product import Matrices
 
 #: Bytes of workspace: so many partial results of C at most, and never more in all.

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels import cuda_parts, cuda_wide
-from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
-from pe_cli.kernels.cuda_wide import (
+from pe_cli.kernels.cuda import block_sums, tensor_cores
+from pe_cli.kernels.cuda.language import CudaKernel, cuda, cuda_kernel
+from pe_cli.kernels.cuda.tensor_cores import (
     global_four,
     is_wide,
     put_global_four,
@@ -26,7 +26,7 @@ from pe_cli.kernels.cuda_wide import (
     shared_four,
     shared_room,
 )
-from pe_cli.kernels.lang import SIZE, T, helper
+from pe_cli.kernels.language import SIZE, T, helper
 
 #: Lanes of a warp lie in 4 rows and 8 columns; each has 4 neighbours.
 LANE_ROWS, LANE_COLUMNS, FOUR = 4, 8, 4
@@ -122,7 +122,7 @@ def made(tile: Tile, lines: list[str], **more: Any) -> CudaKernel:
         "cuda": cuda, "T": T, "SIZE": SIZE, "put_four": put_four, "int32": np.int32, "bias_of": bias_of,
         "global_four": global_four, "is_wide": is_wide,
         "put_shared_four": put_shared_four, "put_shared_one": put_shared_one, "shared_four": shared_four, "__name__": __name__,
-        "shared_one": cuda_wide.shared_one, "thread_again": cuda_wide.thread_again, **cuda_parts.MEANINGS, **more,
+        "shared_one": tensor_cores.shared_one, "thread_again": tensor_cores.thread_again, **block_sums.MEANINGS, **more,
     }  # fmt: skip
     exec(compile(text, f"<{tile.name}>", "exec"), space)  # our own text
     rows, columns = f"(m + {tile.rows - 1}) // {tile.rows}", f"(n + {tile.columns - 1}) // {tile.columns}"
@@ -170,7 +170,7 @@ def framed(tile: Tile, sums: list[str], head: list[str], product: list[str], end
         *indented(product, 3),
         "            q = int32(q + 1)",
         "        me = thread_again()",  # what is made of it need not stay in registers while a tile is multiplied
-        *indented(cuda_parts.joined(sums, tile.threads, number, f"(groups * {sides} * {tops})"), 2),
+        *indented(block_sums.joined(sums, tile.threads, number, f"(groups * {sides} * {tops})"), 2),
         "        if done:",
         "            at = group * m * n",
         *indented(end, 3),

@@ -10,11 +10,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, T, kernel
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import OPS, Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, RowWise

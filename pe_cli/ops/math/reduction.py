@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import (
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import (
     SIZE,
     Helper,
     Int,
@@ -27,10 +27,10 @@ from pe_cli.kernels.lang import (
     make_kernel,
     pointer,
 )
-from pe_cli.ops.define.areas import thread_parts
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
-from pe_cli.ops.define.moves import copy
-from pe_cli.ops.define.strided import copy_box, place_of, row_major
+from pe_cli.ops.define.strided_copy import copy_box, place_of, row_major
+from pe_cli.ops.define.work_parts import thread_parts
 from pe_cli.ops.math.mean import pairwise_sum
 
 #: Columns that make a row worth vectorising: several rows that are much narrower are taken as one, and a much narrower Y is repeated.

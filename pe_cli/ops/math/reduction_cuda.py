@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.calls import Tickets
-from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.cuda_parts import is_last
-from pe_cli.kernels.cuda_wide import global_four, is_wide
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T
-from pe_cli.kernels.warp import HEIGHT, LANES, WARPS, block_sum, warp_sum
+from pe_cli.kernels.cuda.block_sums import is_last
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.tensor_cores import global_four, is_wide
+from pe_cli.kernels.cuda.warp import HEIGHT, LANES, WARPS, block_sum, warp_sum
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
-from pe_cli.ops.define.moves import fill
-from pe_cli.ops.define.strided import place_of
+from pe_cli.ops.define.strided_copy import place_of
 from pe_cli.ops.math.mean import mean
 from pe_cli.ops.math.reduction import IN_STAGES, sum_inner, sum_rows
 

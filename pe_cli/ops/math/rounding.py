@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pe_cli.kernels.cuda_math import replaces
-from pe_cli.kernels.lang import T, intrinsic
-from pe_cli.kernels.vecmath import absolute, copysign
+from pe_cli.kernels.cuda.math import replaces
+from pe_cli.kernels.language import T, intrinsic
+from pe_cli.kernels.math.vector_math import absolute, copysign
 from pe_cli.ops.define.faces import ACTIVATION
 from pe_cli.ops.define.onnx import same_in_onnx
 from pe_cli.ops.math.pointwise import away_from, pointwise

@@ -11,19 +11,20 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from pe_cli.kernels import vecmath
-from pe_cli.kernels.lang import T
-from pe_cli.kernels.parsing import statements
-from pe_cli.ops.define.second import Again
+from pe_cli.kernels.compiler.parsing import statements
+from pe_cli.kernels.language import T
+from pe_cli.kernels.math import vector_math
+from pe_cli.ops.define.second_gradients import Again
 
 #: A number, a truth, or the name of a variable.
 Value = float | bool | str
 
 #: Functions that scalar functions call, and the op of the same name with its attributes.
 _CALLS: dict[Any, str] = {
-    vecmath.exp: "exp", vecmath.log: "log", vecmath.log1p: "log1p", vecmath.tanh: "tanh", vecmath.sigmoid: "sigmoid",
-    vecmath.erf: "erf", vecmath.softplus: "softplus", vecmath.absolute: "abs", vecmath.rsqrt: "rsqrt", abs: "abs", math.sqrt: "sqrt",
-    math.cos: "cos", math.sin: "sin", math.cosh: "cosh", math.sinh: "sinh", math.exp: "exp", math.log: "log", vecmath.square_root: "sqrt",
+    vector_math.exp: "exp", vector_math.log: "log", vector_math.log1p: "log1p", vector_math.tanh: "tanh", vector_math.sigmoid: "sigmoid",
+    vector_math.erf: "erf", vector_math.softplus: "softplus", vector_math.absolute: "abs", vector_math.rsqrt: "rsqrt",
+    vector_math.square_root: "sqrt", abs: "abs", math.sqrt: "sqrt", math.cos: "cos", math.sin: "sin", math.cosh: "cosh",
+    math.sinh: "sinh", math.exp: "exp", math.log: "log",
 }  # fmt: skip
 _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("elementwise_add", operator.add),
@@ -53,7 +54,8 @@ def as_ops(r: Again, fn: Callable[..., Any], args: Sequence[Value], like: str) -
 
     Args:
         r: where they are appended.
-        fn: assignments of single names and a return, with arithmetic, comparisons, `a if b else c` and functions of `kernels.vecmath`.
+        fn: assignments of single names and a return, with arithmetic, comparisons, `a if b else c` and functions of
+            `kernels.math.vector_math`.
         args: variables of one shape and numbers, in the order of fn's parameters.
         like: a variable of that shape.
 
@@ -161,7 +163,7 @@ class _Evaluation:
         args = [self.of(a) for a in node.args]
         if called is T:
             return args[0]
-        if called is vecmath.expm1:
+        if called is vector_math.expm1:
             return self.r.scaled(self.r.one("exp", {"X": self._variable(args[0])}), 1.0, -1.0)
         assert called in _CALLS, f"{self.fn.__name__}: no op stands for {ast.unparse(node)}"
         return self.r.one(_CALLS[called], {"X": self._variable(args[0])})

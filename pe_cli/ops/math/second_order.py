@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pe_cli.ops.define.second import Again, bilinear, linear, second
+from pe_cli.ops.define.second_gradients import Again, bilinear, linear, second
 from pe_cli.ops.math import elementwise
 from pe_cli.ops.math.scalar_ops import as_ops
 

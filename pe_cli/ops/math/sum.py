@@ -9,11 +9,11 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel, pointer
-from pe_cli.kernels.tree import BLOCK
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, kernel, pointer
+from pe_cli.kernels.math.tree_sum import BLOCK
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.lowering import Lowering, Table
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import AddsAll, Folds, InPlace, Layout, Pointwise, Scalar

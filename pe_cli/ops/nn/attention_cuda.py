@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper
-from pe_cli.kernels.vecmath import exp, log
-from pe_cli.kernels.warp import warp_sum
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.warp import warp_sum
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T, helper
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.nn.attention import _Call, attention
 from pe_cli.ops.nn.attention_library import offer_attention

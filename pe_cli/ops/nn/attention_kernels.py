@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.gemm import gemm
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, helper, kernel
-from pe_cli.kernels.vecmath import exp, log
+from pe_cli.kernels.cpu.gemm import gemm
+from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, Real, T, address, helper, kernel
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.nn.softmax import larger
 
 

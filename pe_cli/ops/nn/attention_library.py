@@ -11,7 +11,7 @@ from typing import Any
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import buffers_of
-from pe_cli.kernels.library_calls import CUDNN, Attention, offer
+from pe_cli.kernels.cuda.library_calls import CUDNN, Attention, offer
 from pe_cli.ops.define.lowering import Lowering
 
 #: What the widths of heads are multiples of.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.channel_norm import (
+from pe_cli.kernels.cpu.channel_norm import (
     copy_two,
     gradient_first,
     gradient_last,
@@ -21,13 +21,13 @@ from pe_cli.kernels.channel_norm import (
     statistics_given,
     statistics_last,
 )
-from pe_cli.kernels.moments import NEAR
-from pe_cli.ops.define.areas import column_pairs, thread_parts, worth
+from pe_cli.kernels.math.moments import NEAR
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import BatchStatistics, Divisible, InPlace, Layout, Narrow
+from pe_cli.ops.define.work_parts import column_pairs, thread_parts, worth
 
 #: Columns that short rows are joined to.
 WIDEST = 256

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import (
+from pe_cli.kernels.cpu.channel_norm import (
     copy_two,
     gradient_first,
     gradient_last,
@@ -10,10 +10,10 @@ from pe_cli.kernels.channel_norm import (
     normalise_last,
     statistics_given,
 )
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_fours import load_four, store_four
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, T, helper
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.vector_access import load_four, store_four
+from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.nn.batch_norm import batch_norm, output_or_scratch, sizes_of, statistics
 from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_statistics, normal

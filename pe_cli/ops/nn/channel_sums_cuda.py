@@ -1,4 +1,4 @@
-"""Sums of every channel on CUDA: blocks sum parts of the rows, and the last of them that is done adds those up (`cuda_parts`).
+"""Sums of every channel on CUDA: blocks sum parts of the rows, and the last of them that is done adds those up (`block_sums`).
 
 A thread adds a few numbers in the element type before it adds their sum to one of float64.
 Sizes alone decide on the parts, which lie as [2, parts, width]: two sums of
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.kernels.calls import Tickets
-from pe_cli.kernels.channel_norm import finish
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.cuda_parts import is_last
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, helper
-from pe_cli.kernels.warp import block_sum
+from pe_cli.kernels.cpu.channel_norm import finish
+from pe_cli.kernels.cuda.block_sums import is_last
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.warp import block_sum
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Real, T, helper
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.nn.batch_norm import output_or_scratch, sizes_of
 from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, by_columns, keep_columns, last_of_columns, parts_of

@@ -1,4 +1,4 @@
-"""Two sums of every column on CUDA: blocks of 32 columns sum parts of the rows, and the last that is done adds those up (`cuda_parts`).
+"""Two sums of every column on CUDA: blocks of 32 columns sum parts of the rows, and the last that is done adds those up (`block_sums`).
 
 Sizes alone decide on the parts, which lie as [2, parts, width]: two sums of each.
 """
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.calls import Tickets
-from pe_cli.kernels.cuda import cuda
-from pe_cli.kernels.cuda_parts import NEAR, SHIFT, is_last, tickets_of
-from pe_cli.kernels.lang import helper
+from pe_cli.kernels.cuda.block_sums import NEAR, SHIFT, is_last, tickets_of
+from pe_cli.kernels.cuda.language import cuda
+from pe_cli.kernels.language import helper
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.nn.batch_norm import fold
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.conv import adds_images_at_once
-from pe_cli.kernels.gemm import adds_at_once
+from pe_cli.kernels.cpu.conv import adds_images_at_once
+from pe_cli.kernels.cpu.gemm import adds_at_once
 from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows, Weight
 from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
-from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_lowering import Images
 
 IMAGES = Layout("data_format", ("Input", "Output"))
 ATTRS = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.conv import conv_backward_data_scratch
+from pe_cli.kernels.cpu.conv import conv_backward_data_scratch
 from pe_cli.ops.define.lowering import Buffer, Offset
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_kernels import (
     backward_data,
     backward_data_depthwise,
@@ -22,6 +21,7 @@ from pe_cli.ops.nn.conv_kernels import (
     forward_winograd,
     place,
 )
+from pe_cli.ops.nn.conv_lowering import Images
 
 
 def convolve(images: Images, source: Buffer, w: Buffer, y: Buffer, *, first: int = 0) -> None:

@@ -14,16 +14,16 @@ from typing import Any
 
 from pe_cli.core.types import BFLOAT16
 from pe_cli.kernels.calls import Tickets
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.cuda_parts import tickets_of
-from pe_cli.kernels.lang import Int, Ptr, T
+from pe_cli.kernels.cuda.block_sums import tickets_of
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, T
 from pe_cli.ops.define.addto import added, beside
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.nn.conv import conv2d, conv2d_grad, depthwise_conv2d
-from pe_cli.ops.nn.conv_cores_cuda import HalfTile
-from pe_cli.ops.nn.conv_images import Images
 from pe_cli.ops.nn.conv_library import offer_convolution
+from pe_cli.ops.nn.conv_lowering import Images
+from pe_cli.ops.nn.conv_tensor_cores_cuda import HalfTile
 from pe_cli.ops.nn.conv_tile_cuda import DEPTH, Tile, divisor, finished
 from pe_cli.ops.nn.conv_tiles_cuda import convolve, filters_back
 from pe_cli.ops.nn.depthwise_cuda import depthwise_back, depthwise_filters_back, depthwise_values

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.conv import conv_backward_data, conv_forward
-from pe_cli.kernels.conv_weight import conv_backward_weight
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
-from pe_cli.kernels.gemm import gemm
-from pe_cli.kernels.geometry import (
+from pe_cli.kernels.cpu.conv import conv_backward_data, conv_forward
+from pe_cli.kernels.cpu.conv_filter_gradient import conv_backward_weight
+from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
     DILATION_X,
     DILATION_Y,
@@ -26,14 +22,18 @@ from pe_cli.kernels.geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.lang import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
-from pe_cli.kernels.transpose import hwio_to_oihw, oihw_to_hwio, some_to_hwio, transpose, transpose_batch
-from pe_cli.kernels.winograd import winograd_filters, winograd_filters_back, winograd_images, winograd_taps
+from pe_cli.kernels.cpu.depthwise import depthwise_backward_data, depthwise_backward_weight, depthwise_forward
+from pe_cli.kernels.cpu.gemm import gemm
+from pe_cli.kernels.cpu.transpose import hwio_to_oihw, oihw_to_hwio, some_to_hwio, transpose, transpose_batch
+from pe_cli.kernels.cpu.winograd import winograd_filters, winograd_filters_back, winograd_images, winograd_taps
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, T, helper, kernel
 
 
 @helper
 def geometry_of(g):
-    """Return the numbers of a geometry that `pe_cli.kernels.conv` takes: all but the pitch, see `pe_cli.kernels.geometry`."""
+    """Return the numbers of a geometry that `pe_cli.kernels.cpu.conv` takes: all but the pitch, see `pe_cli.kernels.cpu.conv_geometry`."""
     return (
         g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X],
         g[STRIDE_Y], g[STRIDE_X], g[PAD_Y], g[PAD_X], g[DILATION_Y], g[DILATION_X], g[GROUPS],

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pe_cli.core.types import BFLOAT16, DTYPES, FLOATS
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr
-from pe_cli.kernels.library_calls import CUDNN, Convolution, offer
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.cuda.library_calls import CUDNN, Convolution, offer
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr
 from pe_cli.ops.define.lowering import Buffer, Lowering
 
 #: Most bytes of workspace, and some that a small one is given.

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pe_cli.kernels import cuda_parts
-from pe_cli.kernels.cuda_fours import load_four, shared_tile, store_four
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import T, helper
+from pe_cli.kernels.cuda import block_sums
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.vector_access import load_four, shared_tile, store_four
+from pe_cli.kernels.language import T, helper
 
 #: Terms of a tile.
 DEPTH: Any = 16
@@ -175,12 +175,12 @@ class Tile:
         return {"left_tile": shared_tile("left_tile", left), "right_tile": shared_tile("right_tile", right), "put": put_four}
 
     def joined(self) -> list[str]:
-        """Return the statements that leave the sums of all splits in one block, see `cuda_parts.joined`."""
+        """Return the statements that leave the sums of all splits in one block, see `block_sums.joined`."""
         across = "int(cuda.gridDim.x), int(cuda.gridDim.y), int(cuda.blockIdx.x), int(cuda.blockIdx.y)"
         return [
             f"columns, rows_of, here, below = {across}",
             "own = (quotient(int(cuda.blockIdx.z), splits) * rows_of + below) * columns + here",
-            *cuda_parts.joined(self.sums, self.threads, "own", "(quotient(int(cuda.gridDim.z), splits) * rows_of * columns)"),
+            *block_sums.joined(self.sums, self.threads, "own", "(quotient(int(cuda.gridDim.z), splits) * rows_of * columns)"),
             "if not done:",
             "    return",
         ]

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels import cuda_parts
-from pe_cli.kernels.cuda import CudaKernel, cuda, cuda_kernel
-from pe_cli.kernels.cuda_fours import load_four, store_four
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T
-from pe_cli.ops.nn.conv_cores_cuda import HalfTile
+from pe_cli.kernels.cuda import block_sums
+from pe_cli.kernels.cuda.language import CudaKernel, cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.vector_access import load_four, store_four
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T
+from pe_cli.ops.nn.conv_tensor_cores_cuda import HalfTile
 from pe_cli.ops.nn.conv_tile_cuda import Tile, four, indented, share, through
 
 #: Threads that a multiprocessor shall have room for: of 65,536 registers, each has 128. Those that gather single elements for tensor cores
@@ -33,7 +33,7 @@ _I32: Any = np.int32
 _SPACE: dict[str, Any] = {
     "__name__": __name__, "cuda": cuda, "quotient": quotient, "through": through, "share": share, "four": four,
     "load_four": load_four, "store_four": store_four, "T": T, "Int": Int, "Ptr": Ptr, "PtrI64": PtrI64, "_U32": _U32, "_I32": _I32,
-    **cuda_parts.MEANINGS,
+    **block_sums.MEANINGS,
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _made(name: str, parameters: str, body: list[str], tile: Tile, threads: tupl
 #: x, y: channels last, with `channels` and `outs` from pixel to pixel, of which a group sees `per` and makes `each`.
 #: base, bias, then: see `finished`; table: FACTS numbers of a class: rows and columns of pixels, of taps, the first tap (f4, f5), f6 to f9.
 #: w: element ((f4 + skip_y r) taps_row + f5 + skip_x s) w_tap + o w_out + c w_in + group w_group.
-#: splits, parts, tickets, tickets_each: of the sum, see `cuda_parts.joined`; rows: most pixels of a class.
+#: splits, parts, tickets, tickets_each: of the sum, see `block_sums.joined`; rows: most pixels of a class.
 #: together: every four channels of x, and of y, lie at a multiple of 16 bytes: bits 1 and 2.
 CONVOLVE = (
     "x: Ptr, w: Ptr, y: Ptr, base: Ptr, bias: Ptr, table: PtrI64, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, "
@@ -183,7 +183,7 @@ def convolve(tile: Tile, flat: bool) -> CudaKernel:
 # --- the gradient of filters ------------------------------------------------------------------------------------------
 
 #: Parameters of `filters_back`, which computes dw[o, c, tap] = sum over pixels of dy[pixel, o] x[pixel + tap, c].
-#: splits, parts, tickets, tickets_each: of the sum, see `cuda_parts.joined`; by_... and shift_...: `divisor` of the columns and rows of dy;
+#: splits, parts, tickets, tickets_each: of the sum, see `block_sums.joined`; by_... and shift_...: `divisor` of the columns and rows of dy;
 #: together: bit 1, every four channels of dy lie at a multiple of 16 bytes, bit 2, those of x.
 FILTERS_BACK = (
     "x: Ptr, dy: Ptr, dw: Ptr, n: Int, high: Int, wide: Int, channels: Int, per: Int, out_high: Int, out_wide: Int, outs: Int, each: Int, "

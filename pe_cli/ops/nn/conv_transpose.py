@@ -9,7 +9,7 @@ from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Divisible, Layout, Narrow, SumsRows, Weight
 from pe_cli.ops.nn.conv_calls import convolve, correlate, spread
-from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_lowering import Images
 
 
 def _size(size: int, taps: int, stride: int, cut: int, dilation: int, more: int) -> int:

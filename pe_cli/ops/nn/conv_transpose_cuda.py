@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.nn.conv_cuda import Sizes, append_filters_back, append_images_back, append_values
-from pe_cli.ops.nn.conv_images import Images
+from pe_cli.ops.nn.conv_lowering import Images
 from pe_cli.ops.nn.conv_transpose import conv2d_transpose
 
 

@@ -6,7 +6,7 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, helper, kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, T, helper
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.nn.conv_tile_cuda import share
 
 #: Rows of threads that share the pixels of 32 filters.

@@ -7,10 +7,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
-from pe_cli.kernels.random import WORD_BLOCKS, fill_words, philox_7
+from pe_cli.kernels.cpu.non_temporal import DISTANCE, is_large, prefetch_run
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, PtrU8, Real, T, helper, kernel
+from pe_cli.kernels.math.random import WORD_BLOCKS, fill_words, philox_7
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx

@@ -6,19 +6,19 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import cuda_kernel, on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.far import AHEAD, fence_past, is_far, prefetch_row, store_row
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
-from pe_cli.ops.define.areas import thread_parts
+from pe_cli.kernels.cpu.non_temporal import AHEAD, fence_non_temporal, is_non_temporal, prefetch_row, store_row
+from pe_cli.kernels.cuda.language import cuda_kernel, on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, Status, T, address, kernel
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import classes, per_sample, report
+from pe_cli.ops.define.label_checks import classes, per_sample, report
 from pe_cli.ops.define.lowering import STATUS, Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.sorted_ids import PLACE, is_first, sorted_keys
+from pe_cli.ops.define.sorted_ids_cuda import PLACE, is_first, sorted_keys
 from pe_cli.ops.define.traits import Divisible, ReportsData, RowWise, Table, Weight
+from pe_cli.ops.define.work_parts import thread_parts
 
 
 @kernel
@@ -27,7 +27,7 @@ def take_rows(
     status: Status,
 ):  # fmt: skip
     """out[i] = table[ids[i]] for i in [begin, end) of count, 0 for the padding id; of wrong ids, the first of all is reported."""
-    far = is_far(address(out), width, count * width)
+    far = is_non_temporal(address(out), width, count * width)
     for i in range(begin, end):
         k = ids[i]
         if k < 0 or k >= height:
@@ -46,7 +46,7 @@ def take_rows(
         else:
             for j in range(width):
                 out[i * width + j] = table[k * width + j]
-    fence_past()
+    fence_non_temporal()
 
 
 @kernel

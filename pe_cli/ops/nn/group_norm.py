@@ -6,10 +6,10 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
-from pe_cli.kernels.moments import run_moments
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.vecmath import rsqrt
+from pe_cli.kernels.language import Int, Ptr, Real, T, helper, kernel
+from pe_cli.kernels.math.moments import run_moments
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.vector_math import rsqrt
 from pe_cli.ops.define.axes import same_sizes
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx

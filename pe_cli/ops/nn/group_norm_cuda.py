@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import cuda, cuda_kernel, deal
-from pe_cli.kernels.lang import Int, Ptr, Real, T, kernel
-from pe_cli.kernels.vecmath import rsqrt
-from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel, deal
+from pe_cli.kernels.cuda.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.language import Int, Ptr, Real, T, kernel
+from pe_cli.kernels.math.vector_math import rsqrt
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.nn.group_norm import add_up, channel_totals, given, group_norm, sizes_of

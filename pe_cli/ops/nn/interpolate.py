@@ -6,10 +6,10 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, kernel
+from pe_cli.kernels.language import Int, Ptr, Real, T, helper, kernel
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pe_cli.kernels.calls import Tickets
-from pe_cli.kernels.cuda import cuda, cuda_kernel, on_cuda
-from pe_cli.kernels.cuda_parts import tickets_of
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T
-from pe_cli.kernels.vecmath import rsqrt
-from pe_cli.kernels.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.cuda.block_sums import tickets_of
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel, on_cuda
+from pe_cli.kernels.cuda.warp import LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Real, T
+from pe_cli.kernels.math.vector_math import rsqrt
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.nn.column_sums_cuda import DEEP, WIDE, WORD, keep_columns, last_of_columns, parts_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, Real, T, helper, make_kernel
-from pe_cli.kernels.vecmath import sigmoid, tanh
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Int, Ptr, Real, T, helper, make_kernel
+from pe_cli.kernels.math.vector_math import sigmoid, tanh
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace, RowWise
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.gemm import gemm_scratch, strips_size
-from pe_cli.kernels.lang import Int, PtrI64, Status, kernel
-from pe_cli.kernels.lstm import GIVEN, TOLD, backward_steps, forward_steps, nothing_told
-from pe_cli.kernels.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_biases, widen_weights
-from pe_cli.ops.define.labels import classes, report
+from pe_cli.kernels.cpu.gemm import gemm_scratch, strips_size
+from pe_cli.kernels.cpu.lstm import GIVEN, TOLD, backward_steps, forward_steps, nothing_told
+from pe_cli.kernels.cpu.lstm_weights import narrow_gradients, pack_weights, wide_of, widen_biases, widen_weights
+from pe_cli.kernels.language import Int, PtrI64, Status, kernel
+from pe_cli.ops.define.label_checks import classes, report
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
@@ -170,7 +170,7 @@ class Sizes:
         return max(1, min(self.steps, CHUNK_ROWS // rows))
 
     def record(self, first: int, rows: int, given: int) -> tuple[int, ...]:
-        """Return a group's facts; see `kernels.lstm.GROUP`."""
+        """Return a group's facts; see `kernels.cpu.lstm.GROUP`."""
         strides = [(n, self.batch * n) if self.time_major else (self.steps * n, n) for n in (self.inputs, self.units)]
         return (
             first, rows, self.steps, self.inputs, self.units, self.wide, self.chunk(rows), int(self.o.attrs["is_reverse"]),

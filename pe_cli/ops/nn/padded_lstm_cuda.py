@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
-from pe_cli.kernels.vecmath import sigmoid, tanh
-from pe_cli.kernels.warp import LANES, warp_sum
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.warp import LANES, warp_sum
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, helper
+from pe_cli.kernels.math.vector_math import sigmoid, tanh
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
 from pe_cli.ops.math.matrix_product import Matrices
 from pe_cli.ops.math.matrix_product_cuda import multiply_cuda
@@ -163,7 +163,7 @@ def all_steps_back(
     """All steps of a sample, a block's, from the last to the first.
 
     dgates [rows of Input, 4 units] are the gradients of the gates before their functions, before [rows of Input, units] the states
-    before the steps; dh and dc become those of the first state and cell. See `kernels.lstm`.
+    before the steps; dh and dc become those of the first state and cell. See `kernels.cpu.lstm`.
     """
     me = int(cuda.threadIdx.x)
     steps, inputs, units, wide = g[1], g[2], g[3], g[4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
+from pe_cli.kernels.language import LANES, SIZE, Int, Ptr, PtrI64, T, address, apart, helper, kernel, pointer
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.onnx import Writer, as_written, first_channels, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op

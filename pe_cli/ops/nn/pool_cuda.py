@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, helper
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.pool import (
     CHANNELS,

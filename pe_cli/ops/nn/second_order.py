@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.ops.define.registry import OpDesc
-from pe_cli.ops.define.second import Again, bilinear, linear, second
+from pe_cli.ops.define.second_gradients import Again, bilinear, linear, second
 
 bilinear("conv2d", "Input", "Filter", "Output")
 bilinear("depthwise_conv2d", "Input", "Filter", "Output")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.far import DISTANCE, is_large, prefetch_run
-from pe_cli.kernels.lang import Int, Ptr, T, address, helper, intrinsic, kernel
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.vecmath import exp, log
+from pe_cli.kernels.cpu.non_temporal import DISTANCE, is_large, prefetch_run
+from pe_cli.kernels.language import Int, Ptr, T, address, helper, intrinsic, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.axes import around, axis_with_elements
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.cuda import cuda, on_cuda
-from pe_cli.kernels.cuda_math import quotient, replaces
-from pe_cli.kernels.lang import Int, Ptr, T, helper
-from pe_cli.kernels.vecmath import exp, log
-from pe_cli.kernels.warp import ALL, LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.cuda.language import cuda, on_cuda
+from pe_cli.kernels.cuda.math import quotient, replaces
+from pe_cli.kernels.cuda.warp import ALL, LANES, WARPS, first_row, row_step, warp_sum
+from pe_cli.kernels.language import Int, Ptr, T, helper
+from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.softmax import (
     larger,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.channel_norm import gradient_first, gradient_last, normalise_first, normalise_last
+from pe_cli.kernels.cpu.channel_norm import gradient_first, gradient_last, normalise_first, normalise_last
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset, Table
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Sample, op

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.kernels.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T
-from pe_cli.kernels.moments import join
+from pe_cli.kernels.cpu.channel_norm import finish, gradient_first, gradient_last, normalise_first, normalise_last
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrF64, Real, T
+from pe_cli.kernels.math.moments import join
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_moments
 from pe_cli.ops.nn.sync_batch_norm import (

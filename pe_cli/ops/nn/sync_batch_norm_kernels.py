@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.channel_norm import finish
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, Real, T, kernel, pointer_f64
-from pe_cli.kernels.moments import join
+from pe_cli.kernels.cpu.channel_norm import finish
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, Real, T, kernel, pointer_f64
+from pe_cli.kernels.math.moments import join
 
 
 @kernel

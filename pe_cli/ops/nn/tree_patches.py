@@ -6,11 +6,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.codes import NOT_A_TREE
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.kernels.status_codes import NOT_A_TREE
 from pe_cli.ops.define.cuda import also_on_cuda
-from pe_cli.ops.define.labels import report
+from pe_cli.ops.define.label_checks import report
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
 from pe_cli.ops.define.onnx import not_in_onnx

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, T, kernel
-from pe_cli.kernels.partial import CHUNK
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, PtrF64, T, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.codes import OUT_OF_RANGE, TOO_LONG
-from pe_cli.kernels.cuda import cuda_kernel, deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, helper, kernel
-from pe_cli.kernels.vecmath import exp, log
+from pe_cli.kernels.cuda.language import cuda_kernel, deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, helper, kernel
+from pe_cli.kernels.math.vector_math import exp, log
+from pe_cli.kernels.status_codes import OUT_OF_RANGE, TOO_LONG
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import LOSS, not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
 from pe_cli.ops.define.traits import ReportsData, Spells, TagsRows

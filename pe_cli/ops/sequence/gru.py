@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.gemm import gemm, gemm_scratch
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, T, address, kernel, pointer
+from pe_cli.kernels.cpu.gemm import gemm, gemm_scratch
+from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, T, address, kernel, pointer
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.sequence.gru import _modes, gru
 from pe_cli.ops.sequence.recurrent_cuda import act, before, put_rows, put_states, slope, zeros

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.gemm import gemm_scratch
+from pe_cli.kernels.cpu.gemm import gemm_scratch
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -5,8 +5,8 @@ Flags are those of `lstm.py`: 1 peepholes, 2 and 4 first states, 8 a projection,
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, helper
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T, helper
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.sequence.lstm import CELL_GRAD, HIDDEN_GRAD, PROJECTION, _acts, _clips, _flags, _or, lstm
 from pe_cli.ops.sequence.recurrent_cuda import act, before, put_rows, put_states, slope, zeros

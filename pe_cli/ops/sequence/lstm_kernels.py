@@ -3,8 +3,8 @@
 # ruff: noqa: C901, PLR0912 - a step is a step
 from __future__ import annotations
 
-from pe_cli.kernels.gemm import gemm
-from pe_cli.kernels.lang import SIZE, Int, Ptr, PtrI64, Real, T, address, helper, kernel, pointer
+from pe_cli.kernels.cpu.gemm import gemm
+from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, Real, T, address, helper, kernel, pointer
 from pe_cli.ops.sequence.recurrent import activate, copy_row, rows_before, times_slope, zero_rows
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import SIZE, T, helper, pointer
-from pe_cli.kernels.vecmath import sigmoid, tanh
+from pe_cli.kernels.language import SIZE, T, helper, pointer
+from pe_cli.kernels.math.vector_math import sigmoid, tanh
 from pe_cli.ops.define.lod import Indices, LodRequest, lengths_of, ranges, sequence_count
 from pe_cli.ops.define.registry import Attr
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper
-from pe_cli.kernels.vecmath import sigmoid, tanh
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, helper
+from pe_cli.kernels.math.vector_math import sigmoid, tanh
 
 
 @helper

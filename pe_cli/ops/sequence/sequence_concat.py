@@ -6,14 +6,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, ranges
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.strided_copy import MOVED_AS
 from pe_cli.ops.tensor.gather import take_rows
 
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, check_dtype, product
-from pe_cli.kernels.codes import TOO_LONG
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Status, T, kernel
+from pe_cli.kernels.status_codes import TOO_LONG
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import Indices, LodRequest, fixed, lengths_of, offsets_of, row_count, sequence_count
 from pe_cli.ops.define.lowering import STATUS, Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.strided_copy import MOVED_AS
 from pe_cli.ops.define.traits import FedSizes, ReportsData
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, Real, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, Real, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, sequence_count
 from pe_cli.ops.define.lowering import Lowering

@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, TensorType, product
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import (
@@ -25,9 +26,8 @@ from pe_cli.ops.define.lod import (
     sequence_count,
 )
 from pe_cli.ops.define.lowering import STATUS, Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
-from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.strided_copy import MOVED_AS
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.ops.tensor.gather import add_rows, take_rows
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, Status, T, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import Indices, LodRequest, constant, fixed, lengths_of, offsets_of
 from pe_cli.ops.define.lowering import STATUS, Lowering
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import ReportsData, View
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrI32, PtrI64, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrI32, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest, fixed, offsets_of, owners, row_count
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.onnx import VARIED, not_in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.sorted_places import before
+from pe_cli.ops.define.sorting import before
 from pe_cli.ops.sequence.pair_products import checked_images, image_offsets
 
 

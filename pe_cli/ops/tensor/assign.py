@@ -8,12 +8,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant
 from pe_cli.ops.define.lowering import Lowering, Numbers
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx, same_in_onnx
 from pe_cli.ops.define.registry import Attr, GradRequest, OpDesc, Sample, op
 from pe_cli.ops.define.traits import Folds, Layout, SameNumbers, View

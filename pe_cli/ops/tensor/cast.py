@@ -6,12 +6,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype, computed
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrU8, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrU8, kernel
+from pe_cli.ops.define.copy_kernels import convert, copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lod import LodRequest
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.moves import convert, copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Layout, SameNumbers

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import on_cuda
-from pe_cli.kernels.lang import Int, Ptr, T, kernel
+from pe_cli.kernels.cuda.language import on_cuda
+from pe_cli.kernels.language import Int, Ptr, T, kernel
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.strided_copy import copy_box, row_major
 from pe_cli.ops.define.traits import FedSizes
 from pe_cli.ops.tensor.assign import write_integers
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, check_dtype, product
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lod import MAX_KNOWN, LodRequest, constant, fixed, sequence_count
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import Folds

@@ -12,7 +12,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.ops.define.lod import fixed
 from pe_cli.ops.define.onnx import GRADIENT, not_in_onnx
 from pe_cli.ops.define.registry import GradRequest, OpDesc, Sample, op
-from pe_cli.ops.tensor.rows import Arrays, Made
+from pe_cli.ops.tensor.masked_rows import Arrays, Made
 
 
 def _check(name: str, x: TensorType, count: TensorType) -> None:

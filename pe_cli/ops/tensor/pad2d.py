@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, Real, helper, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, Real, helper, kernel
+from pe_cli.ops.define.copy_kernels import fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import fill
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import FedSizes

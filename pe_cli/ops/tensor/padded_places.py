@@ -8,11 +8,11 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import NUMBERS, TensorType, product
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, PtrU8, T, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, PtrU8, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.sorted_places import sort_places
+from pe_cli.ops.define.sorting import sort_places
 
 
 @kernel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType, check_dtype, product
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, kernel
-from pe_cli.kernels.random import normal, truncated_normal, uniform
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Kernel, Ptr, PtrI64, Real, T, kernel
+from pe_cli.kernels.math.random import normal, truncated_normal, uniform
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import STEP, Lowering

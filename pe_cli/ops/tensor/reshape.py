@@ -10,10 +10,10 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.axes import normal_axis
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import FedSizes, RowWise, SameNumbers, View

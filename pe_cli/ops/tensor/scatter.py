@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import DTYPES, FLOATS, TensorType, product
-from pe_cli.kernels.codes import OUT_OF_RANGE
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, Status, T, helper, kernel
+from pe_cli.kernels.status_codes import OUT_OF_RANGE
+from pe_cli.ops.define.copy_kernels import copy, fill
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import STATUS, Buffer, Lowering, Numbers
-from pe_cli.ops.define.moves import copy, fill
 from pe_cli.ops.define.onnx import Writer, element_type, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.strided import MOVED_AS
+from pe_cli.ops.define.strided_copy import MOVED_AS
 from pe_cli.ops.define.traits import ReportsData
 
 INTEGERS = ("int32", "int64")

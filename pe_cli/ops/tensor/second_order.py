@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.ops.define.second import linear
+from pe_cli.ops.define.second_gradients import linear
 
 for _name in ("cast", "split", "expand", "reshape", "flatten", "squeeze", "unsqueeze", "reverse", "transpose", "tril_triu"):
     linear(_name)

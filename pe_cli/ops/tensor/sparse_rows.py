@@ -11,7 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.onnx import not_in_onnx
 from pe_cli.ops.define.registry import Sample, op
-from pe_cli.ops.tensor.rows import Arrays, Made
+from pe_cli.ops.tensor.masked_rows import Arrays, Made
 
 
 @op(

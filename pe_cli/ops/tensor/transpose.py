@@ -9,7 +9,7 @@ from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.define.strided import copy_box, row_major
+from pe_cli.ops.define.strided_copy import copy_box, row_major
 from pe_cli.ops.define.traits import RowWise, SameNumbers
 
 

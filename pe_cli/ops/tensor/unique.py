@@ -10,7 +10,7 @@ import numpy as np
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.ops.define.registry import Attr, Sample, op
-from pe_cli.ops.tensor.rows import Arrays, Made
+from pe_cli.ops.tensor.masked_rows import Arrays, Made
 
 
 @op(

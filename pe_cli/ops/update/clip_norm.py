@@ -6,8 +6,8 @@ import math
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import cuda_kernel, deal
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, Real, T, helper, kernel
+from pe_cli.kernels.cuda.language import cuda_kernel, deal
+from pe_cli.kernels.language import Int, Ptr, PtrF64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Buffer, Lowering

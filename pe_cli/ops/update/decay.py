@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Kernel, Ptr, PtrI64, Real, T, helper, kernel
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Kernel, Ptr, PtrI64, Real, T, helper, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, T, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op

@@ -13,7 +13,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, T, kernel
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, PtrU, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering, Numbers
 from pe_cli.ops.define.registry import Attr, Sample, op

@@ -14,12 +14,12 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, helper, kernel
-from pe_cli.kernels.partial import CHUNK
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrU, Real, T, helper, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import ByRows, Descends, Pointwise, RowsApart, Scalar
 from pe_cli.ops.update.optimizer_rows import momentum_rows, sgd_rows

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrU, Real, T, kernel
-from pe_cli.kernels.vecmath import fma, square_root
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrU, Real, T, kernel
+from pe_cli.kernels.math.vector_math import fma, square_root
 from pe_cli.ops.define.lowering import Buffer, Lowering
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.update.clip_norm import square_sum

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.kernels.cuda import cuda, cuda_kernel
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrU, Real, T
-from pe_cli.kernels.vecmath import square_root
+from pe_cli.kernels.cuda.language import cuda, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrU, Real, T
+from pe_cli.kernels.math.vector_math import square_root
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.update.optimizer import in_place, lars_momentum
 from pe_cli.ops.update.optimizer_moments import lamb

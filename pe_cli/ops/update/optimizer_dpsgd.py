@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal, on_cuda
-from pe_cli.kernels.lang import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T, kernel
-from pe_cli.kernels.partial import CHUNK
-from pe_cli.kernels.random import normal
+from pe_cli.kernels.cuda.language import deal, on_cuda
+from pe_cli.kernels.language import Int, Ptr, PtrF64, PtrI64, PtrU, Real, T, kernel
+from pe_cli.kernels.math.partial_sums import CHUNK
+from pe_cli.kernels.math.random import normal
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import STEP, Lowering
 from pe_cli.ops.define.registry import Attr, op

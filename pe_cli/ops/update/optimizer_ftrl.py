@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cuda import deal
-from pe_cli.kernels.lang import Int, Ptr, PtrU, Real, T, kernel
-from pe_cli.kernels.vecmath import square_root
+from pe_cli.kernels.cuda.language import deal
+from pe_cli.kernels.language import Int, Ptr, PtrU, Real, T, kernel
+from pe_cli.kernels.math.vector_math import square_root
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.registry import Attr, op

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.far import AHEAD, prefetch_row
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, kernel
-from pe_cli.kernels.vecmath import square_root
+from pe_cli.kernels.cpu.non_temporal import AHEAD, prefetch_row
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, Real, T, kernel
+from pe_cli.kernels.math.vector_math import square_root
 from pe_cli.ops.update.update_kernels import blend
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
 from pe_cli.kernels.calls import Offset
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.define.lowering import Lowering
-from pe_cli.ops.define.moves import copy
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import InPlace, OwnRows
 from pe_cli.ops.update.optimizer import in_place

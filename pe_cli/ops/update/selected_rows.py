@@ -12,7 +12,7 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType, product
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T, helper, kernel, pointer, pointer_i64
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T, helper, kernel, pointer, pointer_i64
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Table
 from pe_cli.ops.define.registry import Attr, Sample, op
 from pe_cli.ops.define.traits import MergesRows

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pe_cli.core.types import product
-from pe_cli.kernels.cuda import cuda_kernel
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, T
+from pe_cli.kernels.cuda.language import cuda_kernel
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.language import Int, Ptr, PtrI64, T
+from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.define.lowering import Lowering, Offset
-from pe_cli.ops.define.moves import copy
-from pe_cli.ops.define.sorted_ids import PLACE, count_before, is_first, mark_first, sorted_keys
+from pe_cli.ops.define.sorted_ids_cuda import PLACE, count_before, is_first, mark_first, sorted_keys
 from pe_cli.ops.update.selected_rows import merge_selected_rows
 
 

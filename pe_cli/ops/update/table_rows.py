@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pe_cli.core.types import product
-from pe_cli.kernels.far import AHEAD, prefetch_row
-from pe_cli.kernels.lang import (
+from pe_cli.kernels.cpu.non_temporal import AHEAD, prefetch_row
+from pe_cli.kernels.language import (
     SIZE,
     Addr,
     Int,
@@ -20,8 +20,8 @@ from pe_cli.kernels.lang import (
     kernel,
     pointer,
 )
-from pe_cli.ops.define.areas import thread_parts
 from pe_cli.ops.define.lowering import Buffer, Lowering
+from pe_cli.ops.define.work_parts import thread_parts
 from pe_cli.ops.update.update_kernels import accelerate, adam_corrected, adam_where_needed, descend
 
 #: Elements of narrow rows that are updated at a time: vectors of a row alone would be mostly empty.

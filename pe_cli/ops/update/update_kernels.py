@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.kernels.calls import Call, Tickets
-from pe_cli.kernels.cuda import CHOSEN, cuda, cuda_kernel
-from pe_cli.kernels.cuda_parts import is_last
-from pe_cli.kernels.lang import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
-from pe_cli.kernels.vecmath import absolute, fma, square_root
+from pe_cli.kernels.cuda.block_sums import is_last
+from pe_cli.kernels.cuda.language import CHOSEN, cuda, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrI64, PtrU, Real, T, apart, helper, kernel, pointer
+from pe_cli.kernels.math.vector_math import absolute, fma, square_root
 
 WORD: Any = np.int64
 

@@ -15,7 +15,7 @@ from pe_cli.paddle.dataset import (
     wmt14,
     wmt16,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 __all__ = ["cifar", "common", "conll05", "imdb", "imikolov", "mnist", "movielens", "uci_housing", "voc2012", "wmt14", "wmt16"]
 __getattr__ = missing("paddle.dataset", lambda: globals())

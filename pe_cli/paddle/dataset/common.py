@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pe_cli.paddle.local_files import HOME
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.dataset_files import HOME
+from pe_cli.paddle.reference_names import missing
 
 DATA_HOME = str(Path(HOME).expanduser())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 _MODULES = ("launch", "launch_ps")
 _missing = missing("paddle.distributed", lambda: _MODULES)

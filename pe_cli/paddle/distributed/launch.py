@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
 from pe_cli.devices.cuda import cuda_count
-from pe_cli.paddle.distributed.starting import hosts_of, run, script_of, start
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.distributed.process_start import hosts_of, run, script_of, start
+from pe_cli.paddle.reference_names import missing
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:

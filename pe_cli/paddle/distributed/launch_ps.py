@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from pe_cli.core.errors import PeError
-from pe_cli.paddle.distributed.starting import hosts_of, run, script_of, start
+from pe_cli.paddle.distributed.process_start import hosts_of, run, script_of, start
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import endpoints_of
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:

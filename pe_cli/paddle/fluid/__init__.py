@@ -79,7 +79,7 @@ from pe_cli.paddle.fluid.transpiler import (
     memory_optimize,
     release_memory,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 __version__ = VERSION
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_cli.core.threads import Thread
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid import feeding, run_step
 from pe_cli.paddle.fluid.data_feed_desc import DataFeedDesc
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.multi_slot import batches
@@ -69,7 +69,7 @@ class AsyncExecutor:
             raise FluidValueError("filelist is empty")
         if thread_num < 1:
             raise FluidValueError(f"thread_num must be at least 1, got {thread_num}")
-        names = running.names_of(running.wanted_of(program, fetch))
+        names = run_step.names_of(run_step.wanted_of(program, fetch))
         job = _Job(program, data_feed, files, names if debug else [], global_scope(), self._places)
         job.run(min(thread_num, len(files)))
 
@@ -115,9 +115,9 @@ class _Job:
 
     def _step(self, worker: int, batch: dict[str, Any]) -> None:
         part = feeding.check(self.program, batch)
-        setting = running.Setting(self.places, worker=worker + 1)
+        setting = run_step.Setting(self.places, worker=worker + 1)
         with raised_as(EnforceNotMet):
-            (values,) = running.run(self.program, self.scope, setting, [part], self.shown)
+            (values,) = run_step.run(self.program, self.scope, setting, [part], self.shown)
         if self.shown:
             with self.printing:
                 for name in self.shown:

@@ -9,7 +9,7 @@ from pe_cli.optim import clip as core
 from pe_cli.optim.clip import GradientClip
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as, raising
 from pe_cli.paddle.fluid.framework import default_main_program
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 BaseGradientClipAttr = GradientClipBase = GradientClip
 

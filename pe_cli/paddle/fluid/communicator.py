@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
-from pe_cli.execute.servers import links
-from pe_cli.execute.servers.learned import Learned, Shared
-from pe_cli.execute.servers.outbox import Outbox
-from pe_cli.execute.servers.training import SLACK, most_of
-from pe_cli.graph.servers.cutting import parts
+from pe_cli.execute.servers import connections
+from pe_cli.execute.servers.gradient_queue import GradientQueue
+from pe_cli.execute.servers.local_updates import LocalUpdates, Shared
+from pe_cli.execute.servers.trainer import SLACK, most_of
+from pe_cli.graph.servers.trainer_parts import parts
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode
 from pe_cli.program.ir import Program
 
-#: Limits of mode ASYNC with their defaults, in the order of `Outbox`, and other names that the original knows.
+#: Limits of mode ASYNC with their defaults, in the order of `GradientQueue`, and other names that the original knows.
 LIMITS = {"communicator_max_merge_var_num": 20, "communicator_send_queue_size": 20, "communicator_min_send_grad_num_before_recv": 20}
 KNOWN = (
     "communicator_independent_recv_thread",
@@ -71,8 +71,8 @@ class Communicator:
         self._program = program
         self.mode = mode if mode is not None else DistributedMode.GEO if self._info else DistributedMode.HALF_ASYNC
         self._running = False
-        self._learned: Learned | None = None
-        self._outbox: Outbox | None = None
+        self._learned: LocalUpdates | None = None
+        self._outbox: GradientQueue | None = None
         self._limits = {name: _limit(name, dict(envs or {})) for name in LIMITS}
         unknown = [name for name in envs or {} if name not in (*LIMITS, *KNOWN)]
         if unknown:
@@ -97,7 +97,7 @@ class Communicator:
         self._program.communicator = self  # type: ignore[attr-defined]
         self._running = True
 
-    def _begun(self) -> Learned:
+    def _begun(self) -> LocalUpdates:
         shared = [
             Shared(name, i["var_names"], [int(s) for s in i["sections"]], i["epmap"], i["is_sparse"] == ["True"])
             for name, i in (self._info or {}).items()
@@ -107,26 +107,26 @@ class Communicator:
         trainer = next((int(op.attrs["trainer_id"]) for op in block.ops if op.type == "send"), 0)
         endpoints = sorted({e for p in shared for e in p.servers})
         with raised_as(EnforceNotMet):
-            servers = links.link(endpoints, trainer, most, self, deadline())
-            learned = Learned(shared, int(self._trainers or 1), int(self._every or 1), global_scope().root(), servers)
+            servers = connections.link(endpoints, trainer, most, self, deadline())
+            learned = LocalUpdates(shared, int(self._trainers or 1), int(self._every or 1), global_scope().root(), servers)
             learned.adopt()
         return learned
 
-    def _sending(self) -> Outbox:
+    def _sending(self) -> GradientQueue:
         cut = parts(self._program)
         if not cut.endpoints:
             raise EnforceNotMet("the program has no servers to send to", hint="DistributeTranspiler makes such programs")
         with raised_as(EnforceNotMet):
-            servers = links.link(cut.endpoints, cut.trainer, most_of(self._program), self, deadline())
-            return Outbox(servers, *(self._limits[name] for name in LIMITS))
+            servers = connections.link(cut.endpoints, cut.trainer, most_of(self._program), self, deadline())
+            return GradientQueue(servers, *(self._limits[name] for name in LIMITS))
 
     @property
-    def outbox(self) -> Outbox | None:
+    def outbox(self) -> GradientQueue | None:
         """What sends gradients, in mode ASYNC while this runs."""
         return self._outbox if self._running else None
 
     @property
-    def learned(self) -> Learned | None:
+    def learned(self) -> LocalUpdates | None:
         """What the trainer has learned, in mode GEO while this runs."""
         return self._learned if self._running else None
 

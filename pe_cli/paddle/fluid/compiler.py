@@ -12,7 +12,7 @@ from pe_cli.collectives.protocol import Summing
 from pe_cli.core.errors import did_you_mean
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid import feeding, run_step
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import CUDAPlace, core_places, cpu_places, cuda_places
 from pe_cli.paddle.fluid.reader import next_feed
@@ -59,7 +59,7 @@ class DataParallel:
         execution.freeze()
         self.times = execution.num_iteration_per_run
         shared = share.setting.key[1] if share else None
-        self.setting: running.Setting = running.Setting(
+        self.setting: run_step.Setting = run_step.Setting(
             places, build.core(), execution.core(len(places)), shared=shared, peers=_peers(build)
         )
         self._customized: tuple[int, Program] | None = None
@@ -78,18 +78,18 @@ class DataParallel:
         if self.share is not None and not self.share.has_run:
             hint = "run the executor whose variables are shared once before this one"
             raise EnforceNotMet("share_vars_from has not run yet: there are no variables to share", hint=hint)
-        partial = not running.has_backward(self.program)
+        partial = not run_step.has_backward(self.program)
         parts = feeding.parts_of(self._fed_program(), self._given(feed), len(self.places), partial=partial)
-        wanted = running.wanted_of(self.program, fetch_list)
+        wanted = run_step.wanted_of(self.program, fetch_list)
         self._warn_of_copies(scope.root())
         fed = self.setting if len(parts) == len(self.places) else replace(self.setting, places=self.places[: len(parts)])
         if self.setting.peers is not None and not self.has_run and self.share is None:
             share_first_values(self.setting.peers, self.program, scope.root())
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
-                values = running.run(self.program, scope, fed, parts, running.names_of(wanted))
+                values = run_step.run(self.program, scope, fed, parts, run_step.names_of(wanted))
         self.has_run = True
-        return running.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
+        return run_step.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
 
     def _given(self, feed: Any) -> Any:
         """Return what is fed: the next batch of the program's readers where the caller gives none."""
@@ -105,7 +105,7 @@ class DataParallel:
         return self._customized[1]
 
     def _warn_of_copies(self, root: Scope) -> None:
-        if running.has_backward(self.program):
+        if run_step.has_backward(self.program):
             root.trained_on = self.setting.key
         elif len(self.places) > 1 and self.share is None and root.trained_on and not self.has_run:
             warnings.warn(
@@ -135,7 +135,7 @@ def loss_of(program: Program, loss: Any) -> str | None:
     """
     starts = [n for op in program.global_block().ops if op.role is Role.LOSS for n in op.input_names()]
     if loss is None:
-        if running.has_backward(program):
+        if run_step.has_backward(program):
             hint = f"loss_name='{starts[0]}'" if starts else "loss_name=loss.name"
             raise FluidValueError("the program has gradient ops, but loss_name is missing", hint=hint)
         return None
@@ -150,19 +150,19 @@ def loss_of(program: Program, loss: Any) -> str | None:
 
 def _fetched(name: str, values: Sequence[LoDTensor], return_numpy: bool, merge: bool) -> Any:
     if not merge:
-        return [running.as_fetched(name, v, return_numpy) for v in values]
+        return [run_step.as_fetched(name, v, return_numpy) for v in values]
     try:
-        joined = running.merged([v.array for v in values])
+        joined = run_step.merged([v.array for v in values])
     except ValueError:
         shapes = ", ".join(str(v.shape()) for v in values)
         message = f"the devices' values cannot be joined along axis 0: {shapes}"
         raise FluidValueError(message, hint="return_merged=False") from None
     levels = zip(*(v.recursive_sequence_lengths() for v in values), strict=True)
     lengths = [[n for part in level for n in part] for level in levels]
-    return running.as_fetched(name, LoDTensor(joined, lengths), return_numpy)
+    return run_step.as_fetched(name, LoDTensor(joined, lengths), return_numpy)
 
 
-def write_pictures(program: Program, setting: running.Setting) -> None:
+def write_pictures(program: Program, setting: run_step.Setting) -> None:
     """Write the graph as dot text: as it is, after passes, and over all devices.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 def enabled() -> bool:
@@ -18,9 +18,9 @@ def __getattr__(name: str) -> Any:
 
         return Layer
     if name in ("no_grad", "grad"):
-        from pe_cli.paddle import dynamic
+        from pe_cli.paddle import dynamic_mode
 
-        return getattr(dynamic, name)
+        return getattr(dynamic_mode, name)
     return missing("fluid.dygraph", list)(name)
 
 

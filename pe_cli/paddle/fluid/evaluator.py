@@ -16,7 +16,7 @@ from pe_cli.paddle.fluid import detection_map, layers, unique_name
 from pe_cli.paddle.fluid.framework import Program, program_guard
 from pe_cli.paddle.fluid.initializer import Constant
 from pe_cli.paddle.fluid.layer_helper import LayerHelper
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 def _warn(kind: type) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import feeding, parameter_server, running
+from pe_cli.paddle.fluid import feeding, parameter_server, run_step
 from pe_cli.paddle.fluid.compiler import CompiledProgram
+from pe_cli.paddle.fluid.feed_shapes import fitted
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import core_places, default_place
 from pe_cli.paddle.fluid.reader import next_feed
-from pe_cli.paddle.fluid.refitting import fitted
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.program.ir import Program
 
@@ -84,16 +84,16 @@ class Executor:
         if not isinstance(feed, dict):
             raise FluidTypeError(f"feed must be a dict of name -> value, got {type(feed).__name__}")
         if parameter_server.is_remote(program):
-            names = running.names_of(running.wanted_of(program, fetch_list))
+            names = run_step.names_of(run_step.wanted_of(program, fetch_list))
             with raised_as(EnforceNotMet):
-                found = parameter_server.run(program, scope, running.Setting(self._places), feed, names, self)
-            return [running.as_fetched(n, found[n], return_numpy) for n in names if n in found]
+                found = parameter_server.run(program, scope, run_step.Setting(self._places), feed, names, self)
+            return [run_step.as_fetched(n, found[n], return_numpy) for n in names if n in found]
         program = fitted(program, feed)
         part = feeding.check(program, feed)
-        wanted = running.wanted_of(program, fetch_list)
+        wanted = run_step.wanted_of(program, fetch_list)
         with raised_as(EnforceNotMet):
-            (values,) = running.run(program, scope, running.Setting(self._places), [part], running.names_of(wanted))
-        return running.in_order(wanted, lambda n: running.as_fetched(n, values[n], return_numpy))
+            (values,) = run_step.run(program, scope, run_step.Setting(self._places), [part], run_step.names_of(wanted))
+        return run_step.in_order(wanted, lambda n: run_step.as_fetched(n, values[n], return_numpy))
 
     def close(self) -> None:
         """Close the executor: it cannot run any more. Parameter servers that it has talked to are left, and end after the last trainer.

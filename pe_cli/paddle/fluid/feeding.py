@@ -10,8 +10,8 @@ import numpy as np
 
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
-from pe_cli.execute.cut import unseen
-from pe_cli.execute.split import cut_sequences, split_sizes
+from pe_cli.execute.batch_split import cut_sequences, split_sizes
+from pe_cli.execute.plan.dynamic_programs import unseen
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths

@@ -13,13 +13,13 @@ from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.constants import vary
+from pe_cli.paddle.fluid.constant_sizes import vary
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
 from pe_cli.paddle.fluid.levels import Levels
 from pe_cli.paddle.fluid.naming import CALL
 from pe_cli.paddle.fluid.places import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 from pe_cli.paddle.fluid.variable import Operator, Parameter, Variable, as_dtype, as_sizes
-from pe_cli.program import defaults, forms, ir
+from pe_cli.program import defaults, ir, text_forms
 from pe_cli.program.ir import Role
 
 #: The original's: name of no variable, and what names of gradients end with.
@@ -158,7 +158,7 @@ class Block(ir.Block):
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the block as text."""
-        return forms.to_string(self.program, throw_on_error, with_details)
+        return text_forms.to_string(self.program, throw_on_error, with_details)
 
     def __str__(self) -> str:
         return self.to_string()
@@ -251,7 +251,7 @@ class Program(Levels, ir.Program):
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         """Return the program as text, one op per line."""
-        return forms.to_string(self, throw_on_error, with_details)
+        return text_forms.to_string(self, throw_on_error, with_details)
 
     @property
     def desc(self) -> Program:
@@ -265,7 +265,7 @@ class Program(Levels, ir.Program):
     @staticmethod
     def parse_from_string(binary_str: str | bytes) -> Program:
         """Return the program of a text or JSON, with the original's accessors."""
-        return adopt(forms.from_string(binary_str))
+        return adopt(text_forms.from_string(binary_str))
 
     def __str__(self) -> str:
         return self.to_string()

@@ -8,7 +8,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import as_dtype, as_sizes, default_main_program, ensure_defaults
-from pe_cli.paddle.fluid.layers.fed_sizes import one_hot as of_columns
+from pe_cli.paddle.fluid.layers.dynamic_sizes import one_hot as of_columns
 from pe_cli.paddle.fluid.naming import Naming, appended
 from pe_cli.program.ir import Variable
 

@@ -33,7 +33,7 @@ from pe_cli.paddle.fluid.framework import adopt, default_main_program
 from pe_cli.paddle.fluid.original_files import is_original, read_original
 from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
 from pe_cli.paddle.fluid.scope import global_scope
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program.ir import Parameter, Program, Variable
 from pe_cli.program.prune import prune
 from pe_cli.program.serialize import from_dict, to_dict

@@ -9,7 +9,7 @@ import copy
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pe_cli.paddle.fluid.constants import OPEN
+from pe_cli.paddle.fluid.constant_sizes import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.detection_map import DetectionMAP
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 class MetricBase:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program.ir import Variable
 
 

@@ -10,17 +10,17 @@ from typing import Any
 from pe_cli.core.errors import PeError
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import find
-from pe_cli.optim import moments, rules
+from pe_cli.optim import adaptive_moments, optimizers
 from pe_cli.optim.optimizer import Optimizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import varied_betas
+from pe_cli.paddle.fluid import variable_betas
 from pe_cli.paddle.fluid.averages import ExponentialMovingAverage, ModelAverage
 from pe_cli.paddle.fluid.fed_rates import Fed, LRScheduler
 from pe_cli.paddle.fluid.framework import default_startup_program, program_guard
 from pe_cli.paddle.fluid.gradient_merge import GradientMergeOptimizer
 from pe_cli.paddle.fluid.recompute import RecomputeOptimizer
 from pe_cli.paddle.fluid.sparse_decay import Undone, sparse_tables
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Operator, Program, Variable
 
@@ -46,9 +46,9 @@ class _Adapter(Optimizer):
                 raise FluidTypeError(f"{type(self).__name__} got '{name}' twice")
             given[name] = value
         self._parameters = given.pop("parameter_list", None)
-        self._excludes = given.pop("exclude_from_weight_decay_fn", None) if isinstance(self, moments.Lamb) else None
+        self._excludes = given.pop("exclude_from_weight_decay_fn", None) if isinstance(self, adaptive_moments.Lamb) else None
         given.pop("multi_precision", None)
-        if not isinstance(self, moments.Adam):
+        if not isinstance(self, adaptive_moments.Adam):
             given.pop("lazy_mode", None)
         if given.get("parameters") is not None:
             self._parameters = given.pop("parameters")
@@ -62,8 +62,8 @@ class _Adapter(Optimizer):
             given["regularization"] = L2Decay(decay) if isinstance(decay, (int, float)) else decay
         if isinstance(given.get("learning_rate"), LRScheduler):
             given["learning_rate"] = Fed(given["learning_rate"])
-        self._betas = {name: given.pop(name) for name in varied_betas.FIRST if isinstance(given.get(name), Variable)}
-        given |= {name: varied_betas.FIRST[name] for name in self._betas}
+        self._betas = {name: given.pop(name) for name in variable_betas.FIRST if isinstance(given.get(name), Variable)}
+        given |= {name: variable_betas.FIRST[name] for name in self._betas}
         super().__init__(**given)
 
     @property
@@ -100,17 +100,17 @@ class _Adapter(Optimizer):
         self._keep_unread(parameter, startup)
         if not self._betas:
             return super()._update(parameter, gradient, rate, startup)
-        if not isinstance(self, moments.Adam) or rate is None:
+        if not isinstance(self, adaptive_moments.Adam) or rate is None:
             raise FluidTypeError(f"{type(self).__name__} takes its decays as numbers", hint="Adam takes variables, too")
         block, like = parameter.block, parameter.dtype
-        numbers = {name: float(getattr(self, name)) for name in varied_betas.FIRST if name not in self._betas}
+        numbers = {name: float(getattr(self, name)) for name in variable_betas.FIRST if name not in self._betas}
         fixed = {
             name: LayerHelper("adam").one("fill_constant", {}, {"shape": [1], "dtype": like, "value": value})
             for name, value in numbers.items()
         }
         states = {s.slot: self._state(s, parameter, startup) for s in self.states_of(parameter)}
         betas = {name: v if isinstance(v, Variable) else block.var(v) for name, v in {**self._betas, **fixed}.items()}
-        return varied_betas.step(parameter, gradient, rate, states, betas, self.epsilon)
+        return variable_betas.step(parameter, gradient, rate, states, betas, self.epsilon)
 
     def _name_of(self, program: Program, parameter: str, what: str) -> str:
         return program.unique_own("_".join(part for part in (parameter, self.name, what) if part) if parameter else what)
@@ -189,9 +189,9 @@ class _Adapter(Optimizer):
 
 def _unread(optimizer: Any, parameter: Any) -> list[tuple[str, float, tuple[int, ...]]]:
     """Return name, first value and shape of what the original keeps of a parameter and no update reads."""
-    if isinstance(optimizer, rules.RMSProp) and not optimizer.centered:
+    if isinstance(optimizer, optimizers.RMSProp) and not optimizer.centered:
         return [("mean_grad", 0.0, parameter.shape)]
-    if isinstance(optimizer, moments.Lamb):
+    if isinstance(optimizer, adaptive_moments.Lamb):
         return [("beta1_pow_acc", float(optimizer.beta1), (1,)), ("beta2_pow_acc", float(optimizer.beta2), (1,))]
     return []
 
@@ -204,7 +204,7 @@ def _adapted(base: type[Optimizer]) -> type[Optimizer]:
     return type(base.__name__, (_Adapter, base), facts)
 
 
-for _name, _made in rules.OPTIMIZERS.items():
+for _name, _made in optimizers.OPTIMIZERS.items():
     if not _name.endswith("Optimizer"):
         globals()[_name] = globals()[f"{_name}Optimizer"] = _adapted(_made)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 _STATES = ("CPU", "GPU", "All")
 _ORDERS = (None, "default", "calls", "total", "max", "min", "ave")

@@ -13,9 +13,9 @@ from pe_cli.core.types import DTYPES
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid.arithmetic import Arithmetic
-from pe_cli.paddle.fluid.methods import Methods
 from pe_cli.paddle.fluid.naming import PREFIX, Naming, appended
+from pe_cli.paddle.fluid.variable_methods import Methods
+from pe_cli.paddle.fluid.variable_operators import Arithmetic
 from pe_cli.program import defaults, ir
 from pe_cli.program.text import print_op
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from pe_cli.paddle.fluid.clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 from pe_cli.paddle.fluid.layers import BeamSearchDecoder, dynamic_decode
-from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn import (
     attention,
     containers,
@@ -20,6 +19,7 @@ from pe_cli.paddle.nn import (
     rnn_cells,
     transformer,
 )
+from pe_cli.paddle.reference_names import missing
 
 #: What is fluid's, too.
 _SAME = (ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue, BeamSearchDecoder, dynamic_decode)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidValueError, raising
 from pe_cli.paddle.fluid import initializer as fluid
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program import initializer as core
 from pe_cli.program.ir import Variable
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.nn.given_norm import append_spectral_norm
+from pe_cli.layers.nn.statistics_norm import append_spectral_norm
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn import functional as functions

@@ -11,8 +11,8 @@ import numpy as np
 
 from pe_cli.paddle.errors import FluidTypeError
 from pe_cli.paddle.fluid.fed_rates import LRScheduler
-from pe_cli.paddle.names import missing
 from pe_cli.paddle.optimizer.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, check, whole
+from pe_cli.paddle.reference_names import missing
 
 
 def _function(value: Any) -> Callable[[int], float]:

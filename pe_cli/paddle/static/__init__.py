@@ -32,7 +32,7 @@ from pe_cli.paddle.fluid.layers import Print, accuracy, auc
 from pe_cli.paddle.fluid.layers.py_func import py_func
 from pe_cli.paddle.fluid.layers.tensor import create_global_var, create_parameter
 from pe_cli.paddle.fluid.optimizer import ExponentialMovingAverage
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.static import nn
 from pe_cli.paddle.static.inference import load_inference_model, save_inference_model
 from pe_cli.paddle.static.serialized import (

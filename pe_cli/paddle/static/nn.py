@@ -6,7 +6,7 @@ from typing import Any
 
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.forwarding import forwarded
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 batch_norm = layers.batch_norm
 bilinear_tensor_product = layers.bilinear_tensor_product

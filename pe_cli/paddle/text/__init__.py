@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.names import missing, places
+from pe_cli.paddle.reference_names import missing, places
 from pe_cli.paddle.text.conll05 import Conll05st
 from pe_cli.paddle.text.housing import UCIHousing
 from pe_cli.paddle.text.imdb import Imdb

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import as_data, lines, local, members
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, lines, local, members
 
 FOLDER = "conll05st"
 Numbers = dict[str, int]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import local, of_modes, whole
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import local, of_modes, whole
 
 #: Share of the rows that train.
 TRAINED = 0.8

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import as_data, local, members, of_modes, whole
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, local, members, of_modes, whole
-from pe_cli.paddle.text.words import UNKNOWN, numbered
+from pe_cli.paddle.text.vocabulary import UNKNOWN, numbered
 
 #: Films' opinions as they are published, whose words are those of both modes.
 ALL = "aclImdb/(train|test)/(pos|neg)/.*\\.txt$"

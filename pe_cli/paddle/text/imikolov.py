@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import local, member, of_modes
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import local, member, of_modes
-from pe_cli.paddle.text.words import UNKNOWN, numbered
+from pe_cli.paddle.text.vocabulary import UNKNOWN, numbered
 
 BEGIN, END = "<s>", "<e>"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import as_data, lines, local, of_modes
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, lines, local, of_modes
 
 #: Years from which on a group of ages begins.
 AGES = [1, 18, 25, 35, 45, 50, 56]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import as_data, lines, local, member, members, of_modes
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, lines, local, member, members, of_modes
-from pe_cli.paddle.text.words import UNKNOWN
+from pe_cli.paddle.text.vocabulary import UNKNOWN
 
 BEGIN, END = "<s>", "<e>"
 Numbers = dict[str, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.vision import datasets, ops, transforms
 
 globals().update({name: getattr(transforms, name) for name in transforms.__all__})

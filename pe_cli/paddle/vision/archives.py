@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pe_cli.paddle.dataset_files import as_data, lines, local, members, of_modes, whole
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, lines, local, members, of_modes, whole
+from pe_cli.paddle.vision.image_load import loaded
 from pe_cli.paddle.vision.matlab import numbers
-from pe_cli.paddle.vision.pictures import loaded
 
 
 class VOC2012(Dataset):

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.idx import _read
 from pe_cli.paddle import pickled
+from pe_cli.paddle.dataset_files import as_data, local, members, of_modes, whole
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.io import Dataset
-from pe_cli.paddle.local_files import as_data, local, members, of_modes, whole
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.vision.archives import VOC2012, Flowers
-from pe_cli.paddle.vision.pictures import read_picture
+from pe_cli.paddle.vision.image_load import read_picture
 
 #: Endings of pictures, as the original knows them.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")

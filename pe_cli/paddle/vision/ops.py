@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.paddle.fluid import layers
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 def yolo_box(  # noqa: PLR0913, PLR0917 - the original's arguments

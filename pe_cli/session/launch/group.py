@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from pe_cli.collectives.launchers import SECRET
+from pe_cli.collectives.launcher_environment import SECRET
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
-from pe_cli.session.children import die_with_parent
+from pe_cli.session.sweep.training_processes import die_with_parent
 
 #: Seconds between two polls of the processes, and those that remain for a process after the others have noticed a loss.
 LOOK, MERCY = 0.05, 5.0

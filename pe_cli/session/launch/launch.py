@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pe_cli.collectives.launchers import GROUP, RANK, SERVERS, SIZE
+from pe_cli.collectives.launcher_environment import GROUP, RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, mark_failed

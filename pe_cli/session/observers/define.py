@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pe_cli.config.check import check
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import MapNode, find, key_span
 from pe_cli.config.plugins import is_foreign, offered
+from pe_cli.config.section_check import check
 from pe_cli.config.sections.section import Section
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError, did_you_mean

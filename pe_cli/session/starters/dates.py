@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pe_cli.data.cells import Codes, Table
+from pe_cli.data.column_inference import TRIED, is_date
 from pe_cli.data.columns.date import parse
-from pe_cli.data.infer import TRIED, is_date
+from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.guessed import Asked, Guess, three
 from pe_cli.session.starters.names import said
 

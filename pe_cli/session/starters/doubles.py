@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.cells import Table
 from pe_cli.data.column import discover
 from pe_cli.data.notation import Notation
+from pe_cli.data.raw_cells import Table
 from pe_cli.session.starters.guessed import Guess, three
 from pe_cli.session.starters.names import said
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.config.substitute import escaped
-from pe_cli.core.flow import flow, quoted
-from pe_cli.data.arrays import is_table
-from pe_cli.data.cells import Table
+from pe_cli.core.yaml_inline import flow, quoted
+from pe_cli.data.array_dataset import is_table
+from pe_cli.data.raw_cells import Table
 from pe_cli.data.registry import open_reader
-from pe_cli.session.starters.plan import Plan
+from pe_cli.session.starters.training_plan import Plan
 
 #: Lines of a mapping: key with its colon, value, comment.
 Lines = list[tuple[str, str, str]]

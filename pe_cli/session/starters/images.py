@@ -9,17 +9,17 @@ import numpy as np
 
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.flow import flow, quoted
-from pe_cli.data.cells import Table
+from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context
 from pe_cli.data.pictures.decode import COLORS, Recipe
 from pe_cli.data.pictures.sources import Files
-from pe_cli.data.split import split_rows
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
-from pe_cli.session.starters.looked import FEWEST
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.plan import Plan, plan, shares
+from pe_cli.session.starters.table_columns import FEWEST
 from pe_cli.session.starters.table_model import CLASSIFIER
+from pe_cli.session.starters.training_plan import Plan, plan, shares
 
 #: Heights and widths that pictures are made, the largest that is not above the usual one.
 SIZES = (16, 24, 32, 48, 64, 96, 128)

@@ -9,14 +9,14 @@ import numpy as np
 
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.flow import quoted
+from pe_cli.core.yaml_inline import quoted
 from pe_cli.data.column import Context
 from pe_cli.data.columns.blocks import TEXT, BlocksOptions
 from pe_cli.data.columns.text import fit_tokens
-from pe_cli.data.split import split_rows
+from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.files import Starter, Wish, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.plan import plan
+from pe_cli.session.starters.training_plan import plan
 
 #: Characters of a block, and of a text at least.
 LENGTH, FEWEST = 128, 2_000

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from pe_cli.core.flow import WORDS
+from pe_cli.core.yaml_inline import WORDS
 
 #: Characters of a name that is made for a feed, and of a text in a comment.
 LONGEST, SHOWN = 40, 60

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.data.cells import MISSING, Codes, Table
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.raw_cells import MISSING, Codes, Table
 from pe_cli.data.writing import Guessed, is_grouped, notation_of
 from pe_cli.session.starters.guessed import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
@@ -171,7 +171,7 @@ def _decimal(notation: Notation) -> str:
 
 def otherwise(name: str, notation: Notation) -> str:
     """Return the option that declares a column of numbers."""
-    from pe_cli.core.flow import flow
+    from pe_cli.core.yaml_inline import flow
 
     written = notation.written or {"decimal": "."}
     return f"--columns '{said(name, 60)}={flow({'type': 'number', **written})}'"

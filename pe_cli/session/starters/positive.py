@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
-from pe_cli.core.flow import flow, quoted
-from pe_cli.data.cells import Table
+from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bool import PAIRS, YES
+from pe_cli.data.raw_cells import Table
 from pe_cli.session.starters.files import Lines, aligned
 from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.names import said

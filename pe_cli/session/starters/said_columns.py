@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pe_cli.config.mistakes import Mistakes
+from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, as_one
-from pe_cli.data.declared import check_columns
+from pe_cli.data.column_declarations import check_columns
 
 #: Types that the starter of a table has a branch for.
 TYPES = ("number", "bool", "category", "date", "bag", "text")

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
-from pe_cli.core.flow import flow, quoted
-from pe_cli.data.cells import Table
+from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context, discover
-from pe_cli.data.moments import moments_of
-from pe_cli.data.origin import Origin
-from pe_cli.data.split import split_rows
-from pe_cli.data.windows import Shape, WindowTable
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.reader_context import Origin
+from pe_cli.data.row_split import split_rows
+from pe_cli.data.series_windows import Shape, WindowTable
+from pe_cli.data.time_columns import moments_of
+from pe_cli.session.starters.column_guess import left_out
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
-from pe_cli.session.starters.guess import left_out
 from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.plan import plan
+from pe_cli.session.starters.training_plan import plan
 
 #: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.
 FEWEST, REGULAR, NEARLY = 40, 0.9, 0.15

@@ -11,19 +11,21 @@ import numpy as np
 
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
-from pe_cli.core.flow import flow, quoted
-from pe_cli.data.cells import MISSING, Table
+from pe_cli.core.yaml_inline import flow, quoted
+from pe_cli.data.column_inference import read_ahead
 from pe_cli.data.columns.date import parse
-from pe_cli.data.infer import read_ahead
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import MISSING, Table
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.packed import chunks_of
 from pe_cli.session.starters import series
+from pe_cli.session.starters.column_guess import no_target
 from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
-from pe_cli.session.starters.guess import no_target
 from pe_cli.session.starters.guessed import Asked
-from pe_cli.session.starters.looked import (
+from pe_cli.session.starters.names import said
+from pe_cli.session.starters.numbers import evidence, markers, read_codes
+from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,
     Looked,
     branches_of,
@@ -33,8 +35,6 @@ from pe_cli.session.starters.looked import (
     plan_of,
     sum_of,
 )
-from pe_cli.session.starters.names import said
-from pe_cli.session.starters.numbers import evidence, markers, read_codes
 from pe_cli.session.starters.table_model import model_of
 
 
@@ -149,7 +149,7 @@ def check_named(names: Sequence[str], wish: Wish) -> None:
 
 def tables_in(folder: Path) -> list[Path]:
     """Return the tables that lie in a folder."""
-    from pe_cli.session.given import is_table_file
+    from pe_cli.session.data.user_data import is_table_file
 
     return sorted(
         path for path in folder.iterdir() if is_table_file(path) and path.is_file() and not path.name.startswith(".")

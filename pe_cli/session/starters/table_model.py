@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pe_cli.core.flow import flow, quoted
+from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.session.starters.files import Lines, Wish, aligned, text
 from pe_cli.session.starters.guessed import Guess
-from pe_cli.session.starters.looked import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.plan import Plan, embedding_width
+from pe_cli.session.starters.table_columns import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
+from pe_cli.session.starters.training_plan import Plan, embedding_width
 
 #: Width of an embedding of texts.
 TEXT_WIDTH = 32

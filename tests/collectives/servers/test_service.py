@@ -15,8 +15,8 @@ from pe_cli.collectives.servers import frames
 from pe_cli.collectives.servers.client import Servers, reach, wait_for_servers
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.collectives.servers.handshake import GREETING, NONCE, PROOF
-from pe_cli.collectives.servers.hub import Hub, HubPeers
 from pe_cli.collectives.servers.service import Service, listen
+from pe_cli.collectives.servers.trainer_exchange import Hub, HubPeers
 from pe_cli.core.errors import ExitCode, PeError
 
 KEY, OTHER = b"k" * 32, b"o" * 32

@@ -12,7 +12,7 @@ from pe_cli.layers.control.loops import cond, scan
 from pe_cli.program.backward import gradients
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Variable
-from tests.execute.test_regions import Built, branched, call, doubled, numbers, recurrent
+from tests.execute.regions.test_calls import Built, branched, call, doubled, numbers, recurrent
 from tests.rotation import of_today
 
 

@@ -15,8 +15,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.cuda import DEVICE
 from pe_cli.devices.scope import Scope
+from pe_cli.execute.diagnostics.hang_report import hang_report
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.stalled import stalled
 from pe_cli.execute.startup import run_startup
 from pe_cli.io.checkpoint import load
 from tests.rotation import of_today, on_its_day
@@ -194,7 +194,7 @@ def test_a_timed_step_gives_the_same_and_says_when_each_kernel_ran(tmp_path):
     (plain,), sizes = ran.values, ran.sizes
     types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in feed.items()}]
     plan = executor.plan(types, sizes, [name])
-    plan.watch(60.0, stalled)  # a watched step that gets on is not ended
+    plan.watch(60.0, hang_report)  # a watched step that gets on is not ended
     (timed,), when = plan.run_timed([feed], 0)
     np.testing.assert_array_equal(timed[name], plain[name])
     assert len(when.work) > 0

@@ -10,7 +10,7 @@ import pytest
 
 from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_libraries import choice, opened
+from pe_cli.devices.cuda_libraries import loaded_libraries, measured_choice
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define.registry import discover
 from tests.cuda.ptx.device import needs_compiler
@@ -54,8 +54,8 @@ def with_library(
     driver, library = LearningDriver(below), made(below.enqueue)
     monkeypatch.setattr(cuda_driver, "only_driver", lambda: driver)
     monkeypatch.setattr(cuda_driver, "device_count", lambda: 1)
-    monkeypatch.setattr(opened, "installed", lambda: {name: opened.Installed("1.2.3", library)})
-    monkeypatch.setattr(choice, "cache", Kept())
+    monkeypatch.setattr(loaded_libraries, "installed", lambda: {name: loaded_libraries.Installed("1.2.3", library)})
+    monkeypatch.setattr(measured_choice, "cache", Kept())
     monkeypatch.setattr(support, "PLACE", Place("cuda", 0))
     monkeypatch.setattr(support, "Executor", partial(Executor, libraries=frozenset({name}), precision=precision, **more))
     return below, library

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.devices.cuda_libraries import choice
-from pe_cli.kernels.library_calls import CUDNN
-from tests.cuda.device.test_halves import computed, rounded
+from pe_cli.devices.cuda_libraries import measured_choice
+from pe_cli.kernels.cuda.library_calls import CUDNN
+from tests.cuda.device.test_bfloat16_tensor_cores import computed, rounded
 from tests.cuda.libraries.card import with_library
-from tests.cuda.libraries.dnn import Cudnn, Engine
+from tests.cuda.libraries.cudnn import Cudnn, Engine
 from tests.cuda.ptx import models
 from tests.needs import torch
 from tests.rotation import of_today, on_its_day
@@ -113,6 +113,6 @@ def test_a_gpt_trains_as_with_our_kernels(library: Cudnn, deterministic: bool):
         more = (*smaller, "executor.precision=bf16", *wishes)
         losses.append(models.train(models.ROOT / "configs/gpt.yaml", "cuda", more, steps=3))
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-    chosen = [json.loads(body) for body in choice.cache.bodies.values()]
+    chosen = [json.loads(body) for body in measured_choice.cache.bodies.values()]
     whose = sorted(each["what"].split("_")[1] for each in chosen if each["algorithm"])
     assert (whose, len(chosen)) == ((["values"], 1) if deterministic else (["back", "values"], 2))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.kernels.library_calls import CUDNN
-from tests.cuda.device.test_halves import computed
+from pe_cli.kernels.cuda.library_calls import CUDNN
+from tests.cuda.device.test_bfloat16_tensor_cores import computed
 from tests.cuda.libraries.card import with_library
-from tests.cuda.libraries.dnn import Cudnn, Engine
+from tests.cuda.libraries.cudnn import Cudnn, Engine
 from tests.needs import torch
 from tests.ops import support
 

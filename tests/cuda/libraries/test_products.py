@@ -13,13 +13,13 @@ from pe_cli.config.load import load_run
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import BFLOAT16, narrowed, widened
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_libraries import choice, cublaslt, opened
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.devices.cuda_libraries import cublaslt, loaded_libraries, measured_choice
 from pe_cli.devices.cuda_libraries.protocol import NotTaken
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.library_calls import CUBLAS, Product
-from tests.cuda.device.test_halves import computed
+from pe_cli.kernels.cuda.library_calls import CUBLAS, Product
+from tests.cuda.device.test_bfloat16_tensor_cores import computed
 from tests.cuda.libraries.card import with_library
-from tests.cuda.libraries.lt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
+from tests.cuda.libraries.cublaslt import DEAF, ONCE, REFUSED, RIGHT, ROOMY, UNSTEADY, WRONG, CublasLt
 from tests.cuda.ptx import models
 from tests.needs import torch
 from tests.ops import support
@@ -137,7 +137,7 @@ def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt
     def scarce(*_: Any) -> None:
         raise PeError("cannot allocate 5 MiB on the CUDA device")
 
-    monkeypatch.setattr(choice._Measured, "_place", scarce)
+    monkeypatch.setattr(measured_choice._Measured, "_place", scarce)
     x, y = whole(rng, 5, 7), whole(rng, 7, 3)
     np.testing.assert_array_equal(support.run_op("matmul", {"X": x, "Y": y}), x @ y)
     assert not library.called
@@ -173,7 +173,7 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
     for name, value in (("a", a), ("b", b), ("c", c)):
         card.write(held[name].address, value)
     what = Product(5, 3, 7, False, False, 7, 3, 1, 0, 0, 0, "float32", "float32", "float32", adds=True)
-    found = opened.of(card, {CUBLAS})
+    found = loaded_libraries.of(card, {CUBLAS})
     assert found
     places = [held[n] for n in ("a", "b", "c", "c", "room")]
     (algorithm,) = found.each[CUBLAS].algorithms(what, places)
@@ -190,11 +190,12 @@ def test_a_product_is_added_to_what_is_there_and_workspace_is_used(library: Cubl
 
 
 def test_what_is_installed_is_told(monkeypatch):
-    monkeypatch.setattr(opened, "installed", dict)
-    assert (opened.told("auto"), opened.names("auto")) == ("none is installed: pip install 'pe-cli[cuda-libraries]'", frozenset())
-    monkeypatch.setattr(opened, "installed", lambda: {CUBLAS: opened.Installed("13.1.0", None)})
-    assert (opened.told("auto"), opened.names("auto")) == ("cublasLt 13.1.0", {CUBLAS})
-    assert (opened.told("none"), opened.names("none")) == ("none, as executor.libraries says", frozenset())
+    monkeypatch.setattr(loaded_libraries, "installed", dict)
+    assert loaded_libraries.told("auto") == "none is installed: pip install 'pe-cli[cuda-libraries]'"
+    assert loaded_libraries.names("auto") == frozenset()
+    monkeypatch.setattr(loaded_libraries, "installed", lambda: {CUBLAS: loaded_libraries.Installed("13.1.0", None)})
+    assert (loaded_libraries.told("auto"), loaded_libraries.names("auto")) == ("cublasLt 13.1.0", {CUBLAS})
+    assert (loaded_libraries.told("none"), loaded_libraries.names("none")) == ("none, as executor.libraries says", frozenset())
 
 
 def test_a_config_says_auto_or_none():

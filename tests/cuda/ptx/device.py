@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import BFLOAT16
+from pe_cli.devices.cuda_driver_protocol import Extent, OneDevice, packed
+from pe_cli.devices.cuda_dry_run import NoMark
 from pe_cli.devices.cuda_launches import Filled
-from pe_cli.devices.cuda_paper import NoMark
-from pe_cli.devices.cuda_protocol import Extent, OneDevice, packed
-from pe_cli.kernels.cuda import Built
-from pe_cli.kernels.cuda_compiler import Capability, cubin, ptx
+from pe_cli.kernels.cuda.compiler import Capability, cubin, ptx
+from pe_cli.kernels.cuda.language import Built
 from tests import needs
 from tests.cuda.ptx.machine import GUARD, Order, Piece, Program
 from tests.cuda.ptx.rules import NAMES, refused

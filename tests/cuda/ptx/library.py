@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.devices.cuda_driver import CudaDriver
-from pe_cli.kernels.cuda import Built
-from pe_cli.kernels.cuda_compiler import Capability, cubin, entry_of, ptx
+from pe_cli.kernels.cuda.compiler import Capability, cubin, entry_of, ptx
+from pe_cli.kernels.cuda.language import Built
 from tests.cuda.ptx.device import PtxDriver
 from tests.cuda.ptx.machine import Piece, Program
 from tests.cuda.ptx.rules import ENABLED, INVALID_CONTEXT, NAMES, OUT_OF_MEMORY, Refused, refused

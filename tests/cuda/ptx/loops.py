@@ -14,7 +14,7 @@ import itertools
 import struct
 from collections.abc import Iterator, Sequence
 
-from pe_cli.kernels.cuda_compiler import INSTRUCTION, code_of
+from pe_cli.kernels.cuda.compiler import INSTRUCTION, code_of
 
 #: Instructions that go elsewhere; that say where threads of a warp meet again, and that go there; that end; and the last of a function.
 BRANCH, MEETING, MEET, EXIT, RETURN = 0x947, 0x945, 0x941, 0x94D, 0x950

@@ -19,10 +19,10 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from pe_cli.kernels import cache, target
-from pe_cli.kernels.addresses import addresses
-from pe_cli.kernels.instance import Instance
-from pe_cli.kernels.lang import Int, PtrI32, PtrI64, PtrU8, intrinsic, kernel, pointer_i64
+from pe_cli.kernels.compiler import cache, target
+from pe_cli.kernels.compiler.instance import Instance
+from pe_cli.kernels.compiler.loader import addresses
+from pe_cli.kernels.language import Int, PtrI32, PtrI64, PtrU8, intrinsic, kernel, pointer_i64
 from tests.cuda.ptx import layout as at
 from tests.cuda.ptx.layout import (
     ASIDE,

@@ -25,7 +25,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import FLOATS
 from pe_cli.devices import cuda_driver
 from pe_cli.session.job import Job
-from pe_cli.session.step import Stepper
+from pe_cli.session.training.step import Stepper
 from tests.cuda.ptx.device import PtxDriver
 
 Array = np.ndarray[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from pe_cli.kernels.cuda_compiler import Cubin
+from pe_cli.kernels.cuda.compiler import Cubin
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT, INVALID_HANDLE, NOT_READY, TOO_MUCH, ENABLED = 1, 2, 201, 400, 600, 701, 704
 UNSUPPORTED, INVALIDATED, UNJOINED, ISOLATION, CAPTURED_EVENT = 900, 901, 904, 905, 907

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.core.types import BFLOAT16
-from pe_cli.kernels.cuda import Built, prepared
-from pe_cli.kernels.cuda_compiler import Cubin, cubin, ptx
-from pe_cli.kernels.cuda_math import quotient
-from pe_cli.kernels.cuda_vectors import PUT, SIZES, TAKE, WIDTH
+from pe_cli.kernels.cuda.compiler import Cubin, cubin, ptx
+from pe_cli.kernels.cuda.language import Built, prepared
+from pe_cli.kernels.cuda.math import quotient
+from pe_cli.kernels.cuda.vectorized_loops import PUT, SIZES, TAKE, WIDTH
 from pe_cli.ops.fused import fusion_kernel
 from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD, loops, whole_loops
 

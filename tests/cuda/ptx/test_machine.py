@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.cuda import build, cuda, cuda_intrinsic, cuda_kernel
-from pe_cli.kernels.cuda_compiler import cubin
-from pe_cli.kernels.cuda_halves import fragments, half_room, put_shared_half, turned_fragments
-from pe_cli.kernels.lang import Int, Ptr, PtrF32, PtrI32, T
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.kernels.cuda.bfloat16_tensor_cores import fragments, half_room, put_shared_half, turned_fragments
+from pe_cli.kernels.cuda.compiler import cubin
+from pe_cli.kernels.cuda.language import build, cuda, cuda_intrinsic, cuda_kernel
+from pe_cli.kernels.language import Int, Ptr, PtrF32, PtrI32, T
 from tests.cuda.ptx import static
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.machine import Failed, Order

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli.devices import cuda_driver
-from pe_cli.kernels.cuda import Built
+from pe_cli.kernels.cuda.language import Built
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.models import ROOT, After, compare, differences
 

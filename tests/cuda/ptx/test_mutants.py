@@ -12,8 +12,8 @@ import pytest
 
 from pe_cli.core.types import Place
 from pe_cli.devices import cuda_driver
-from pe_cli.devices.cuda_protocol import Extent
-from pe_cli.kernels.cuda import Built
+from pe_cli.devices.cuda_driver_protocol import Extent
+from pe_cli.kernels.cuda.language import Built
 from pe_cli.ops.define.registry import OPS, discover
 from pe_cli.ops.math import matrix_product_cuda
 from pe_cli.ops.nn import column_sums_cuda, conv_cuda

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from pe_cli.kernels.cuda import Built, CudaKernel, build
-from pe_cli.kernels.cuda_compiler import cubin, ptx
+from pe_cli.kernels.cuda.compiler import cubin, ptx
+from pe_cli.kernels.cuda.language import Built, CudaKernel, build
 from pe_cli.ops.define.registry import discover
-from pe_cli.ops.math.product_cores_cuda import TILES as CORES
-from pe_cli.ops.math.product_cores_cuda import kernel_of as cores_of
-from pe_cli.ops.math.product_halves_cuda import TILES as HALVES
-from pe_cli.ops.math.product_halves_cuda import kernel_of as halves_of
+from pe_cli.ops.math.product_bfloat16_cuda import TILES as HALVES
+from pe_cli.ops.math.product_bfloat16_cuda import kernel_of as halves_of
+from pe_cli.ops.math.product_tensor_cores_cuda import TILES as CORES
+from pe_cli.ops.math.product_tensor_cores_cuda import kernel_of as cores_of
 from pe_cli.ops.math.product_tiles_cuda import TILES, UNROLLED, kernel_of
 from pe_cli.ops.nn.conv_cuda import FLAT, FLAT_BACK, TILES_BACK
 from pe_cli.ops.nn.conv_cuda import TILES as CONV

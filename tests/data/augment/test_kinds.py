@@ -10,8 +10,8 @@ from pe_cli.core.types import TensorType
 from pe_cli.data.augment import Draws
 from pe_cli.data.augment.kinds.affine import matrices
 from pe_cli.data.augment.registry import Column, discover
-from pe_cli.data.pictures.render import Program, Shape, render
-from pe_cli.kernels.pictures import NOTHING
+from pe_cli.data.pictures.transform_programs import Program, Shape, render
+from pe_cli.kernels.images.transforms import NOTHING
 
 RNG = np.random.default_rng(8)
 SHAPE = Shape(24, 32, 3)

@@ -10,10 +10,10 @@ from pe_cli.core.errors import ExitCode, PeError, PeErrors, Span
 from pe_cli.core.types import TensorType
 from pe_cli.data import Feed, Loader
 from pe_cli.data.augment import Augmentation
-from pe_cli.data.cells import ListTable
 from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import ArrayField, FieldDataset, SequenceField
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 
 RNG = np.random.default_rng(9)
 ROWS = 23

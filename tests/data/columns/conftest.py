@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import Span
-from pe_cli.data.cells import ListTable
 from pe_cli.data.column import Context, discover
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 
 AT = Span("run.yaml", 3, 5)
 

@@ -14,8 +14,8 @@ from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.core.types import TensorType
 from pe_cli.data import open_reader
 from pe_cli.data.column import Context, discover
-from pe_cli.data.split import split_rows
-from pe_cli.data.tokens.kinds import open_tokens
+from pe_cli.data.row_split import split_rows
+from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 from pe_cli.session.job import Job
 
 ALWAYS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

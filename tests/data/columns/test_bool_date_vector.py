@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from pe_cli.core.errors import PeError, PeErrors
-from pe_cli.data.cells import ListTable
 from pe_cli.data.column import Context, discover
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 
 
 def test_truth_values(column):

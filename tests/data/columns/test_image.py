@@ -11,14 +11,14 @@ from PIL import Image, ImageOps
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data.arrays import DatasetTable
-from pe_cli.data.cells import ListTable
+from pe_cli.data.array_dataset import DatasetTable
 from pe_cli.data.column import Context, discover
 from pe_cli.data.dataset import ArrayDataset
 from pe_cli.data.fields import FieldDataset
-from pe_cli.data.origin import Origin
-from pe_cli.data.pictures import sources, workers
+from pe_cli.data.pictures import decode_threads, sources
 from pe_cli.data.pictures.cache import Cache
+from pe_cli.data.raw_cells import ListTable
+from pe_cli.data.reader_context import Origin
 from tests.collectives.simulated import Network
 
 KIND = discover()["image"]
@@ -88,10 +88,10 @@ def test_the_scale_is_measured_on_the_training_pixels(folder):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_what_is_learned_does_not_depend_on_the_number_of_threads(folder, monkeypatch, threads):
-    monkeypatch.setattr(workers, "usable_cores", lambda: threads)
+    monkeypatch.setattr(decode_threads, "usable_cores", lambda: threads)
     cells = [f"p{i}.png" for i in (3, 1, 4, 1, 0, 2)]
     found = fields(folder, cells, scale="standard")[1]
-    monkeypatch.setattr(workers, "usable_cores", lambda: 1)
+    monkeypatch.setattr(decode_threads, "usable_cores", lambda: 1)
     assert found == fields(folder, cells, scale="standard")[1]
 
 
@@ -252,7 +252,7 @@ def test_links_that_stay_in_the_folder_are_followed(folder):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_that_cannot_be_read_are_left_out_and_counted(folder, monkeypatch, threads):
-    monkeypatch.setattr(workers, "usable_cores", lambda: threads)
+    monkeypatch.setattr(decode_threads, "usable_cores", lambda: threads)
     data = (folder / "p1.png").read_bytes()
     (folder / "cut.png").write_bytes(data[: len(data) // 2])
     (folder / "text.png").write_text("none")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pe_cli.core.encoding import TEXT, Around, Fed, Told
 from pe_cli.core.types import TensorType
-from pe_cli.data.cells import MISSING
+from pe_cli.data.raw_cells import MISSING
 from pe_cli.io.onnx.export import export
 from pe_cli.program.ir import Program
 

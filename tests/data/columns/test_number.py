@@ -10,10 +10,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.arrays import DatasetTable
+from pe_cli.data.array_dataset import DatasetTable
 from pe_cli.data.column import Context, discover
 from pe_cli.data.dataset import ArrayDataset
-from pe_cli.data.origin import Origin
+from pe_cli.data.reader_context import Origin
 
 SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "robust": RobustScaler}
 CELLS = ["3", " 4.5 ", "-1e2", "", "7", "NA", "0.125", "12"]

@@ -8,9 +8,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data.cells import Strings
 from pe_cli.data.column import discover
 from pe_cli.data.columns.text import TextState
+from pe_cli.data.raw_cells import Strings
 
 
 def test_words_are_a_sequence_of_ids(column):

@@ -23,7 +23,7 @@ from pe_cli.data.pictures.decode import (
     read,
     stamp,
 )
-from pe_cli.data.pictures.opened import MOST_PIXELS, Broken, Unreadable
+from pe_cli.data.pictures.picture_checks import MOST_PIXELS, Broken, Unreadable
 
 RNG = np.random.default_rng(4)
 PIXELS = np.asarray(Image.fromarray(RNG.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((64, 48), Image.Resampling.BICUBIC))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from pe_cli.data.pictures.decode import Recipe, read
-from pe_cli.data.pictures.opened import (
+from pe_cli.data.pictures.picture_checks import (
     BUDGET,
     MOST_PIXELS,
     MOST_SCANS,
@@ -23,7 +23,7 @@ from pe_cli.data.pictures.opened import (
     open_picture,
 )
 from pe_cli.paddle.errors import FluidValueError
-from pe_cli.paddle.vision.pictures import read_picture
+from pe_cli.paddle.vision.image_load import read_picture
 
 RNG = np.random.default_rng(5)
 

@@ -10,8 +10,8 @@ from PIL import Image
 from scipy import ndimage
 
 from pe_cli.data.pictures.field import byte_table
-from pe_cli.data.pictures.render import Program, Shape, count_bytes, instruction, only, render
-from pe_cli.kernels import pictures as code
+from pe_cli.data.pictures.transform_programs import Program, Shape, count_bytes, instruction, only, render
+from pe_cli.kernels.images import transforms as code
 
 RNG = np.random.default_rng(3)
 SHAPE = Shape(37, 53, 3)

@@ -11,7 +11,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data import open_reader
 from pe_cli.data.column import Context, discover
-from pe_cli.data.declared import check_columns
+from pe_cli.data.column_declarations import check_columns
 from pe_cli.data.fields import FieldDataset
 
 TABLE = "a,b,kind\n1,2.5,dog\n-3,4e1,cat\n5,6,dog\n"

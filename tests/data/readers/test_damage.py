@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.arrays import is_table
+from pe_cli.data.array_dataset import is_table
 
 
 def write_npy(path):

@@ -11,7 +11,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data import room
+from pe_cli.data import spill_storage
 
 
 def idx(kind, shape, elements):
@@ -97,7 +97,7 @@ def test_gzip_with_a_wrong_checksum(read, tmp_path):
 def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monkeypatch):
     values = np.random.default_rng(0).integers(0, 256, (1000, 50)).astype("uint8")
     (tmp_path / "x").write_bytes(gzip.compress(idx(8, values.shape, values.tobytes())))
-    monkeypatch.setattr(room, "memory_of_one", lambda: 1000)
+    monkeypatch.setattr(spill_storage, "memory_of_one", lambda: 1000)
     found = read("idx", files={"x": "x"}).take(np.arange(1000))["x"]
     np.testing.assert_array_equal(found, values)
 
@@ -106,7 +106,7 @@ def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monk
 def test_a_size_that_is_not_the_header_s_is_told_wherever_it_is_unpacked(read, tmp_path, monkeypatch, there):
     (tmp_path / "x").write_bytes(gzip.compress(idx(8, (2000,), bytes(there))))
     for memory in (1000, 2**40):
-        monkeypatch.setattr(room, "memory_of_one", lambda memory=memory: memory)
+        monkeypatch.setattr(spill_storage, "memory_of_one", lambda memory=memory: memory)
         with pytest.raises(PeError, match=r"claims shape \[2000\] of uint8, 2000 bytes, but holds|can hold"):
             read("idx", files={"x": "x"})
 

@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
-from pe_cli.data import open_reader, room
+from pe_cli.data import open_reader, spill_storage
 
 IMAGE = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
 LABEL = np.array([2, 0, 1])
@@ -161,7 +161,7 @@ def test_an_archive_without_arrays(read, tmp_path):
 def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monkeypatch, order):
     values = np.asarray(np.arange(2**21).reshape(2**10, 2**11), order=order)
     np.savez_compressed(tmp_path / "d.npz", a=values)
-    monkeypatch.setattr(room, "memory_of_one", lambda: 2**20)
+    monkeypatch.setattr(spill_storage, "memory_of_one", lambda: 2**20)
     tracemalloc.start()
     data = read("npz", file="d.npz")
     peak = tracemalloc.get_traced_memory()[1]
@@ -172,8 +172,8 @@ def test_what_would_fill_the_memory_is_unpacked_into_a_file(read, tmp_path, monk
 
 def test_no_room_for_what_is_unpacked(read, tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "d.npz", a=np.zeros(1000))
-    monkeypatch.setattr(room, "memory_of_one", lambda: 1)
-    monkeypatch.setattr(room.tempfile, "TemporaryFile", lambda **given: open("/dev/full", "wb", buffering=0))  # noqa: PTH123, SIM115
+    monkeypatch.setattr(spill_storage, "memory_of_one", lambda: 1)
+    monkeypatch.setattr(spill_storage.tempfile, "TemporaryFile", lambda **given: open("/dev/full", "wb", buffering=0))  # noqa: PTH123, SIM115
     with pytest.raises(PeError, match=r"no room for array 'a' of .* of 8,000 bytes in .*: no space left") as caught:
         read("npz", file="d.npz")
     assert caught.value.code is ExitCode.DEVICE

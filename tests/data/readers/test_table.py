@@ -65,10 +65,10 @@ def check(table, rows=ROWS):
 
 @pytest.mark.parametrize("kept", [1 << 20, 100, 0])
 def test_unpacked_text_lies_in_memory_or_in_a_file(read, tmp_path, monkeypatch, kept):
-    from pe_cli.data.tables import packed, source
+    from pe_cli.data.tables import packed, text_source
 
-    monkeypatch.setattr(source, "KEPT", kept)
-    monkeypatch.setattr(source, "CHUNK", 64)
+    monkeypatch.setattr(text_source, "KEPT", kept)
+    monkeypatch.setattr(text_source, "CHUNK", 64)
     monkeypatch.setattr(packed, "CHUNK", 64)
     for name, values in {"a": range(100), "b": range(100, 300)}.items():
         (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(b"n\n" + b"".join(b"%d\n" % i for i in values)))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.textfiles import MAX_PIECE, MIN_PIECE, TextFiles
+from pe_cli.data.text_files import MAX_PIECE, MIN_PIECE, TextFiles
 
 ALWAYS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -194,7 +194,7 @@ def test_a_file_that_was_cut_since_is_no_crash(read, tmp_path):
 def test_pieces_make_up_the_text_and_cut_no_character(read, tmp_path, parts):
     text = "".join(parts)
     (tmp_path / "a.txt").write_bytes(text.encode())
-    from pe_cli.data.origin import Origin
+    from pe_cli.data.reader_context import Origin
 
     files = TextFiles.read([tmp_path / "a.txt"], "utf-8", Origin(tmp_path))
     bounds = files.pieces()

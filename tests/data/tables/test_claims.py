@@ -12,7 +12,7 @@ import pytest
 
 from pe_cli.core.errors import PeError
 from pe_cli.data import open_reader
-from pe_cli.data.tables import claims
+from pe_cli.data.tables import size_claims
 from tests.fuzz import thrift
 
 MB = 1 << 20
@@ -81,7 +81,7 @@ def nested(data):
     ],
 )  # fmt: skip
 def test_a_small_file_that_claims_very_much_is_refused(name, content, why, tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "UNPACKED", 1 << 22)
+    monkeypatch.setattr(size_claims, "UNPACKED", 1 << 22)
     (tmp_path / name).write_bytes(content())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(PeError, match=why):
@@ -101,7 +101,7 @@ def test_texts_are_found_in_a_schema(tmp_path):
     inner = pa.struct([("s", pa.string()), ("n", pa.int32())])
     schema = pa.schema([("a.b", pa.string()), ("l", pa.list_(inner)), ("d", pa.decimal128(30, 2)), ("z", pa.binary())])
     pq.write_table(schema.empty_table(), tmp_path / "f.parquet", store_decimal_as_integer=False)
-    assert claims.footer(tmp_path / "f.parquet").texts == ("a.b", "l.list.element.s", "z")
+    assert size_claims.footer(tmp_path / "f.parquet").texts == ("a.b", "l.list.element.s", "z")
 
 
 @pytest.mark.parametrize(

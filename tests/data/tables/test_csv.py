@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.cells import MISSING
-from pe_cli.data.origin import Origin
+from pe_cli.data.raw_cells import MISSING
+from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables import csv as tables
-from pe_cli.data.tables import rows as scans
+from pe_cli.data.tables import row_starts as scans
 from pe_cli.data.tables.csv import CsvPart
-from pe_cli.data.tables.parts import PartsTable
-from pe_cli.data.tables.source import Spool, open_source
+from pe_cli.data.tables.table_files import PartsTable
+from pe_cli.data.tables.text_source import Spool, open_source
 
 BLANKS = " \t\n\r\v\f"
 #: Characters that decide something, some that are blanks, and some of two to four bytes.

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.json_counts import count
+from pe_cli.core.json_size import count
 from pe_cli.data import open_reader
-from pe_cli.data.tables import width
+from pe_cli.data.tables import column_limit
 
 MOST = 5
 
@@ -49,7 +49,7 @@ FORMATS = [".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".arrows"]
 def test_a_table_of_more_columns_than_the_bound_is_refused_and_one_of_as_many_is_read(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(width, "MOST_COLUMNS", MOST)
+    monkeypatch.setattr(column_limit, "MOST_COLUMNS", MOST)
     assert len(opened(written(tmp_path / f"fits{suffix}", MOST)).names) == MOST
     with pytest.raises(PeError, match=f"wide{suffix} has .* columns, .* that a table has|6 columns, and a table has 5 at most") as caught:
         opened(written(tmp_path / f"wide{suffix}", MOST + 1))
@@ -58,7 +58,7 @@ def test_a_table_of_more_columns_than_the_bound_is_refused_and_one_of_as_many_is
 
 
 def test_the_csv_reader_and_lines_that_differ_in_their_keys_have_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(width, "MOST_COLUMNS", MOST)
+    monkeypatch.setattr(column_limit, "MOST_COLUMNS", MOST)
     with pytest.raises(PeError, match="more than 5 columns"):
         opened(written(tmp_path / "wide.csv", MOST + 1), "csv")
     lines = tmp_path / "other.jsonl"
@@ -105,7 +105,7 @@ def test_keys_of_an_object_are_counted_without_reading_it(text: bytes, outer: in
 def test_columns_are_read_ahead_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_cli.data.tables.csv import CsvPart
     from pe_cli.session.starters.files import Wish
-    from pe_cli.session.starters.look import make
+    from pe_cli.session.starters.kind import make
 
     passes = []
     real = CsvPart._pass

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tokenizers
 
-from pe_cli.data.cells import join_strings
+from pe_cli.data.raw_cells import join_strings
 from pe_cli.data.tokens.base import Wanted
-from pe_cli.data.tokens.kinds import learn, open_tokens
+from pe_cli.data.tokens.tokenizer_kinds import learn, open_tokens
 
 
 class Learned:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pe_cli.data.tokens.bpe import ORDER
-from pe_cli.data.tokens.kinds import open_tokens
+from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
 ALWAYS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ANY = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=80)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.data.tokens import file
-from pe_cli.data.tokens.checked import check, check_pattern
+from pe_cli.data.tokens import tokenizer_json
+from pe_cli.data.tokens.tokenizer_json_check import check, check_pattern
 
 #: As their files have them.
 KNOWN = {
@@ -108,7 +108,7 @@ WORDS = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "none"}
 def write(tmp_path, **parts):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": WORDS, **parts}))
-    return file.read(path, lambda message, hint: PeError(message, hint=hint))
+    return tokenizer_json.read(path, lambda message, hint: PeError(message, hint=hint))
 
 
 def test_an_id_that_no_file_has_is_refused(tmp_path):
@@ -117,9 +117,9 @@ def test_an_id_that_no_file_has_is_refused(tmp_path):
 
 
 def test_what_native_code_does_not_expect_is_a_data_error(tmp_path):
-    from pe_cli.data.cells import join_strings
+    from pe_cli.data.raw_cells import join_strings
 
-    made = file.FileTokens(write(tmp_path))
+    made = tokenizer_json.FileTokens(write(tmp_path))
     assert made.encode_many(join_strings([b"a"])).ids.tolist() == [0]
     with pytest.raises(PeError, match=r"tokenizers cannot encode a text: .*UNK"):
         made.encode_many(join_strings([b"c"]))

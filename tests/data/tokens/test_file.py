@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.cells import join_strings
-from pe_cli.data.tokens.file import LIMIT, read
-from pe_cli.data.tokens.kinds import open_tokens
+from pe_cli.data.raw_cells import join_strings
+from pe_cli.data.tokens.tokenizer_json import LIMIT, read
+from pe_cli.data.tokens.tokenizer_kinds import open_tokens
 
 
 def error(message, hint):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.data.tokens.kinds import open_tokens
-from pe_cli.data.tokens.unicode import BLANKS
+from pe_cli.data.tokens.tokenizer_kinds import open_tokens
+from pe_cli.data.tokens.unicode_tables import BLANKS
 
 ALWAYS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -116,7 +116,7 @@ def test_any_number_of_threads_gives_the_same(learned, prose, threads):
 
 
 def _column(texts):
-    from pe_cli.data.cells import join_strings
+    from pe_cli.data.raw_cells import join_strings
 
     return join_strings([text.encode() for text in texts])
 
@@ -129,7 +129,7 @@ def test_texts_are_cut_and_filled_up(learned):
 
 def test_only_the_rows_that_are_meant_are_learned_from_and_encoded(learned):
     from pe_cli.data.tokens.base import Wanted
-    from pe_cli.data.tokens.kinds import learn
+    from pe_cli.data.tokens.tokenizer_kinds import learn
 
     strings = _column(["a a", "b", "c"])
     rows = np.array([0, 2])
@@ -165,7 +165,7 @@ def test_ids_that_are_larger_than_their_share_of_memory_are_in_a_file(learned, m
     texts = ["b a b", "", "a c"] * 50
     found = learned("words", texts)
     before = found.tokens.encode_many(_column(texts))
-    monkeypatch.setattr("pe_cli.data.room.memory_of_one", lambda: 100)
+    monkeypatch.setattr("pe_cli.data.spill_storage.memory_of_one", lambda: 100)
     after = found.tokens.encode_many(_column(texts))
     assert isinstance(after.ids, np.memmap)
     assert after.ids.tolist() == before.ids.tolist()

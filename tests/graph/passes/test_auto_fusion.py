@@ -11,7 +11,7 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import TensorType
 from pe_cli.graph.passes import auto_fusion
 from pe_cli.graph.pipeline import apply_passes
-from pe_cli.kernels.workers import load
+from pe_cli.kernels.compiler.worker_processes import load
 from pe_cli.ops.define.registry import discover
 from pe_cli.ops.fused import fusion_group
 from pe_cli.ops.fused.fusion_kernel import Step, Text, fused_kernel

@@ -16,7 +16,7 @@ from pe_cli.graph.pipeline import Target
 from pe_cli.program.ir import Program
 from pe_cli.program.verify import verify
 from pe_cli.session.job import Job
-from pe_cli.session.step import Stepper
+from pe_cli.session.training.step import Stepper
 from tests.graph.passes.support import minimise
 from tests.graph.passes.test_text import text
 

@@ -11,12 +11,12 @@ from pe_cli.build.build import load_and_build
 from pe_cli.core.errors import PeError
 from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place
-from pe_cli.execute.estimate import estimate_memory
+from pe_cli.execute.diagnostics.estimate import estimate_memory
 from pe_cli.graph.passes import recompute
-from pe_cli.program.forms import to_string
 from pe_cli.program.ir import Role
 from pe_cli.program.parse import parse_program
 from pe_cli.program.serialize import from_json, to_json
+from pe_cli.program.text_forms import to_string
 from tests.graph.passes.support import MODELS, minimise, same, startup, train
 
 HEAD = 'program "p"\nblock 0\n'

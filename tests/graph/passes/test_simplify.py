@@ -12,14 +12,14 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.core.types import Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.lower import lower
-from pe_cli.execute.lowering import GraphLowering
-from pe_cli.execute.numerics import Numerics
-from pe_cli.execute.types import concrete_types
+from pe_cli.execute.lowering.context import GraphLowering
+from pe_cli.execute.lowering.nodes import lower
+from pe_cli.execute.lowering.types import concrete_types
+from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.graph.passes import common_subexpressions, dead_code, fold_constants
 from pe_cli.graph.pipeline import apply_passes
 from pe_cli.graph.replicate import replicate
-from pe_cli.kernels.host import HostKernel
+from pe_cli.kernels.cpu.python_calls import HostKernel
 from pe_cli.ops.define.registry import OpDef, Sample, discover
 from pe_cli.ops.define.traits import ReportsData
 from pe_cli.program.ir import Program

@@ -13,8 +13,8 @@ from pe_cli.execute.startup import run_startup
 from pe_cli.graph.passes import fuse_grad_update
 from pe_cli.layers.define.registry import find
 from pe_cli.optim.clip import GradientClipByGlobalNorm
+from pe_cli.optim.optimizers import OPTIMIZERS
 from pe_cli.optim.regularizer import L2Decay
-from pe_cli.optim.rules import OPTIMIZERS
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program
 from tests.graph.passes.test_text import text

@@ -11,8 +11,8 @@ from pe_cli.core.strategy import BuildStrategy
 from pe_cli.graph.passes import addto
 from pe_cli.graph.passes.fusions import fusion_pass
 from pe_cli.graph.pipeline import apply_passes
-from pe_cli.program.forms import to_string
 from pe_cli.program.parse import parse_program
+from pe_cli.program.text_forms import to_string
 from pe_cli.program.verify import verify
 
 HEAD = 'program "p"\nblock 0\n'

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from pe_cli.graph.picture import Arrow, Box, Datum, Picture
-from pe_cli.io.view import drawing, layers
+from pe_cli.io.view import drawing, layered_layout
 from pe_cli.io.view.drawing import graph_svg, own_svg, sanitized
-from pe_cli.io.view.layers import Spot, place
+from pe_cli.io.view.layered_layout import Spot, place
 from tests.io.runs import EVIL
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -47,7 +47,7 @@ def test_a_circle_is_drawn_all_the_same() -> None:
 
 def test_columns_lie_beside_each_other_and_the_longest_arrows_go_straight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two chains forward and back of 40 boxes; arrows that pass 2, 4, ... layers have places for as many as there is room for."""
-    monkeypatch.setattr(layers, "PLACES", 60)
+    monkeypatch.setattr(layered_layout, "PLACES", 60)
     keys = [[f"{column}.{i}" for i in range(40)] for column in "ab"]
     arrows = [pair for chain in keys for pair in pairwise(chain)]
     arrows += [(chain[i], chain[39 - i]) for chain in keys for i in range(19)]

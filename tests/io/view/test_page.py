@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pe_cli.io.history import read_run
-from pe_cli.io.view.facts import Facts, GraphFacts
+from pe_cli.io.view.model_facts import Facts, GraphFacts
 from pe_cli.io.view.page import build_page
 from tests.io.runs import make_run, ordinary
 

@@ -11,7 +11,7 @@ import pytest
 
 from pe_cli.config.load import load_run
 from pe_cli.session.observer import Start
-from pe_cli.session.observers import outside
+from pe_cli.session.observers import observer_processes
 from tests.cli.conftest import Pe
 
 #: Writes every call of a package's functions into a file, and does what the test wants at one of them.
@@ -127,11 +127,11 @@ def test_an_observer_that_fails_is_told_once_and_changes_no_bit(
 def test_an_observer_that_hangs_is_left_behind(config: Path, calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(config, "{mlflow: {}}")
     monkeypatch.setenv("FAKE_DOES", "search_runs:sleep")
-    monkeypatch.setattr(outside, "PARTING", 0.2)
-    monkeypatch.setattr(outside, "MOST_WAITING", 4)
+    monkeypatch.setattr(observer_processes, "PARTING", 0.2)
+    monkeypatch.setattr(observer_processes, "MOST_WAITING", 4)
     said: list[str] = []
-    (observer,) = outside.outside(load_run(config), said.append)
-    assert isinstance(observer, outside.Outside)
+    (observer,) = observer_processes.outside(load_run(config), said.append)
+    assert isinstance(observer, observer_processes.Outside)
     observer.started(Start("line", 5, "1 cpu", 6, 2, str(config.parent)))
     process = observer._process
     assert process is not None

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Chance, Fill, PictureKind, Range, augmentation, colour
-from pe_cli.data.pictures.render import Shape, Step, instruction, only
-from pe_cli.kernels.pictures import AFFINE
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction, only
+from pe_cli.kernels.images.transforms import AFFINE
 
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Degrees = Annotated[float, Field(strict=True, ge=0, lt=90)]

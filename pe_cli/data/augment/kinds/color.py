@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Chance, PictureKind, augmentation
-from pe_cli.data.pictures.render import Shape, Step, instruction, only
-from pe_cli.kernels.pictures import COLOR
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction, only
+from pe_cli.kernels.images.transforms import COLOR
 
 Strength = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from pe_cli.core.types import TensorType
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, BatchKind, Chance, Positive, augmentation, partners
 from pe_cli.data.dataset import Batch
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import Area, AugmentOptions, Chance, Fill, PictureKind, Range, augmentation, colour
-from pe_cli.data.pictures.render import Shape, Step, instruction, only
-from pe_cli.kernels.pictures import ERASE
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction, only
+from pe_cli.kernels.images.transforms import ERASE
 
 #: Boxes that are tried until one fits.
 TRIES = 10

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from pe_cli.core.types import FLOATS
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Chance, Column, ColumnKind, Positive, augmentation
 from pe_cli.data.dataset import Array
 

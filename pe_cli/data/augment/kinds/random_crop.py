@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Fill, PictureKind, Pixels, augmentation, colour
-from pe_cli.data.pictures.render import Shape, Step, instruction
-from pe_cli.kernels.pictures import CROP
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction
+from pe_cli.kernels.images.transforms import CROP
 
 Padding = Annotated[int, Field(strict=True, ge=0, le=4096)]
 

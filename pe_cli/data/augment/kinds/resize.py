@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, PictureKind, Pixels, augmentation
-from pe_cli.data.pictures.render import Shape, Step, instruction
-from pe_cli.kernels.pictures import RESIZE
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction
+from pe_cli.kernels.images.transforms import RESIZE
 
 
 class ResizeOptions(AugmentOptions):

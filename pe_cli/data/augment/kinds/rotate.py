@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
 from pe_cli.data.augment.kinds.affine import matrices
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Chance, Fill, PictureKind, augmentation, colour
-from pe_cli.data.pictures.render import Shape, Step, instruction, only
-from pe_cli.kernels.pictures import AFFINE
+from pe_cli.data.pictures.transform_programs import Shape, Step, instruction, only
+from pe_cli.kernels.images.transforms import AFFINE
 
 
 class RotateOptions(AugmentOptions):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from pe_cli.data.augment.draws import Draws
+from pe_cli.data.augment.random_draws import Draws
 from pe_cli.data.augment.registry import AugmentOptions, Chance, Column, ColumnKind, augmentation
 from pe_cli.data.dataset import Array
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pe_cli.ops.define.traits.effects import Random, Replayed, ReportsData
 from pe_cli.ops.define.traits.elements import Absorbed, Folds, Narrow, Pointwise, SameNumbers, Scalar
-from pe_cli.ops.define.traits.inner import HasRegions, NamesOnly, Runs, Sequenced
-from pe_cli.ops.define.traits.meaning import (
+from pe_cli.ops.define.traits.memory import AlongChannels, FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
+from pe_cli.ops.define.traits.regions import HasRegions, NamesOnly, Runs, Sequenced
+from pe_cli.ops.define.traits.results import (
     Best,
     Bounded,
     Compares,
@@ -21,7 +22,6 @@ from pe_cli.ops.define.traits.meaning import (
     ToProbabilities,
     Weight,
 )
-from pe_cli.ops.define.traits.memory import AlongChannels, FedSizes, InPlace, Layout, Lists, OnHost, Remote, View
 from pe_cli.ops.define.traits.rows import (
     ByRows,
     ByValue,

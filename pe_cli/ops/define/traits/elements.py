@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pe_cli.kernels.lang import Kernel
+from pe_cli.kernels.language import Kernel
 from pe_cli.ops.define.traits.trait import Named, Trait, need
 
 

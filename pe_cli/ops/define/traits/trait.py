@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pe_cli.core.value import Value
+from pe_cli.core.value_class import Value
 
 
 class Named(Protocol):

@@ -40,7 +40,7 @@ from pe_cli.paddle.fluid.contrib.layers import (
 from pe_cli.paddle.fluid.contrib.memory_usage_calc import memory_usage
 from pe_cli.paddle.fluid.contrib.op_frequence import op_freq_statistic
 from pe_cli.paddle.fluid.contrib.reader import distributed_batch_reader
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 __all__ = [
     "BasicGRUUnit", "BasicLSTMUnit", "BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "basic_gru", "basic_lstm",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 #: A slot's name and its values.
 Slot = tuple[str, list[Any]]

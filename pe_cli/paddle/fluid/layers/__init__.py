@@ -14,32 +14,32 @@ from pe_cli.paddle.fluid.layers import (
     catalogue,
     composed,
     control_flow,
-    counting,
     decoding,
     detection,
     detection_nms,
     detection_proposals,
     distributions,
     dynamic_rnn,
-    early,
-    fed_sizes,
+    dynamic_rows,
+    dynamic_sizes,
+    extensions,
     files,
     io,
-    kept_rows,
     losses,
     lstm,
     ops,
     padding,
     printing,
     py_func,
+    ranges,
     resizing,
     rnn,
     schedules,
     tensor,
+    v1_8_functions,
     volumes,
-    wider,
 )
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 #: Layers that scripts call with more than the core's has: these go before the catalogue.
 _WIDER = {
@@ -108,17 +108,17 @@ _WIDER = {
     "randn",
     "retinanet_detection_output",
     *detection_proposals.__all__,
-    *early.__all__,
-    *kept_rows.__all__,
+    *v1_8_functions.__all__,
+    *dynamic_rows.__all__,
     *ops.__all__,
     *schedules.__all__,
-    *wider.__all__,
+    *extensions.__all__,
 }
 #: Where the names are that the core's catalogue lacks, or has with less.
 _MODULES = (
-    beams, composed, control_flow, counting, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn, early,
-    fed_sizes, files, io, kept_rows, losses, lstm, ops, padding,
-    printing, py_func, resizing, rnn, schedules, tensor, volumes, wider,
+    beams, composed, control_flow, ranges, decoding, detection, detection_nms, detection_proposals, distributions, dynamic_rnn,
+    v1_8_functions, dynamic_sizes, files, io, dynamic_rows, losses, lstm, ops, padding,
+    printing, py_func, resizing, rnn, schedules, tensor, volumes, extensions,
 )  # fmt: skip
 
 

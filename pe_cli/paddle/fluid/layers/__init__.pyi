@@ -12,7 +12,7 @@ from pe_cli.paddle.fluid.layers.decoding import Decoder as Decoder
 from pe_cli.paddle.fluid.layers.dynamic_rnn import DynamicRNN as DynamicRNN
 from pe_cli.paddle.fluid.layers.rnn import GRUCell as GRUCell
 from pe_cli.paddle.fluid.layers.decoding import GreedyEmbeddingHelper as GreedyEmbeddingHelper
-from pe_cli.paddle.fluid.layers.fed_sizes import IfElse as IfElse
+from pe_cli.paddle.fluid.layers.dynamic_sizes import IfElse as IfElse
 from pe_cli.paddle.fluid.layers.rnn import LSTMCell as LSTMCell
 from pe_cli.paddle.fluid.layers.distributions import MultivariateNormalDiag as MultivariateNormalDiag
 from pe_cli.paddle.fluid.layers.distributions import Normal as Normal

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.layers.control.beams import NEVER
+from pe_cli.layers.control.beam_search import NEVER
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.layers.arrays import TensorArray
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.decoding import Decoder
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.tensor import assign, fill_constant_batch_size_like
+from pe_cli.paddle.fluid.layers.tensor_arrays import TensorArray
 from pe_cli.paddle.fluid.layers.utils import flatten, map_structure
 from pe_cli.program.ir import Variable
 

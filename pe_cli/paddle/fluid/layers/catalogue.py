@@ -12,7 +12,7 @@ import numpy as np
 from pe_cli.layers.define.registry import LayerDef, find
 from pe_cli.optim.regularizer import Regularizer
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import folded, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import folded, sizes_of
 from pe_cli.paddle.fluid.framework import as_dtype, ensure_defaults
 from pe_cli.paddle.fluid.layers.original_names import NAMINGS
 from pe_cli.paddle.fluid.layers.tensor import assign

@@ -14,17 +14,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.layers.control import loops
 from pe_cli.ops.define.traits import OnHost
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import OPEN, sizes_of, value_of
+from pe_cli.paddle.fluid.constant_sizes import OPEN, sizes_of, value_of
 from pe_cli.paddle.fluid.framework import default_main_program
-from pe_cli.paddle.fluid.layers.arrays import (
-    LISTED,
-    MOST,
-    array_length,
-    array_read,
-    array_write,
-    create_array,
-    tensor_array_to_tensor,
-)
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.dynamic_rnn import (
     DynamicRNN,
@@ -34,9 +25,18 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
 )
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
+from pe_cli.paddle.fluid.layers.tensor_arrays import (
+    LISTED,
+    MOST,
+    array_length,
+    array_read,
+    array_write,
+    create_array,
+    tensor_array_to_tensor,
+)
 from pe_cli.paddle.fluid.layers.utils import flatten, like
 from pe_cli.paddle.fluid.layers.varying import open_sizes, widen
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.program.ir import Variable, agrees
 from pe_cli.program.outline import Outline, undo
 

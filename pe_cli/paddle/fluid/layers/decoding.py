@@ -11,7 +11,7 @@ from typing import Any
 from pe_cli.layers.control.loops import collecting_while
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import OPEN
+from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import equal

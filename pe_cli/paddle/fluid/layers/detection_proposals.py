@@ -10,7 +10,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.wider import gather
+from pe_cli.paddle.fluid.layers.extensions import gather
 from pe_cli.program.ir import Variable
 
 

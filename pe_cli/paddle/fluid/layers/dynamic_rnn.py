@@ -10,7 +10,7 @@ from typing import Any
 from pe_cli.layers.control.loops import Scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid.constants import OPEN
+from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like

@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.optim.schedule import COUNTER
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import autoincreased_step_counter
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 def _decay_step_counter(begin: int = 0) -> Any:

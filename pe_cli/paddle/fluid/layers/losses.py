@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.loss.sampled import follow_centers
+from pe_cli.layers.loss.sampled_losses import follow_centers
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from pe_cli.layers.define.registry import find
-from pe_cli.layers.nn.edges import edges
+from pe_cli.layers.nn.padding import edges
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers.catalogue import adapt
 from pe_cli.paddle.fluid.layers.composed import call
@@ -21,7 +21,7 @@ def flat(padding: Any, first: int) -> Any:
 
 
 def sides(layer: str, padding: Any, x: Variable, taps: Any, stride: Any, first: int) -> list[int]:
-    """Return what is added around images or volumes; see the core's `edges`.
+    """Return what is added around images or volumes; see the core's `padding`.
 
     Args:
         layer: for errors.

@@ -9,7 +9,7 @@ import numpy as np
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.nn.image_resize import append_image_resize, layout_of
 from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
-from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import assign

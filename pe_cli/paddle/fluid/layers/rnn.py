@@ -9,7 +9,7 @@ from typing import Any
 from pe_cli.layers.control.loops import Scan, scan
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
-from pe_cli.paddle.fluid.constants import OPEN
+from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.ops import less_equal

@@ -11,7 +11,7 @@ from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.layers.define.registry import find
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid import unique_name
-from pe_cli.paddle.fluid.constants import known_or_fed, sizes_of
+from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import (
     as_dtype,
     as_sizes,
@@ -19,7 +19,7 @@ from pe_cli.paddle.fluid.framework import (
     default_startup_program,
     ensure_defaults,
 )
-from pe_cli.paddle.fluid.layers.fed_sizes import expand, gaussian_random, length_of
+from pe_cli.paddle.fluid.layers.dynamic_sizes import expand, gaussian_random, length_of
 from pe_cli.program.initializer import Constant
 from pe_cli.program.ir import Role, Variable
 from pe_cli.program.param_attr import ParamAttr

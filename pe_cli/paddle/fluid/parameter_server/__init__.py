@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from pe_cli.collectives.servers.secret import group_key
-from pe_cli.execute.servers import links
-from pe_cli.execute.servers.serving import listen_of, serve
-from pe_cli.execute.servers.training import Step, most_of
-from pe_cli.graph.servers.cutting import Parts, parts
+from pe_cli.execute.servers import connections
+from pe_cli.execute.servers.server import listen_of, serve
+from pe_cli.execute.servers.trainer import Step, most_of
+from pe_cli.graph.servers.trainer_parts import Parts, parts
 from pe_cli.ops.define.traits import Remote
 from pe_cli.paddle.errors import EnforceNotMet, raised_as
-from pe_cli.paddle.fluid import feeding, running
+from pe_cli.paddle.fluid import feeding, run_step
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.scope import Scope
@@ -31,16 +31,16 @@ class ScopeHost:
         setting: devices.
     """
 
-    def __init__(self, scope: Scope, setting: running.Setting) -> None:
+    def __init__(self, scope: Scope, setting: run_step.Setting) -> None:
         self._scope, self._setting = scope.root(), setting
         self.has_value, self.read, self.write = self._scope.has_value, self._scope.read, self._scope.write
         self.put, self.rows = self._scope.put, self._scope.rows
 
     def run(self, program: Program, fed: Mapping[str, Any], fetches: Sequence[str]) -> Mapping[str, Any]:
         """Run a program once; see `Host.run`."""
-        given = {name: running.tensor_of(value) for name, value in fed.items()}
-        (found,) = running.run(program, self._scope, self._setting, [given], fetches)
-        return {name: running.leveled(value) for name, value in found.items()}
+        given = {name: run_step.tensor_of(value) for name, value in fed.items()}
+        (found,) = run_step.run(program, self._scope, self._setting, [given], fetches)
+        return {name: run_step.leveled(value) for name, value in found.items()}
 
 
 def is_remote(program: Program) -> bool:
@@ -49,7 +49,7 @@ def is_remote(program: Program) -> bool:
 
 
 def run(
-    program: Program, scope: Scope, setting: running.Setting, feed: Any, names: Sequence[str], owner: Any
+    program: Program, scope: Scope, setting: run_step.Setting, feed: Any, names: Sequence[str], owner: Any
 ) -> dict[str, LoDTensor]:
     """Run a program that talks to other processes, once; a server's ends with the last trainer.
 
@@ -72,15 +72,15 @@ def run(
         if any(op.type == "listen_and_serv" for op in program.global_block().ops):
             serve(program, host, deadline(), key=group_key([listen_of(program).attrs["endpoint"]]))
             return {}
-        fed = {name: running.leveled(value) for name, value in feeding.check(program, feed).items()}
+        fed = {name: run_step.leveled(value) for name, value in feeding.check(program, feed).items()}
         cut = parts(program)
         if not cut.endpoints:
             found = _alone(program, cut, Step(program, cut, host, None), fed, names)
         else:
-            servers = links.link(cut.endpoints, cut.trainer, most_of(program), owner, deadline())
+            servers = connections.link(cut.endpoints, cut.trainer, most_of(program), owner, deadline())
             outbox = getattr(getattr(program, "communicator", None), "outbox", None)
             found = Step(program, cut, host, servers, outbox=outbox).run(fed, names)
-    return {name: running.tensor_of(value) for name, value in found.items()}
+    return {name: run_step.tensor_of(value) for name, value in found.items()}
 
 
 def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -101,4 +101,4 @@ def _alone(program: Program, cut: Parts, made: Step, fed: Mapping[str, Any], nam
 
 def close(owner: Any) -> None:
     """Let go of the servers that an executor has talked to."""
-    links.close(owner)
+    connections.close(owner)

@@ -7,10 +7,10 @@ from typing import Any
 from pe_cli.collectives.servers.client import wait_for_servers
 from pe_cli.collectives.servers.secret import group_key
 from pe_cli.graph.servers.blocks import add
-from pe_cli.graph.servers.server import Kept, ServerProgram, backup
+from pe_cli.graph.servers.server_program import Kept, ServerProgram, backup
 from pe_cli.graph.servers.slicing import Piece, VarBlock, same_or_split_var, slice_variable
 from pe_cli.graph.servers.startup import server_startup
-from pe_cli.graph.servers.trainer import (
+from pe_cli.graph.servers.trainer_program import (
     Cut,
     Job,
     TrainerEdits,
@@ -21,11 +21,11 @@ from pe_cli.graph.servers.trainer import (
     leave_out_of_startup,
     remote_tables,
 )
-from pe_cli.graph.servers.updates import Updates
+from pe_cli.graph.servers.update_ops import Updates
 from pe_cli.paddle.errors import EnforceNotMet, FluidError, FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program
-from pe_cli.paddle.fluid.remote_values import RemoteValues
+from pe_cli.paddle.fluid.server_values import RemoteValues
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig, ServerRuntimeConfig
 from pe_cli.paddle.fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 from pe_cli.paddle.fluid.variable import Variable

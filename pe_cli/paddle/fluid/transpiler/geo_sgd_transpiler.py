@@ -7,9 +7,9 @@ from typing import Any
 from pe_cli.core.types import TensorType
 from pe_cli.graph.servers.blocks import add, control, declare
 from pe_cli.graph.servers.geo import geo_server
-from pe_cli.graph.servers.server import Kept
-from pe_cli.graph.servers.trainer import Job, cut, deal, edit_startup, remote_tables
-from pe_cli.graph.servers.updates import Updates
+from pe_cli.graph.servers.server_program import Kept
+from pe_cli.graph.servers.trainer_program import Job, cut, deal, edit_startup, remote_tables
+from pe_cli.graph.servers.update_ops import Updates
 from pe_cli.ops.define.traits import Table
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import default_main_program, default_startup_program

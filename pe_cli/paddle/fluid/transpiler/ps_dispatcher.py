@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pe_cli.graph.servers import dispatch as core
-from pe_cli.graph.servers.dispatch import PSDispatcher
+from pe_cli.graph.servers import block_dispatch as core
+from pe_cli.graph.servers.block_dispatch import PSDispatcher
 from pe_cli.paddle.errors import raising
 
 

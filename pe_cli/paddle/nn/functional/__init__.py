@@ -9,8 +9,8 @@ from pe_cli.layers.define.registry import discover
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.layers import catalogue, composed
 from pe_cli.paddle.forwarding import declared, table
-from pe_cli.paddle.names import missing
 from pe_cli.paddle.nn.functional import activation, common, conv, loss, pooling, vision
+from pe_cli.paddle.reference_names import missing
 
 #: fluid's layers whose arguments are 2.x's, too.
 SAME = (

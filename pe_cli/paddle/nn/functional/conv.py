@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper, several
+from pe_cli.layers.nn.conv2d_transpose import append_transposed, image_axes, image_size
 from pe_cli.layers.nn.conv3d import append_conv3d, volume_channels
-from pe_cli.layers.nn.edges import is_same
-from pe_cli.layers.nn.transposed import append_transposed, image_axes, image_size
+from pe_cli.layers.nn.padding import is_same
 from pe_cli.paddle.errors import FluidValueError, raised_as
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers import padding as borders

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.layers.loss.paths import path_costs
+from pe_cli.layers.loss.hierarchical_sigmoid import path_costs
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.reduction import check_reduction, reduced

@@ -9,8 +9,8 @@ import numpy as np
 from pe_cli.layers.nn.image_resize import LAYOUTS
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
-from pe_cli.paddle.fluid.constants import sizes_of
-from pe_cli.paddle.fluid.layers import fed_sizes, resizing
+from pe_cli.paddle.fluid.constant_sizes import sizes_of
+from pe_cli.paddle.fluid.layers import dynamic_sizes, resizing
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.nn.functional.common import channels_first
 from pe_cli.paddle.nn.functional.pooling import adaptive_avg
@@ -165,7 +165,7 @@ def affine_grid(theta: Any, out_shape: Any, align_corners: bool = True, name: st
         high, wide = sizes_of("affine_grid", "out_shape", out_shape)[2:]
         inward = layers.assign(np.array([(wide - 1) / wide, (high - 1) / high, 1.0], theta.dtype))
         theta = call("elementwise_mul", theta, inward)
-    return fed_sizes.affine_grid(theta, out_shape, name)
+    return dynamic_sizes.affine_grid(theta, out_shape, name)
 
 
 def grid_sample(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 from pe_cli.paddle.vision.transforms import color, fixed, functional, random_kinds
 from pe_cli.paddle.vision.transforms.base import BaseTransform, Compose
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from pe_cli.config.sections.kinds import Name
 from pe_cli.config.sections.section import Section
+from pe_cli.config.sections.value_types import Name
 from pe_cli.session.observer import Observer, Start
 from pe_cli.session.observers.define import About, observer
 

@@ -9,7 +9,7 @@ from typing import Any
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.contrib.decoder.cells import InitState, StateCell
-from pe_cli.paddle.fluid.layers.arrays import TensorArray, begun_with, first_of
+from pe_cli.paddle.fluid.layers.tensor_arrays import TensorArray, begun_with, first_of
 from pe_cli.program.ir import Variable
 
 

@@ -24,7 +24,7 @@ from pe_cli.paddle.fluid.contrib.layers.nn import (
     var_conv_2d,
 )
 from pe_cli.paddle.fluid.contrib.layers.rnn_impl import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 __all__ = [
     "BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm", "batch_fc", "bilateral_slice", "correlation", "ctr_metric_bundle",

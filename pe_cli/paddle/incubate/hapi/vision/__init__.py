@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pe_cli.paddle.names import elsewhere, places
+from pe_cli.paddle.reference_names import elsewhere, places
 
 _SOURCE = "pe_cli.paddle.vision.transforms"
 globals().update(places(__name__, {"transforms": _SOURCE}))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import endpoints_of
-from pe_cli.paddle.names import missing
+from pe_cli.paddle.reference_names import missing
 
 
 class Role:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pe_cli.execute.servers import links
+from pe_cli.execute.servers import connections
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, raised_as
 from pe_cli.paddle.fluid import io
 from pe_cli.paddle.fluid.communicator import Communicator
@@ -19,8 +19,8 @@ from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.d
     SyncStrategy,
 )
 from pe_cli.paddle.fluid.places import CPUPlace
-from pe_cli.paddle.fluid.remote_values import rows_of
 from pe_cli.paddle.fluid.scope import global_scope
+from pe_cli.paddle.fluid.server_values import rows_of
 from pe_cli.paddle.fluid.transpiler.config import DistributedMode, DistributeTranspilerConfig
 from pe_cli.paddle.fluid.transpiler.distribute_transpiler import DistributeTranspiler
 from pe_cli.paddle.fluid.transpiler.geo_sgd_transpiler import GeoSgdTranspiler
@@ -201,7 +201,7 @@ class FleetTranspiler:
             self._communicator.stop()
         if self._executor is not None:
             with raised_as(EnforceNotMet):
-                links.leave(self.server_endpoints(), self.worker_index())
+                connections.leave(self.server_endpoints(), self.worker_index())
             self._executor.close()
 
     def _run(self, program: Any) -> None:

@@ -1,0 +1,50 @@
+"""Selects parameters by patterns of their names and of the layers that read them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pe_cli.config.error_collector import Mistakes
+from pe_cli.core.errors import Span
+from pe_cli.core.patterns import matches, nearest
+from pe_cli.program.ir import Operator, Parameter, Program
+
+
+class Matching:
+    """The parameters of a program of forward ops.
+
+    Args:
+        program: that has them.
+
+    Attributes:
+        parameters: by name.
+        readers: parameter -> the ops that read it.
+        statistics: parameters that forward ops write, such as the running statistics of batch_norm; no optimizer trains them.
+    """
+
+    def __init__(self, program: Program) -> None:
+        block = program.global_block()
+        self.parameters = {p.name: p for p in block.parameters()}
+        self.readers: dict[str, list[Operator]] = defaultdict(list)
+        self._layers: dict[str, set[str]] = defaultdict(set)
+        for op in block.ops:
+            for name in op.input_names():
+                if name in self.parameters:
+                    self._layers[name].add(op.scope.strip("/"))
+                    self.readers[name].append(op)
+        self.statistics = {name for op in block.ops for name in op.output_names() if name in self.parameters}
+
+    def find(self, pattern: str, where: str, mistakes: Mistakes, at: Span | None) -> list[Parameter]:
+        """Return the parameters that a pattern fits, in order of creation; none is a mistake.
+
+        Args:
+            pattern: of names of parameters or layers.
+            where: begins the message.
+            mistakes: gets it.
+            at: place of the pattern.
+        """
+        fitting = [p for n, p in self.parameters.items() if any(matches(known, [pattern]) for known in (n, *self._layers[n]))]
+        if not fitting:
+            known = sorted({*self.parameters, *(layer for names in self._layers.values() for layer in names if layer)})
+            mistakes.say(f"{where}: no parameter and no layer with parameters is called '{pattern}'", at, nearest(pattern, known))
+        return fitting

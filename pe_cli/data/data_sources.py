@@ -1,0 +1,106 @@
+"""The sources of a run's data: each is opened once, and divided into the rows of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pe_cli.config.nodes import to_data
+from pe_cli.config.sections.data import SplitSection
+from pe_cli.config.spec import DataSpec
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.array_dataset import DatasetTable, is_table
+from pe_cli.data.dataset import Dataset
+from pe_cli.data.fields import Rows
+from pe_cli.data.fitted_columns import Fitted
+from pe_cli.data.machine_processes import MachineProcesses
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.reader_context import Look, Origin
+from pe_cli.data.registry import open_reader
+from pe_cli.data.row_split import describe, split_rows
+
+
+class Sources:
+    """The sources of a run's data.
+
+    Args:
+        data: what is read, by use.
+        split: how one source is divided into parts; None where each use has its own.
+        base: folder that relative paths start from.
+        fitted: says how the source was divided in training, and learns it.
+
+    Attributes:
+        read: files and folders that readers have read.
+        look: how far packed files are looked into; None, and whoever computes with what they hold leaves it so, for all.
+        together: processes that prepare the same data at this moment, and share the work; None for this one alone.
+    """
+
+    def __init__(self, data: Mapping[str, DataSpec], split: SplitSection | None, base: Path, fitted: Fitted) -> None:
+        self.data, self.base = data, base
+        self._split, self._fitted = split, fitted
+        self.read: list[Path] = []
+        self.look: Look | None = None
+        self.together: MachineProcesses | None = None
+        self._opened: dict[str, Dataset | Table] = {}
+        self._parts: dict[str, Rows] | None = None
+
+    def opened(self, use: str) -> Dataset | Table:
+        """Return what the reader of a use gave; parts of one source share it."""
+        spec = self.data[use]
+        key = "source" if spec.split else use
+        if key not in self._opened:
+            self._opened[key] = open_reader(
+                spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look, self.together
+            )
+        return self._opened[key]
+
+    def as_table(self, opened: Dataset, use: str) -> DatasetTable:
+        """Return arrays of a use as a table, with their fields as columns."""
+        return DatasetTable(opened, Origin(self.base, self.data[use].reader_at))
+
+    def table(self, use: str) -> Table:
+        """Return the source of a use as a table; a data set of arrays has its fields as columns."""
+        opened = self.opened(use)
+        if is_table(opened):
+            return opened
+        key = "source table" if self.data[use].split else f"{use} table"
+        if key not in self._opened:
+            self._opened[key] = self.as_table(opened, use)
+        table = self._opened[key]
+        assert is_table(table)
+        return table
+
+    def rows(self, use: str) -> Rows | None:
+        """Return the rows of a use; None for all of them."""
+        return self.parts()[use] if self.data[use].split and self._split else None
+
+    def parts(self) -> Mapping[str, Rows]:
+        """Return the rows of every part of the source.
+
+        Raises:
+            PeError: DATA; the source is not the one that the run was trained on.
+        """
+        if self._parts is None:
+            assert self._split is not None or not any(spec.split for spec in self.data.values() if spec.name != "train")
+            self._parts = {}
+            if self._split is not None:
+                use = next(name for name, spec in self.data.items() if spec.split)
+                table = self.table(use)
+                table.prepare([], [name for name in (self._split.group, self._split.stratify) if name in table.names], self.together)
+                self._parts = split_rows(table, np.arange(len(table), dtype=np.int64), self._split)
+                self._check_split(describe(self._parts, len(table)), use)
+        return self._parts
+
+    def _check_split(self, found: dict[str, object], use: str) -> None:
+        before = self._fitted.split
+        if before is not None and before != found:
+            raise PeError(
+                f"data.source has {found['rows']:,} rows, divided otherwise than in training, where it had {before.get('rows')}",
+                at=self.data[use].reader_at,
+                hint="rows that were trained on could be evaluated: bring the file back, or evaluate a file of its own: "
+                "-o 'data={eval: {reader: ..., files: ...}}'",
+                code=ExitCode.DATA,
+            )
+        self._fitted.split = found

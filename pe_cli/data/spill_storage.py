@@ -1,0 +1,137 @@
+"""Room for columns and for what is unpacked: memory, or a file without a name where all of it together takes too much memory."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import io
+import math
+import os
+import sys
+import tempfile
+import threading
+import weakref
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.dataset import Array
+from pe_cli.data.reader_context import memory_of_one
+
+#: Shares of the memory that one column may take, and all that live together; what is beyond lies in files.
+SHARE, TOGETHER = 1 / 8, 1 / 4
+#: Bytes that are unpacked at a time.
+_CHUNK = 1 << 20
+
+
+class _Held:
+    """How many bytes of columns are in memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+        #: Of arrays that are gone: the garbage collector may free one at any time, also while the lock is held.
+        self._gone: collections.deque[int] = collections.deque()
+
+    def zeros(self, shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array | None:
+        """Return zeros in memory; None where they do not fit in."""
+        memory = memory_of_one()
+        with self._lock:
+            while self._gone:
+                self._bytes -= self._gone.popleft()
+            if size > memory * SHARE or self._bytes + size > memory * TOGETHER:
+                return None
+            self._bytes += size
+        made = np.zeros(shape, kind)
+        weakref.finalize(made, self._gone.append, size).atexit = False
+        return made
+
+
+_HELD = _Held()
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return up to a number of bytes; fewer at the end of the file."""
+
+
+def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a column") -> Array:
+    """Return an array of zeros that may be written.
+
+    Args:
+        shape: sizes.
+        dtype: element type.
+        what: names it in an error.
+
+    Returns:
+        An array in memory; one above `SHARE` of it, or with which all take more than `TOGETHER`, is mapped from a temporary file in
+        `$TMPDIR`, which is gone with the array.
+
+    Raises:
+        PeError: DEVICE; there is no room on the disk.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    made = _HELD.zeros(shape, kind, size)
+    if made is not None:
+        return made
+    if size > sys.maxsize:
+        raise _no_room(what, size, OSError(errno.EFBIG, "no file is so large"))
+    try:
+        with tempfile.TemporaryFile(prefix="pe-column-") as file:
+            _reserve(file, size)
+            return np.memmap(file, kind, "r+", shape=shape)
+    except OSError as error:
+        raise _no_room(what, size, error) from None
+
+
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Give a file so many bytes that the disk has: who writes to a mapped one without them is ended by SIGBUS, with no word."""
+    if hasattr(os, "posix_fallocate") and size:
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
+
+
+def unpacked(stream: Readable, size: int, what: str) -> Array:
+    """Return the bytes of a stream.
+
+    Args:
+        stream: packed data; its errors come through.
+        size: bytes that it says it has.
+        what: names it in an error.
+
+    Returns:
+        uint8, what there is, and at most one more than `size` where there is more than that. Above `SHARE` of the memory it
+        is written to a temporary file in `$TMPDIR`, mapped, and gone with the array.
+
+    Raises:
+        PeError: DEVICE; there is no room on the disk.
+    """
+    with contextlib.ExitStack() as stack:
+        into: IO[bytes] = io.BytesIO()
+        if size > memory_of_one() * SHARE:
+            into = stack.enter_context(tempfile.TemporaryFile(prefix="pe-unpacked-"))
+        got = 0
+        while got <= size and (chunk := stream.read(min(_CHUNK, size + 1 - got))):
+            got += len(chunk)
+            try:
+                into.write(chunk)
+            except OSError as error:
+                raise _no_room(what, size, error) from None
+        if isinstance(into, io.BytesIO) or not got:
+            return np.frombuffer(into.getbuffer() if isinstance(into, io.BytesIO) else b"", np.uint8)
+        into.flush()
+        return np.memmap(into, np.uint8, "r", shape=(got,))
+
+
+def _no_room(what: str, size: int, error: OSError) -> PeError:
+    return PeError(
+        f"no room for {what} of {size:,} bytes in {tempfile.gettempdir()}: {(error.strerror or str(error)).lower()}",
+        hint="set TMPDIR to a folder on a larger disk",
+        code=ExitCode.DEVICE,
+    )

@@ -1,0 +1,1 @@
+"""Lowering: the nodes of a graph become tasks, which are kernel calls on buffers."""

@@ -1,0 +1,150 @@
+"""The context in which nodes are lowered: typed buffers, the samples of each device, and threads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from pe_cli.collectives.protocol import Pending
+from pe_cli.core.types import TensorType
+from pe_cli.devices.protocol import device
+from pe_cli.execute.lowering.tasks import Task
+from pe_cli.execute.numeric_settings import Numerics
+from pe_cli.execute.plan.distributed import Whole
+from pe_cli.graph.ssa import Compute, Graph, Slots
+from pe_cli.ops.define.lowering import Buffer
+from pe_cli.program.ir import EMPTY, Operator, Role
+
+
+def op_seed(seed: int, output: str) -> int:
+    """Mix a program's seed with the name of an op's output into 63 bits: the same on every device, at every step, after any pass."""
+    mixed = hashlib.blake2b(f"{seed}:{output}".encode(), digest_size=8).digest()
+    return int.from_bytes(mixed, "little") >> 1
+
+
+class GraphLowering:
+    """One buffer per variable and device, and what else the nodes of a graph have in common; see `lower.lower`.
+
+    Args:
+        graph: over devices.
+        types: of every variable, by device.
+        sizes: samples of each device.
+        numerics: how the kernels of its ops compute.
+        whole: devices of all processes; None where this is the only one.
+        threads: of each device.
+        cuts: whether ops are cut for the threads of a device.
+        like: what lowered the same graph for other sizes: what it found out of the graph alone is taken from it, and buffers of the same
+            types.
+
+    Attributes:
+        native: of each device, whether its ops may be cut for several threads.
+        nests: of each device, whether its kernels may make other calls.
+        tasks: of every node, by its index, once lowered.
+        changed: (variable, device) pairs that have another type than `like` has.
+        loops: that are around the graph, of a region.
+        before: of a region's graph, rows of the whole batch before the device's part; None for a program's.
+        pending: sums over processes that are under way, by the first gradient of each.
+        labels: ops of regions with the numbers that error reports give them, from 1.
+        offsets: index of a node -> rows of the whole batch before the device's part, where the node depends on it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        types: Sequence[Mapping[str, TensorType]],
+        sizes: Sequence[int],
+        numerics: Numerics,
+        *,
+        whole: Whole | None = None,
+        threads: int = 1,
+        cuts: bool = True,
+        like: GraphLowering | None = None,
+    ) -> None:
+        self.graph, self.types, self.numerics = graph, types, numerics
+        self.threads, self.cuts = threads, cuts
+        self.whole = whole or Whole(types, sizes)
+        self.shards = len(graph.places)
+        kinds = [device(place.kind) for place in graph.places]
+        self.native, self.nests = [kind.native_threads for kind in kinds], [kind.makes_calls for kind in kinds]
+        self.buffers: dict[tuple[str, int], Buffer] = {}
+        self.tasks: list[list[Task]] = []
+        self.offsets: dict[int, int] = {}
+        self.loops = 0
+        self.before: int | None = None
+        self.labels: dict[Operator, int] = {} if like is None else like.labels
+        self.pending: dict[str, Pending] = {} if like is None else like.pending
+        self.changed: set[tuple[str, int]] = set()
+        self._shares: dict[str, Sequence[int]] = {}
+        if like is None:
+            self._nodes = Counter(id(node.op) for node in graph.nodes if isinstance(node, Compute))
+            self._batched: dict[int, str | None] = {}
+            return
+        self._nodes, self._batched = like._nodes, like._batched
+        self.changed = {(n, d) for d, of in enumerate(types) for n, kind in of.items() if like.types[d].get(n) != kind}
+        self.buffers = {at: b for at, b in like.buffers.items() if at not in self.changed}
+
+    def buffer(self, name: str, device: int) -> Buffer:
+        """Return the buffer of a variable on a device."""
+        key = (name, device)
+        if key not in self.buffers:
+            self.buffers[key] = Buffer(name, self.types[device][name])
+        return self.buffers[key]
+
+    def value(self, name: str, device: int) -> Buffer:
+        """Return the buffer that holds a variable's value of a device after the step."""
+        return self.buffer(name, self.graph.homes.get(name, device))
+
+    def slots(self, slots: Slots) -> dict[str, list[Buffer | None]]:
+        """Return the buffers of a node's slots."""
+        return {s: [self.buffer(*p) if p[0] != EMPTY else None for p in pairs] for s, pairs in slots.items()}
+
+    def once(self, op: Operator) -> bool:
+        """Whether one node does an operator, for all devices."""
+        return self._nodes[id(op)] == 1
+
+    def rows_before(self, op: Operator, device: int) -> int:
+        """Return the rows of the whole batch that lie before a device's part of what an op works on.
+
+        These are samples, or for sequences the rows of those of the devices before it.
+        """
+        if self.before is not None:
+            return self.before
+        if id(op) not in self._batched:
+            block = self.graph.program.global_block()
+            names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
+            self._batched[id(op)] = next(names, None)
+        name = self._batched[id(op)]
+        before = self.whole.first + device
+        return sum(self.whole.sizes[:before] if name is None else (t[name].shape[0] for t in self.whole.types[:before]))
+
+    def shares(self, number: str) -> Sequence[int]:
+        """Return how much the value of a number counts on each device of all processes: the rows that it is taken over.
+
+        The program shows them: the mean over sequences of a loss counts by sequences, that over all their rows by rows; and
+        by samples where it is taken over nothing with a batch axis, or over several things that devices share differently.
+        """
+        if number not in self._shares:
+            self._shares[number] = self._find_shares(number)
+        return self._shares[number]
+
+    def _find_shares(self, number: str) -> Sequence[int]:
+        found = {tuple(kinds[n].shape[0] for kinds in self.whole.types) for n in self._averaged(number)}
+        ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
+        return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.whole.sizes
+
+    def _averaged(self, number: str) -> set[str]:
+        """Return the variables with a batch axis that a number without one is made of."""
+        block = self.graph.program.global_block()
+        writers = {n: op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
+        found, seen, waiting = set(), {number}, [number]
+        while waiting:
+            op = writers.get(waiting.pop())
+            names = op.input_names() if op else []
+            batched = {n for n in names if block.var(n).shape[:1] == (-1,) and not block.var(n).persistable}
+            found |= batched
+            more = [n for n in names if n not in seen and n not in batched] if not batched else []
+            seen.update(more)
+            waiting += more
+        return found

@@ -1,0 +1,133 @@
+"""The memory of each device of a graph: variables in the scope, temporaries in an arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.strategy import BuildStrategy
+from pe_cli.devices.aligned_memory import aligned
+from pe_cli.devices.protocol import device
+from pe_cli.execute.lowering.context import GraphLowering
+from pe_cli.execute.lowering.tasks import Task
+from pe_cli.execute.memory.planner import MemoryPlan, plan_memory
+from pe_cli.execute.plan.reachability import Reachability
+from pe_cli.execute.plan.task_order import graph_edges
+from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.graph.ssa import AllReduce, Graph, StartSum
+from pe_cli.ops.define.lowering import Buffer
+
+#: Bytes of scratch memory that ops of a GPU have to themselves, the smallest pieces of all, so that their launches need not wait.
+APART = 16 << 20
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """One device's part of a plan's memory.
+
+    Args:
+        plan: offsets of temporaries.
+        placed: buffers that live in the scope.
+        same: buffers that are the same bytes as one in the scope.
+    """
+
+    plan: MemoryPlan
+    placed: tuple[Buffer, ...]
+    same: Mapping[Buffer, Buffer]
+
+
+def plan_devices(
+    graph: Graph,
+    request: Request,
+    low: GraphLowering,
+    tasks: Sequence[Task],
+    strategy: BuildStrategy,
+    threads: int,
+    room: float = 1.0,
+) -> list[DeviceMemory]:
+    """Plan the memory of every device; allocates nothing.
+
+    Where there are more threads than devices, memory is shared only where the data orders those who use it. What depends on the batch gets
+    `room` times its bytes.
+
+    Raises:
+        PeError: a fetched variable that no op writes.
+    """
+    block = graph.program.global_block()
+
+    def reserved(b: Buffer) -> int:
+        varies = b.name not in block.vars or -1 in block.var(b.name).shape
+        return int(b.type.nbytes * room) if varies else b.type.nbytes
+
+    def in_lines(b: Buffer) -> int:
+        return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
+
+    reach = Reachability.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
+    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
+    kind = device(graph.places[0].kind)
+    fetched = (*request.fetches, *fetched_rows(graph, request).values())
+    out = []
+    for d in range(len(graph.places)):
+        feeds = dict(request.feeds[d])
+        for name in fetched:
+            block.var(name)
+            if name not in low.types[d]:
+                raise PeError(
+                    f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
+                )
+        for name in (*feeds, *fetched):
+            low.buffer(name, graph.homes.get(name, d))
+        mine = {b: n for (n, where), b in low.buffers.items() if where == d}
+        placed = [b for b, n in mine.items() if block.var(n).persistable]
+        kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
+        pinned = [low.buffer(n, d) for n in reduced]
+        index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
+        own = [_only(tasks[i], mine, d) for i in index]
+        plan, same = plan_memory(
+            own,
+            placed,
+            kept,
+            pinned,
+            share=strategy.memory_optimize,
+            inplace=strategy.enable_inplace,
+            reach=reach and reach.pick(index),
+            room=(None if room == 1.0 else reserved) if kind.is_host else in_lines,
+            held=[] if kind.is_host else _apart(own),
+        )
+        out.append(DeviceMemory(plan, tuple(placed), same))
+    return out
+
+
+def _apart(tasks: Sequence[Task]) -> list[Buffer]:
+    """Return the smallest pieces of scratch memory of tasks, APART bytes at most."""
+    found, left = [], APART
+    for b in sorted((b for task in tasks for b in task.scratch), key=lambda b: b.type.nbytes):
+        left -= aligned(b.type.nbytes)
+        if left < 0:
+            break
+        found.append(b)
+    return found
+
+
+def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
+    """Return the memory of a plan with other buffers in the places of its own; pairs: new buffer -> the one in whose place it comes."""
+    plan = found.plan
+    offsets = {b: plan.offsets[old] for b, old in pairs.items() if old in plan.offsets}
+    room = {b: plan.room[old] for b, old in pairs.items() if old in plan.room}
+    placed, now = set(found.placed), {old: b for b, old in pairs.items()}
+    same = {b: now[found.same[old]] for b, old in pairs.items() if old in found.same}
+    return DeviceMemory(
+        replace(plan, offsets=offsets, room=room), tuple(b for b, old in pairs.items() if old in placed), same
+    )
+
+
+def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
+    """Return the part of a task that touches one device's buffers."""
+    shared = task.views if all(b in mine for b in task.views) else {}
+    # with Reduce, an update may read what another device holds
+    over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}
+    reads = [b for b in task.reads if b in mine]
+    writes = [b for b in task.writes if b in mine]
+    scratch = task.scratch if task.home == device_index else []
+    return Task(task.node, task.home, task.calls, reads, writes, scratch, over, shared)

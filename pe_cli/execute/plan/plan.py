@@ -1,0 +1,384 @@
+"""A plan: one step of a graph for one batch shape, as tapes over planned memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.collectives.protocol import Summing
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.strategy import BuildStrategy, ExecutionStrategy
+from pe_cli.core.types import TensorType
+from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.diagnostics.task_errors import failed_task
+from pe_cli.execute.lowering.context import GraphLowering
+from pe_cli.execute.lowering.nodes import lower
+from pe_cli.execute.lowering.options import lowering, written_elsewhere
+from pe_cli.execute.lowering.sum_processes import under_way
+from pe_cli.execute.lowering.tasks import Task
+from pe_cli.execute.lowering.types import device_types
+from pe_cli.execute.memory import alias_check
+from pe_cli.execute.memory.arenas import Arenas
+from pe_cli.execute.memory.device_memory import DeviceMemory, moved, plan_devices
+from pe_cli.execute.numeric_settings import Numerics
+from pe_cli.execute.plan.async_fetches import AsyncFetches
+from pe_cli.execute.plan.distributed import whole_of
+from pe_cli.execute.plan.feed_slots import PlanSlot
+from pe_cli.execute.plan.refitting import Pairs, match_tasks
+from pe_cli.execute.plan.task_order import Range, Rules, delayed, dependencies
+from pe_cli.execute.request import Request, fetched_rows
+from pe_cli.graph.ssa import Graph
+from pe_cli.kernels.calls import Buffer, Call
+from pe_cli.kernels.cpu.no_op import nothing
+from pe_cli.kernels.cpu.python_calls import HostKernel
+from pe_cli.program.sparse import table_of
+
+#: A feed of fewer bytes is copied: that takes no longer than to put its address into the tape.
+LEND_BYTES = 16384
+#: How many times its bytes a plan for batches of any shape gives what depends on them, so that larger ones fit later.
+ROOM = 1.25
+#: How much of the free memory a batch that would fit takes.
+FITS = 0.95
+#: Calls of one op that such plans have room for beyond those of their own: sums of more rows take more rounds.
+SPARE = 4
+#: The space of dependency analysis that stands for the Python interpreter.
+HOST = 1 << 62
+
+
+class _Found(dict[str, Sequence[int]]):
+    """What a function says of names, kept."""
+
+    def __init__(self, find: Callable[[str], Sequence[int]]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, name: str) -> Sequence[int]:
+        found = self[name] = self._find(name)
+        return found
+
+
+class Plan:
+    """A step, ready to run.
+
+    Args:
+        numerics: how its kernels compute.
+        roomy: whether it is one for batches of any shape, which others will fit into.
+        arenas: memory that it shares with plans that run before and after; default: its own.
+
+    Attributes:
+        tasks: in order, for pictures.
+        step: what runs.
+        shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
+        counts: the same for every device of all processes.
+        samples: of every device of all processes.
+        ends: per device: feed of offsets -> the number that it must end with, as kernels trust it, and a variable that has so many rows.
+    """
+
+    def __init__(  # noqa: PLR0913 - each a wish of its own
+        self,
+        graph: Graph,
+        request: Request,
+        scope: Scope,
+        numerics: Numerics,
+        *,
+        threads: int,
+        build: BuildStrategy | None = None,
+        execution: ExecutionStrategy | None = None,
+        progress: Progress | None = None,
+        peers: Summing | None = None,
+        roomy: bool = False,
+        arenas: Arenas | None = None,
+    ) -> None:
+        self.graph = graph
+        self.request = request
+        self.ends: list[dict[str, tuple[int, str]]] = []
+        self._scope = scope
+        self._peers = peers
+        self._arenas = arenas or Arenas()
+        self._numerics = numerics
+        self._strategy = build or BuildStrategy()
+        self._execution = execution or ExecutionStrategy()
+        self._threads = threads
+        self._rows = fetched_rows(graph, request)
+        self._lowering, self.tasks = self._lower(request)
+        self._place(ROOM if roomy else 1.0)
+        self._build(threads, progress, SPARE if roomy else 0)
+
+    def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
+        graph, peers = self.graph, self._peers
+        everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
+        types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
+        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
+        made = lowering(graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
+        tasks = lower(made, like)
+        return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _place(self, room: float) -> None:
+        strategy = self._strategy
+        self._memory = plan_devices(self.graph, self.request, self._lowering, self.tasks, strategy, self._threads, room)
+        self._room: dict[Buffer, int] = {b: n for found in self._memory for b, n in found.plan.room.items()}
+        self._spots: dict[Buffer, Spot] = {}
+        self._placed: Pairs = {}  # buffer -> the one in whose place it lies
+        self._scratch = [[*task.scratch] for task in self.tasks]
+        for d, found in enumerate(self._memory):
+            place = self.graph.places[d]
+            try:
+                memory = self._arenas.take(d, place, found.plan.nbytes)
+            except ShortError as error:
+                samples = sum(self.request.sizes)
+                if fits := int(samples * error.free / found.plan.nbytes * FITS):
+                    error.hint = f"use a smaller batch_size: {samples} samples take {found.plan.nbytes / 2**20:,.1f} MiB, {fits} would fit"
+                raise
+            for b, offset in found.plan.offsets.items():
+                self._spots[b] = Spot(memory, offset, d)
+            for b in found.placed:
+                self._spots[b] = self._scope.spot(b.name, d)
+            for b, other in found.same.items():
+                self._spots[b] = self._scope.spot(other.name, d)
+
+    @property
+    def memory(self) -> list[DeviceMemory]:
+        """Memory of every device."""
+        return [moved(found, self._placed) for found in self._memory] if self._placed else self._memory
+
+    def _spot(self, b: Buffer) -> Spot:
+        return self._spots[self._placed.get(b, b)]
+
+    def _room_of(self, b: Buffer) -> int:
+        """Return the bytes that are a buffer's where it lies."""
+        first = self._placed.get(b, b)
+        return self._room.get(first, first.type.nbytes)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _build(self, threads: int, progress: Progress | None, spare: int) -> None:
+        waits = self.waits(threads) if threads > 1 else [set() for _ in self.tasks]
+        calls = [
+            [Call(nothing, (), "float32", "float32") for _ in t.calls] if self._execution.dry_run else t.calls
+            for t in self.tasks
+        ]
+        works = [t.work(c, w, spare if c else 0) for t, c, w in zip(self.tasks, calls, waits, strict=True)]
+        self._written = written_elsewhere(self.graph, self.request.fetches)
+        indexes = [place.index for place in self.graph.places]
+        self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
+        written = [b for t in self.tasks if t.calls for b in t.writes]
+        fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
+        self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
+        self._look_for_aliases()
+        self._open_doors()
+
+    def _look_for_aliases(self) -> None:
+        alias_check.check(self.tasks, self.graph, lambda b: (self._spot(b).space, self._spot(b).offset))
+
+    def _open_doors(self) -> None:
+        """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
+        lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
+
+        def shares_of(number: str) -> list[int]:
+            shares = lowering.shares(number)
+            return [shares[lowering.whole.first + d] for d in active]
+
+        self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
+        self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
+        self.samples = lowering.whole.sizes
+        host = device(self.graph.places[0].kind).is_host
+        self._inlets: dict[tuple[str, int], PlanSlot] = {}
+        self._outlets: list[list[tuple[str, PlanSlot]]] = []
+        for d, feeds in enumerate(self.request.feeds):
+            for name, kind in feeds:
+                b = self._lowering.buffers[name, d]
+                spot = self._spot(b)
+                lendable = not host or (kind.nbytes >= LEND_BYTES and (id(spot.memory), spot.offset) not in self._unlendable)
+                self._inlets[name, d] = PlanSlot(spot, b.type, self.step.loan(spot) if lendable else None)
+
+    def fit(self, request: Request) -> bool:
+        """Serve another request of the same graph from now on, where that takes the same tasks in the same memory; see `correspond`.
+
+        That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
+        """
+        made, tasks = self._lower(request, self._lowering)
+        for d, feeds in enumerate(request.feeds):  # one that no task reads, such as the offsets of labels, has a place as well
+            for name, _ in feeds:
+                made.buffer(name, d)
+        pairs = match_tasks(self.tasks, tasks)
+        if pairs is None:
+            return False
+        before = self._lowering.buffers
+        pairs |= {b: before[at] for at, b in made.buffers.items() if at in before}
+        if any(b.type.nbytes > self._room_of(old) for b, old in pairs.items() if b is not old):
+            return False
+        placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
+        works = {i: new.work(new.calls) for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
+        for i, task in enumerate(tasks):
+            placed |= self._scratch_for(i, task) if i in works else {b: self._placed.get(b, b) for b in task.scratch}
+        spots = self._spots
+        if not self.step.refill(works, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
+            return False
+        self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
+        self._look_for_aliases()
+        self._open_doors()
+        return True
+
+    def _scratch_for(self, i: int, task: Task) -> Pairs:
+        """Return a task's scratch memory with its places; where there is none that is large enough, there is a new one from now on."""
+        places = self._scratch[i]
+        for k, b in enumerate(task.scratch):
+            if k == len(places):
+                places.append(b)
+            if b.type.nbytes > self._room.get(places[k], 0):
+                places[k] = b
+                place = self.graph.places[task.home]
+                self._room[b] = int(ROOM * b.type.nbytes)
+                memory = device(place.kind).allocate(place.index, self._room[b])
+                self._spots[b] = Spot(memory, 0, len(self.graph.places) + len(self._spots))
+        return dict(zip(task.scratch, places, strict=False))
+
+    def holds(self, request: Request) -> bool:
+        """Whether the same is asked for, and there is room for what is fed."""
+        if request.fetches != self.request.fetches:
+            return False
+        for d, (before, after) in enumerate(zip(self.request.feeds, request.feeds, strict=True)):
+            if [name for name, _ in before] != [name for name, _ in after]:
+                return False
+            buffers = [(self._lowering.buffers[name, d], kind) for name, kind in after]
+            if any(kind.nbytes > self._room_of(b) for b, kind in buffers):
+                return False
+        return True
+
+    def waits(self, threads: int) -> list[set[int]]:
+        """Return for every task those that must be done before it when there are so many threads."""
+        rules = Rules(
+            chained=threads <= len(self.graph.places),
+            sequential=self._strategy.enable_sequential_execution,
+            updates_last=self._strategy.enable_backward_optimizer_op_deps,
+            collectives_last=self._execution.allow_op_delay,
+        )
+        return dependencies(self.tasks, self.graph, self._ranges, rules)
+
+    def watch(self, seconds: float, explain: Callable[[Plan, Stalled], PeError]) -> None:
+        """End every later step that makes no progress for so long.
+
+        Args:
+            seconds: without progress.
+            explain: makes the error that says what hangs.
+        """
+        self.step.watch(seconds, lambda found: explain(self, found))
+
+    def _ranges(self, task: Task) -> tuple[list[Range], list[Range]]:
+        def of(b: Buffer) -> Range:
+            spot = self._spot(b)
+            low, high = task.spans.get(b, (0, b.size))
+            size = b.type.numpy.itemsize
+            end = self._room_of(b) if high >= b.size else high * size  # other batches may need all the room
+            return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, end)
+
+        # Python functions may share state: one after the other, in the program's order
+        host = [(HOST, 0, 1)] if any(isinstance(c.kernel, HostKernel) for c in task.calls) else []
+        return [of(b) for b in task.reads], [*(of(b) for b in (*task.writes, *task.scratch)), *host]
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int, *, late: bool = False
+    ) -> Sequence[Mapping[str, np.ndarray[Any, Any]]]:
+        """Feed, run the calls, and copy out what is fetched.
+
+        Args:
+            feeds: per device: arrays of the request's types.
+            step: number of the step; random ops depend on it.
+            late: whether the step may still be running when this returns. Then what is returned waits for it when it is looked into, and
+                raises what is wrong with it; another step of this plan may run before that, but no more.
+
+        Returns:
+            Per active device: name -> value.
+
+        Raises:
+            PeError: a kernel reported an error; it names the layer and the value.
+        """
+        self._feed(feeds)
+        if late and not self._rows and len(self.graph.active) == 1:
+            (slots,) = self._doors()
+            finish = self.step.start(step, [slot.place for _, slot in slots])
+            if finish is not None:
+                return [AsyncFetches([name for name, _ in slots], finish, lambda failed: self._raise(failed, step))]
+        self._raise(self.step.run(step), step)
+        return self._fetched()
+
+    def run_timed(
+        self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]], step: int
+    ) -> tuple[list[dict[str, np.ndarray[Any, Any]]], Timeline]:
+        """Do what `run` does, and return when every kernel ran, too."""
+        self._feed(feeds)
+        failed, timeline = self.step.run_timed(step)
+        self._raise(failed, step)
+        return self._fetched(), replace(timeline, beside=under_way(self.graph, self.tasks, self._lowering.pending))
+
+    def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        for given, ends in zip(feeds, self.ends, strict=False):
+            for name, (rows, grouped) in ends.items():
+                if given[name][-1] != rows:
+                    what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
+                    made, hint = self.graph.program.global_block().find_var(grouped), "the lengths of all sequences add up to the rows"
+                    raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
+        for d, given in enumerate(feeds):
+            for name, value in given.items():
+                self._inlets[name, d].feed(value)
+
+    def _raise(self, failed: tuple[int, list[int]] | None, step: int) -> None:
+        if failed is not None:
+            work, report = failed
+            raise failed_task(self.tasks[work], report, step, self.graph, self._lowering)
+
+    def _fetched(self) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Return the fetched values, per active device."""
+        found = []
+        for slots in self._doors():
+            out = {}
+            for name, slot in slots:
+                out[name] = slot.read()
+            found.append(out)
+        for name in self._rows:
+            for d, out in zip(self.graph.active, found, strict=True):
+                out[name] = self._dense(name, self._outlet(self._rows[name], d).read(), out[name])
+        return found
+
+    def _doors(self) -> list[list[tuple[str, PlanSlot]]]:
+        """Return where what is fetched comes out, per active device."""
+        if not self._outlets:
+            self._outlets = [[(name, self._outlet(name, d)) for name in self.request.fetches] for d in self.graph.active]
+        return self._outlets
+
+    def _dense(self, name: str, rows: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a row-sparse gradient as the dense array that it stands for."""
+        out = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
+        out[rows[rows >= 0]] = values[rows >= 0]
+        return out
+
+    def _outlet(self, name: str, d: int) -> PlanSlot:
+        b = self._lowering.value(name, self._written.get((name, d), d))
+        return PlanSlot(self._spot(b), b.type)
+
+    def type_of(self, name: str, device: int) -> TensorType:
+        """Return the type of a variable on a device, all sizes known."""
+        return self._lowering.types[device][name]
+
+    def rows_of(self, name: str, device: int) -> int | None:
+        """Return the rows of a variable on a device, None where the plan has no such variable."""
+        kind = self._lowering.types[device].get(name)
+        return kind.shape[0] if kind is not None and kind.shape else None
+
+    def where(self, b: Buffer) -> str:
+        """Return `scope` or a buffer's byte offset in its device's arena."""
+        spot = self._spot(b)
+        return "scope" if spot.space < 0 else str(spot.offset)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arenas."""
+        return sum(found.plan.nbytes for found in self._memory)

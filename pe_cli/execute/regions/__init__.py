@@ -1,0 +1,1 @@
+"""Regions in a step: loops and branches as nested calls, or unrolled."""

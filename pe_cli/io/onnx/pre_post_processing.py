@@ -1,0 +1,209 @@
+"""Pre- and post-processing in ONNX: nodes from raw columns to feeds, and from outputs to class names and units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.encoding import (
+    TEXT,
+    Above,
+    Affine,
+    Around,
+    Best,
+    Cast,
+    ChannelsFirst,
+    Check,
+    Clip,
+    Count,
+    Empty,
+    Fed,
+    Fill,
+    Lookup,
+    Names,
+    OneHot,
+    Reshape,
+    Standardise,
+    Step,
+    Wave,
+)
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import TensorType
+from pe_cli.io.onnx.writer import Lists, renamed
+
+#: The set of operators that looks texts up.
+ML = "ai.onnx.ml"
+#: Version of it: what every runtime has that reads opset 18.
+ML_OPSET = 3
+
+
+class DataNodes:
+    """Writes the data's side of a model around its nodes.
+
+    Args:
+        around: what is written.
+        lists: nodes of the model, which grow at both ends.
+        types: of all variables of the model.
+        rows: feed with sequences -> name of its first axis.
+
+    Raises:
+        PeError: an output and a column have the same name.
+    """
+
+    def __init__(self, around: Around, lists: Lists, types: Mapping[str, TensorType], rows: Mapping[str, str]) -> None:
+        self.around, self._lists, self._types = around, lists, types
+        self.inputs: dict[str, tuple[str, list[str | int | None]]] = {}
+        self._made = 0
+        for feed, fed in around.feeds.items():
+            for source in (lane.source for lane in fed.lanes):
+                sizes = [f"{source.name}_items" if size < 0 else size for size in source.kind.shape]
+                self.inputs[source.name] = (source.kind.dtype, [rows.get(feed, "batch"), *sizes])
+        told = {one.name for one in around.outputs if one.steps or one.name != one.variable}
+        kept = {one.name for one in around.outputs} - told
+        clash = sorted((kept | told) & set(self.inputs))
+        if clash:
+            raise PeError(f"an output and a column of the data are called '{clash[0]}'", hint="rename the variable, or write --raw")
+        #: Name of a variable -> its name in the graph, where raw columns or outputs have taken it.
+        self.renamed: dict[str, str] = {
+            name: self._inner(name, set(types)) for name in types if name in self.inputs or name in told
+        }
+
+    @staticmethod
+    def _inner(name: str, taken: set[str]) -> str:
+        inner = f"{name}@model"
+        while inner in taken:
+            inner += "@"
+        return inner
+
+    def inner(self, name: str) -> str:
+        """Return what a variable is called in the graph."""
+        return self.renamed.get(name, name)
+
+    def write(self) -> None:
+        """Put the data's side around the nodes that are there."""
+        middle = [renamed(node, self.inner) for node in self._lists.nodes]
+        self._lists.nodes = []
+        for feed, fed in self.around.feeds.items():
+            self._feed(feed, fed)
+        for feed, value in self.around.constants.items():
+            self._add("Identity", [self._lists.constant(np.asarray(value))], to=self.inner(feed))
+        self._lists.nodes += middle
+        for one in self.around.outputs:
+            if one.steps or one.name != one.variable:
+                self._add("Identity", [self._steps(self.inner(one.variable), one.steps, self._types[one.variable])], to=one.name)
+
+    def _feed(self, feed: str, fed: Fed) -> None:
+        parts = []
+        for lane in fed.lanes:
+            value = self._steps(lane.source.name, lane.steps, lane.source.kind)
+            if lane.kind.dtype != fed.dtype:
+                value = self._step(value, Cast(fed.dtype), lane.kind)
+            parts.append(value)
+        value = parts[0] if len(parts) == 1 else self._add("Concat", parts, axis=-1)
+        kind = TensorType(fed.lanes[0].kind.shape, fed.dtype)
+        self._add("Identity", [self._steps(value, fed.steps, kind)], to=self.inner(feed))
+
+    def _steps(self, value: str, steps: Sequence[Step], kind: TensorType) -> str:
+        for step in steps:
+            value = self._step(value, step, kind)
+            kind = step.after(kind)
+        return value
+
+    def _step(self, value: str, step: Step, kind: TensorType) -> str:
+        return _WRITERS[type(step)](self, value, step, kind.dtype)
+
+    def _add(self, kind: str, inputs: list[str], to: str | None = None, **attrs: Any) -> str:
+        if to is None:
+            self._made += 1
+            to = f"data@{self._made}"
+        self._lists.add(kind, inputs, [to], attrs)
+        return to
+
+    def _const(self, value: Any, dtype: str) -> str:
+        return self._lists.constant(np.asarray(value, object if dtype == TEXT else dtype))
+
+    # --- one method for each step: names and values to the name of the result -------------------------------------------
+
+    def _fill(self, x: str, step: Fill, dtype: str) -> str:
+        return self._add("Where", [self._add("IsNaN", [x]), self._const(step.value, dtype), x])
+
+    def _empty(self, x: str, step: Empty, dtype: str) -> str:
+        for value in step.values:
+            x = self._add("Where", [self._add("Equal", [x, self._const(value, dtype)]), self._const(np.nan, dtype), x])
+        return x
+
+    def _clip(self, x: str, step: Clip, dtype: str) -> str:
+        return self._add("Clip", [x, self._const(step.low, dtype), self._const(step.high, dtype)])
+
+    def _standardise(self, x: str, step: Standardise, dtype: str) -> str:
+        away = self._add("Sub", [x, self._const(step.shift, dtype)])
+        return self._add("Div", [away, self._const(step.divisor, dtype)])
+
+    def _affine(self, x: str, step: Affine, dtype: str) -> str:
+        found = self._add("Mul", [x, self._const(step.factor, dtype)])
+        return found if set(step.shift) == {0.0} else self._add("Add", [found, self._const(step.shift, dtype)])
+
+    def _check(self, x: str, step: Check, dtype: str) -> str:
+        if step.test == "finite":
+            bad = self._add("Or", [self._add("IsNaN", [x]), self._add("IsInf", [x])])
+        elif step.test == "whole":
+            bad = self._add("Not", [self._add("Equal", [x, self._add("Round", [x])])])
+        else:
+            low = self._add("Less", [x, self._const(0, dtype)])
+            bad = self._add("Or", [low, self._add("GreaterOrEqual", [x, self._const(step.limit, dtype)])])
+        # element 1 of one element: a runtime ends with an error that tells the node's name
+        zero = self._add("Gather", [self._const([0], dtype), self._add("Cast", [bad], to_=7)], name=step.said)
+        return self._add("Add", [x, zero])
+
+    def _lookup(self, x: str, step: Lookup, dtype: str) -> str:
+        table = dict.fromkeys(("", *self.around.missing), step.missing) | dict(zip(step.words, step.indices, strict=True))
+        return self._add(
+            "LabelEncoder", [x], domain=ML, keys_strings=list(table), values_int64s=list(table.values()), default_int64=step.unknown
+        )
+
+    def _one_hot(self, x: str, step: OneHot, dtype: str) -> str:
+        ids = x if dtype == "int64" else self._add("Cast", [x], to_=7)
+        flat = self._add("Reshape", [ids, self._const([-1], "int64")])
+        rows = self._add("OneHot", [flat, self._const([step.width], "int64"), self._const([0, 1], "float32")], axis=-1)
+        return rows if step.dtype == "float32" else self._cast(rows, Cast(step.dtype), "float32")
+
+    def _count(self, x: str, step: Count, dtype: str) -> str:
+        rows = self._add("OneHot", [x, self._const([step.width], "int64"), self._const([0, 1], "float32")], axis=-1)
+        found = self._add("ReduceSum", [rows, self._const([1], "int64")], keepdims=0)
+        return self._add("Min", [found, self._const(1, "float32")]) if step.once else found
+
+    def _wave(self, x: str, step: Wave, dtype: str) -> str:
+        away = self._add("Sub", [x, self._const(step.first, dtype)])
+        angle = self._add("Mul", [away, self._const(2 * np.pi / step.period, dtype)])
+        return self._add("Concat", [self._add("Sin", [angle]), self._add("Cos", [angle])], axis=-1)
+
+    def _cast(self, x: str, step: Cast, dtype: str) -> str:
+        from pe_cli.ops.define.onnx import element_type
+
+        return x if step.dtype == dtype else self._add("Cast", [x], to_=element_type(step.dtype))
+
+    def _reshape(self, x: str, step: Reshape, dtype: str) -> str:
+        return self._add("Reshape", [x, self._const([-1, *step.shape], "int64")])
+
+    def _channels_first(self, x: str, step: ChannelsFirst, dtype: str) -> str:
+        return self._add("Transpose", [x], perm=[0, 3, 1, 2])
+
+    def _best(self, x: str, step: Best, dtype: str) -> str:
+        return self._add("ArgMax", [x], axis=-1, keepdims=1)
+
+    def _above(self, x: str, step: Above, dtype: str) -> str:
+        return self._add("Cast", [self._add("Greater", [x, self._const(step.limit, dtype)])], to_=7)
+
+    def _names(self, x: str, step: Names, dtype: str) -> str:
+        return self._add("Gather", [self._const(list(step.words), TEXT), x])
+
+
+_WRITERS: dict[type[Step], Callable[..., str]] = {
+    Empty: DataNodes._empty, Fill: DataNodes._fill, Clip: DataNodes._clip, Standardise: DataNodes._standardise,
+    Affine: DataNodes._affine,
+    Check: DataNodes._check, Lookup: DataNodes._lookup, OneHot: DataNodes._one_hot, Count: DataNodes._count,
+    Wave: DataNodes._wave, Cast: DataNodes._cast, Reshape: DataNodes._reshape, ChannelsFirst: DataNodes._channels_first,
+    Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names,
+}  # fmt: skip

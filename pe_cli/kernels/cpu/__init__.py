@@ -1,0 +1,1 @@
+"""Kernels and instructions for the CPU: convolution, matrix products, normalisation, microkernels."""

@@ -1,0 +1,113 @@
+"""A faster front end for numba-cuda: only the passes from bytecode to LLVM that kernels need, with identical PTX.
+
+Roundings are those of `rounding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from numba.core.types.functions import BaseFunction
+from numba.cuda import compiler
+from numba.cuda.core import analysis, ir, ssa, typed_passes, untyped_passes
+from numba.cuda.core.compiler_machinery import PassManager
+from numba.cuda.cudadrv import nvvm
+
+from pe_cli.kernels.compiler.front_end import SILENT, call_type, changed, variables_in
+from pe_cli.kernels.cuda.rounding import joinable
+
+#: The passes that kernels need. numba-cuda's others are for what kernels have not: closures, `with`, loops over literals, functions
+#: inlined before they have types. They would change nothing, and each goes over the whole function again.
+PASSES = (
+    compiler.CUDATranslateBytecode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
+    untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA, untyped_passes.DeadBranchPrune,
+    typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
+    compiler.CreateLibrary, compiler.CUDANativeLowering, compiler.CUDABackend,
+)  # fmt: skip
+
+
+def _pipelines(compiler: Any) -> list[Any]:
+    """Return the only one, of PASSES."""
+    manager = PassManager("kernel")
+    for each in PASSES:
+        manager.add_pass(each, each._name)
+    manager.finalize()
+    return [manager]
+
+
+def _live_map(cfg: Any, blocks: Any, used: Any, defined: Any) -> dict[Any, set[str]]:
+    """Return the variables that each block needs from before it, as numba's function does, which makes its rounds in the wrong direction.
+
+    Sets are bits of numbers here.
+
+    Args:
+        cfg: which block follows which.
+        blocks: by label.
+        used, defined: label -> names.
+    """
+    names = list(dict.fromkeys(name for of in (used, defined) for label in of for name in of[label]))
+    bit = {name: 1 << i for i, name in enumerate(names)}
+    uses, makes = ({label: sum(bit[name] for name in of[label]) for label in blocks} for of in (used, defined))
+    reached = {label: uses[label] | makes[label] for label in blocks}
+    needed = dict(uses)
+    order = [label for label in cfg.topo_order() if label in reached]
+    before = {label: [b for b, _ in cfg.predecessors(label)] for label in order}
+    settled = False
+    while not settled:
+        known = dict(reached)
+        for label in order:
+            for each in before[label]:
+                reached[label] |= reached[each]
+        settled = known == reached
+    settled = False
+    while not settled:
+        known = dict(needed)
+        for label in reversed(order):
+            for each in before[label]:
+                needed[each] |= needed[label] & reached[each] & ~makes[each]
+        settled = known == needed
+    return {label: {name for name in names if bit[name] & bits} for label, bits in needed.items()}
+
+
+def _statements(states: Any, block: Any, handler: Any) -> Iterator[Any]:
+    """Give what a step towards single assignments makes of each statement, as numba's function does; a large kernel has a million."""
+    assigns = ir.assign_types
+    if type(handler) is ssa._FreshVarHandler:  # it changes what sets one variable
+        name = states["varname"]
+        for statement in block.body:
+            sets = isinstance(statement, assigns) and statement.target.name == name
+            yield handler.on_assign(states, statement) if sets else statement
+        return
+    for statement in block.body:
+        yield handler.on_assign(states, statement) if isinstance(statement, assigns) else handler.on_other(states, statement)
+
+
+_compile = nvvm.compile_ir
+
+
+def _compiled(texts: str | Sequence[str], **options: Any) -> Any:
+    """Return the PTX of LLVM's text as numba-cuda's function does, which rounds where `rounding` says."""
+    given = [texts] if isinstance(texts, str) else texts
+    return _compile(["\n".join(joinable(text)) for text in given], **{**options, "fma": False})
+
+
+def less_work() -> AbstractContextManager[None]:
+    """Let numba-cuda make fewer passes, look up a call once, and write no log."""
+    return changed(
+        [
+            (compiler.CUDACompiler, "define_pipelines", _pipelines),
+            (BaseFunction, "get_call_type", call_type),
+            (ir.Inst, "_rec_list_vars", variables_in(ir)),
+            (ssa, "_logger", SILENT),
+            (ssa, "_run_ssa_block_pass", _statements),
+            (analysis, "compute_live_map", _live_map),
+        ]
+    )
+
+
+def roundings() -> AbstractContextManager[None]:
+    """Let PTX say where it rounds."""
+    return changed([(nvvm, "compile_ir", _compiled)])

@@ -1,0 +1,1 @@
+"""Kernels that crop, resize and recolour images of bytes."""

@@ -1,0 +1,1 @@
+"""Numbers for kernels on every device: elementary functions, random numbers, means and sums in a fixed order."""

@@ -1,0 +1,1 @@
+"""Kernels that read text: lines, CSV cells, decimal numbers, tokens and byte-pair encoding."""

@@ -1,0 +1,252 @@
+"""Arrays of tensors. While the program alone says every place, an array is a list of variables; else it is one tensor of MOST rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import FLOATS
+from pe_cli.layers.define.helper import LayerHelper
+from pe_cli.paddle.errors import FluidValueError, NotThereYet, raised_as
+from pe_cli.paddle.fluid.constant_sizes import OPEN, sizes_of
+from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.layers.composed import call
+from pe_cli.paddle.fluid.layers.tensor import assign
+from pe_cli.program.ir import Operator, Variable
+from pe_cli.program.outline import Outline
+
+#: Ops on rows of an array -> those on a list of tensors.
+LISTED = {"array_put": "list_put", "array_get": "list_get"}
+#: Tensors of an array whose places only a step knows, where nobody says how many.
+MOST = 256
+
+
+class TensorArray:
+    """Variables by index, for `array_write` and `array_read`.
+
+    Args:
+        dtype: of the tensors.
+        capacity: tensors at most where only a step knows a place; not in the original, whose arrays grow.
+
+    Attributes:
+        items: place -> variable, while the program alone says all places.
+        rows: [capacity, ...], all tensors, from the first place on that only a step knows.
+        length: int64 [1], one more than the last place that was written; with rows.
+        listed: rows is a list of tensors of any sizes, as a loop that goes round on the host writes it.
+    """
+
+    def __init__(self, dtype: Any = "float32", capacity: int = MOST) -> None:
+        self.dtype, self.capacity = dtype, capacity
+        self.name = default_main_program().unique("array")
+        default_main_program().named_arrays[self.name] = self
+        self.items: dict[int, Variable] = {}
+        self.rows: Variable | None = None
+        self.length: Variable | None = None
+        self.listed = False
+        self._settling: list[Operator] = []
+
+    def settle(self, like: Variable | None) -> Variable:
+        """Make one tensor of the array, before all loops that are being written; return it.
+
+        Args:
+            like: what is written next; None for a read.
+
+        Raises:
+            FluidValueError: nothing was written, or tensors of several types; a ValueError.
+            NotThereYet: nothing was written before the loop, and the size of what is written is not known.
+        """
+        if self.rows is None:
+            with raised_as(FluidValueError):
+                made = outside(lambda: self._made(like))
+            self.rows, self.length = made
+            default_main_program().arrays[self.rows.name] = self
+        return self.rows
+
+    def written(self) -> tuple[str, ...]:
+        """Return the names of the array's tensors, in order.
+
+        Raises:
+            NotThereYet: only a step knows how many there are.
+        """
+        if self.rows is not None:
+            raise NotThereYet(f"'{self.name}', which a loop writes, cannot be fetched", hint="fetch what tensor_array_to_tensor returns")
+        return tuple(self.items[i].name for i in sorted(self.items))
+
+    def list(self, loop: Outline) -> None:
+        """Make a list of the array's tensors instead, for a loop that goes round on the host.
+
+        Args:
+            loop: what is collected, not cut yet.
+
+        Raises:
+            NotThereYet: something outside of the loop has read or written the array.
+        """
+        assert self.rows is not None
+        block, name = loop.block, self.rows.name
+        first = block.ops.index(self._settling[0])
+        made = {id(op) for op in self._settling}
+        if any(name in (*op.input_names(), *op.output_names()) for op in block.ops[: loop.begin] if id(op) not in made):
+            raise NotThereYet("two loops write an array, one of them with beam_search", hint="use an array for each")
+        places = sorted(self.items)
+        before = len(block.ops)
+        attrs = {"places": places, "shape": list(self.rows.shape[1:]), "dtype": self.rows.dtype}
+        given = {"X": [self.items[i].name for i in places]} if places else {}
+        block.ops[:] = [op for op in block.ops if id(op) not in made]
+        block.append_op("list_of", given, {"Out": name}, attrs)
+        block.ops.insert(first, block.ops.pop())
+        loop.moved_on(len(block.ops) - before, set())
+        for op in block.ops[loop.begin :]:
+            if op.type in LISTED and name in op.inputs["Array"]:
+                op.type = LISTED[op.type]
+        self.listed = True
+
+    def _made(self, like: Variable | None) -> tuple[Variable, Variable]:
+        block = default_main_program().global_block()
+        begin = len(block.ops)
+        first = self.items[min(self.items)] if self.items else like
+        if first is None:
+            raise FluidValueError("nothing was written to the array", hint="write to it before a loop reads it")
+        if self.items:
+            many = call("expand", call("unsqueeze", first, [0]), [self.capacity] + [1] * len(first.shape))
+            rows = LayerHelper("array").one("fill_like", {"X": many}, {"value": 0.0})
+        elif first.type.known:
+            rows = call("fill_constant", [self.capacity, *first.shape], first.dtype, 0.0)
+        else:
+            message = f"array_write: only a step knows the place, and the size of {first}"
+            raise NotThereYet(message, hint="write a tensor of that size to the array before the loop")
+        rows.stop_gradient = rows.dtype not in FLOATS
+        for place, item in sorted(self.items.items()):
+            if place >= self.capacity:
+                raise FluidValueError(f"a tensor at {place}, and room for {self.capacity}", hint="create_array(dtype, capacity)")
+            _put(rows, item, call("fill_constant", [1], "int64", float(place)))
+        self._settling = block.ops[begin:]
+        return rows, call("fill_constant", [1], "int64", float(max(self.items, default=-1) + 1))
+
+
+def outside(made: Any) -> Any:
+    """Return what a function makes with ops that belong before all loops that are being written."""
+    if not OPEN:
+        return made()
+    block = OPEN[0].block
+    ops, names = len(block.ops), set(block.vars)
+    found = OPEN[0].outside(made)
+    for other in OPEN[1:]:
+        other.moved_on(len(block.ops) - ops, set(block.vars) - names)
+    return found
+
+
+def _put(rows: Variable, x: Variable, place: Variable, *, listed: bool = False) -> None:
+    LayerHelper("array").op("list_put" if listed else "array_put", {"Array": rows, "X": x, "Index": place}, {}, (), {"Out": rows})
+
+
+def create_array(dtype: Any, capacity: int = MOST) -> TensorArray:
+    """Return an empty array of tensors; see `TensorArray`."""
+    return TensorArray(dtype, capacity)
+
+
+def _known(layer: str, i: Any) -> int | None:
+    """Return a place, None where only a step knows it."""
+    try:
+        return int(sizes_of(layer, "i", i, single=True))
+    except NotThereYet:
+        return None
+
+
+def _variable(i: Any) -> Variable:
+    return i if isinstance(i, Variable) else call("fill_constant", [1], "int64", float(i))
+
+
+def array_write(x: Variable, i: Any, array: TensorArray | None = None) -> TensorArray:
+    """Put a copy of a tensor at a place of an array and return the array."""
+    array = array or TensorArray(x.dtype)
+    place = _known("array_write", i)
+    if place is not None and array.rows is None and not OPEN:
+        array.items[place] = call("assign", x)
+        return array
+    rows, at = array.settle(x), _variable(i)
+    assert array.length is not None
+    with raised_as(FluidValueError):
+        _put(rows, x, at, listed=array.listed)
+    after = call("scale", at if at.dtype == "int64" else call("cast", at, "int64"), 1.0, 1.0)
+    call("assign", call("elementwise_max", array.length, after), array.length)
+    return array
+
+
+def array_read(array: TensorArray, i: Any) -> Any:
+    """Return the tensor at a place of an array.
+
+    Raises:
+        FluidValueError: there is none; a ValueError.
+    """
+    place = _known("array_read", i)
+    if place is not None and array.rows is None:
+        if place in array.items:
+            return call("assign", array.items[place])
+        if not OPEN:
+            raise FluidValueError(f"nothing was written at {place} of the array")
+    kind = "list_get" if array.listed else "array_get"
+    return LayerHelper("array").one(kind, {"Array": array.settle(None), "Index": _variable(i)})
+
+
+def begun_with(x: Variable) -> TensorArray:
+    """Return an array whose first tensor is a copy of a variable, made before all loops that are being written."""
+    array = TensorArray(x.dtype)
+    array.items[0] = outside(lambda: call("assign", x))
+    return array
+
+
+def first_of(array: TensorArray, count: Variable) -> TensorArray:
+    """Return the first tensors of an array that a While with beam_search has written; of another one all."""
+    if not array.listed:
+        return array
+    found = TensorArray(array.dtype)
+    found.rows, found.listed = LayerHelper("array").one("list_first", {"Array": array.rows, "Count": count}), True
+    return found
+
+
+def array_length(array: TensorArray) -> Any:
+    """Return one more than the last place that was written, int64 [1]."""
+    if array.length is not None:
+        return call("assign", array.length)
+    return call("fill_constant", [1], "int64", max(array.items, default=-1) + 1)
+
+
+def tensor_array_to_tensor(input: TensorArray, axis: int = 1, name: str | None = None, use_stack: bool = False) -> tuple[Any, Any]:
+    """Join the tensors of an array along an axis, a new one with use_stack; return their own sizes along it, [tensors] int32, too.
+
+    Raises:
+        NotThereYet: a While with beam_search writes the array.
+    """
+    if input.listed:
+        raise NotThereYet("tensor_array_to_tensor of an array that a While with beam_search writes", hint="use beam_search_decode")
+    if input.rows is not None:
+        return _joined(input, axis, use_stack)
+    parts = [input.items[i] for i in sorted(input.items)]
+    joined = call("stack", parts, axis) if use_stack else call("concat", parts, axis)
+    return joined, assign(np.array([v.shape[axis] if axis < len(v.shape) else 1 for v in parts], "int32"))
+
+
+def _joined(array: TensorArray, axis: int, use_stack: bool) -> tuple[Any, Any]:
+    """Join the tensors of an array whose length only a step knows."""
+    assert array.rows is not None
+    helper = LayerHelper("array")
+    rows = helper.one("first_rows", {"X": array.rows, "Count": array.length})
+    rank = len(rows.shape)
+    axis %= rank if use_stack else rank - 1
+    size = rows.shape[axis + 1] if axis + 1 < rank else 1
+    if size < 1:
+        raise NotThereYet(f"tensor_array_to_tensor: axis {axis} of {rows} has a size that is not known", hint="use_stack=True")
+    sizes = call("fill_constant", [array.capacity], "int32", float(size))
+    found = helper.one("first_rows", {"X": sizes, "Count": array.length})
+    joined = call("transpose", rows, [*range(1, axis + 1), 0, *range(axis + 1, rank)]) if axis else rows
+    if not use_stack:
+        kept = [0] * axis
+        joined = call("reshape", joined, [*kept, -1, *rows.shape[axis + 2 :]])
+    return joined, found
+
+
+__all__ = [
+    "TensorArray", "array_length", "array_read", "array_write", "begun_with", "create_array", "first_of", "outside",
+    "tensor_array_to_tensor",
+]  # fmt: skip

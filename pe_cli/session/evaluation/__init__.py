@@ -1,0 +1,1 @@
+"""Evaluation and prediction: metrics, classifier reports, cross-validation, and what outputs mean."""

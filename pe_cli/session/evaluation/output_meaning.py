@@ -1,0 +1,279 @@
+"""The meaning of a model's outputs: class names with probabilities, or numbers in the units of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.config.nodes import ScalarNode
+from pe_cli.config.spec import LayerSpec
+from pe_cli.core.errors import PeError
+from pe_cli.data.fitted_columns import FittedColumn
+from pe_cli.layers.define.registry import discover, find
+from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, Spells, ToProbabilities
+from pe_cli.program.ir import Block
+from pe_cli.session.data.label_feeds import is_label, labels
+from pe_cli.session.evaluation.unbatching import without_padding
+from pe_cli.session.job import Job
+
+Array = np.ndarray[Any, Any]
+#: Number of classes up to which all probabilities are written, and not only the largest.
+EACH = 30
+#: Arguments of loss layers that take what the model says, in the order in which they are looked for.
+_SCORES = ("logits", "input", "x", "predict", "left")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An output of the model, and what it is called.
+
+    Args:
+        variable: of the evaluation program.
+        name: of the column that it predicts, or of the variable.
+        column: the target column, as fitted; None where the data has none.
+        classes: names of the classes; none for numbers.
+        logits: whether the variable holds scores that softmax makes probabilities.
+        boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
+        separator: text between the names of the classes that a sample has, where it may have any number of them; None where it has one.
+        spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
+        lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
+    """
+
+    variable: str
+    name: str
+    column: FittedColumn | None = None
+    classes: tuple[str, ...] = ()
+    logits: bool = False
+    boxes: bool = False
+    separator: str | None = None
+    spelled: bool = False
+    lengths: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What has to be computed for it."""
+        return (self.variable, self.lengths) if self.lengths else (self.variable,)
+
+    def decode(self, values: Array) -> dict[str, list[Any]]:
+        """Return what a batch of outputs says, name -> one value per sample.
+
+        Args:
+            values: [batch, ...] of the variable; [batch] arrays of rows where it has sequences.
+
+        Returns:
+            Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
+            class, where there are more than `EACH`), or where a sample may have several, the names of all that are at least as probable
+            as not, with `separator` between them, and `prob_<class>` up to `EACH`; of numbers,
+            `name`, or `name_1`, `name_2`, ... in the units of the file; of
+            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of sequences their items, as in a cell
+            of the column, or as a list where there is none.
+        """
+        if values.dtype == object:
+            return {self.name: [self._items(rows) for rows in values]}
+        if self.boxes:
+            return {self.name: [_found(rows) for rows in values]}
+        flat = np.asarray(values).reshape(len(values), -1)
+        if self.classes:
+            return self._classes(flat)
+        if self.column is not None:
+            flat = np.asarray(self.column.decode(np.asarray(values))).reshape(len(values), -1)
+            names = self.column.labels(flat.shape[1])
+            return {name: _plain(flat[:, i]) for i, name in enumerate(names)}
+        if flat.shape[1] == 1:
+            return {self.name: _plain(flat[:, 0])}
+        return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
+
+    def _items(self, rows: Array) -> Any:
+        """Return the predictions for the items of a sequence: [items], or [items, numbers]."""
+        if self.spelled or self.classes:
+            codes = rows.reshape(-1) if self.spelled else _best(rows, self.logits)
+            return codes.tolist() if self.column is None else self.column.decode(codes[None])[0]
+        numbers = np.asarray(rows if self.column is None else self.column.decode(rows))
+        return _plain(numbers.reshape(len(numbers), -1)[:, 0] if numbers.size == len(numbers) else numbers)
+
+    def _classes(self, scores: Array) -> dict[str, list[Any]]:
+        prob = scores.astype(np.float64)
+        if self.separator is not None:
+            return self._several(1 / (1 + np.exp(-prob)) if self.logits else prob)
+        if prob.shape[1] == 1:  # of two classes, the probability of the second
+            if self.logits:
+                prob = 1 / (1 + np.exp(-prob))
+            prob = np.concatenate([1 - prob, prob], axis=1)
+        elif self.logits:
+            prob = np.exp(prob - prob.max(axis=1, keepdims=True))
+            prob /= prob.sum(axis=1, keepdims=True)
+        best = prob.argmax(axis=1)
+        found: dict[str, list[Any]] = {self.name: [self.classes[i] for i in best]}
+        if len(self.classes) > EACH:
+            return found | {"prob": _plain(prob[np.arange(len(prob)), best].astype(np.float32))}
+        return found | self._each(prob)
+
+    def _several(self, prob: Array) -> dict[str, list[Any]]:
+        separator = self.separator or ""
+        named: list[Any] = [separator.join(np.array(self.classes, object)[row]) for row in prob >= 0.5]
+        return {self.name: named} | ({} if len(self.classes) > EACH else self._each(prob))
+
+    def _each(self, prob: Array) -> dict[str, list[Any]]:
+        return {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
+
+
+def _best(scores: Array, logits: bool) -> Array:
+    """Return the most probable class of every row; of two classes, the score is that of the second."""
+    return np.asarray(scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > (0 if logits else 0.5)).astype(np.int64))
+
+
+def _found(rows: Array) -> list[dict[str, Any]]:
+    """Return what was found in a picture, the surest first."""
+    there = rows[rows[:, 0] >= 0]
+    there = there[np.argsort(-there[:, 1], kind="stable")]
+    return [{"class": int(row[0]), "score": _plain(row[1:2])[0], "box": _plain(row[2:])} for row in there]
+
+
+def _plain(values: Array) -> list[Any]:
+    """Return numbers with as few digits as read back to the same float32."""
+    if values.dtype.kind == "f":
+        short = values.astype(np.float32).astype(np.str_).astype(np.float64).astype(object)
+        short[~np.isfinite(values)] = None
+        plain: list[Any] = short.tolist()
+        return plain
+    found: list[Any] = values.tolist()
+    return found
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A feed that the model is taught, and what it says of it.
+
+    Args:
+        feed: the label.
+        scores: variable that a loss compares with it.
+        layer: the loss.
+    """
+
+    feed: str
+    scores: str
+    layer: str
+
+
+def taught(job: Job) -> list[Taught]:
+    """Return the labels of a model's losses, each with what is compared to it."""
+    known = job.built.eval.global_block().vars
+    found: list[Taught] = []
+    for layer in job.run.model.layers:
+        if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
+            continue
+        feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
+        if feed is None or feed not in labels(job.run.model):
+            continue
+        given = next((_variable(layer, name) for name in _SCORES if name in layer.args), None)
+        scores = given or layer.previous
+        if scores is not None and scores in known and all(other.feed != feed for other in found):
+            found.append(Taught(feed, scores, layer.type))
+    return found
+
+
+def _variable(layer: LayerSpec, name: str) -> str | None:
+    value = layer.args[name].value
+    if not isinstance(value, ScalarNode) or not isinstance(value.value, str):
+        return None
+    return (value.scope or layer.scope).find(value.value)
+
+
+def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
+    """Return what outputs of a model mean.
+
+    Args:
+        job: with what its columns have learned.
+        fetches: names of outputs; what the model is taught to say, or else all its outputs per sample, when there are none.
+
+    Raises:
+        PeError: there is no such variable, or the model has no output per sample.
+    """
+    known = _known(job)
+    if fetches:
+        return [known.get(variable, Answer(variable, name)) for name, variable in ((n, job.variable(n)) for n in fetches)]
+    best: dict[str, Answer] = {}
+    for answer in known.values():  # probabilities rather than logits
+        before = best.get(answer.name)
+        if before is None or before.logits:
+            best[answer.name] = answer
+    if best:
+        return list(best.values())
+    names = {variable: name for name, variable in job.built.fetches.items()}
+    return [Answer(variable, names.get(variable, variable)) for variable in job.outputs()]
+
+
+def _known(job: Job) -> dict[str, Answer]:
+    """Return the variables whose meaning follows from the model's losses."""
+    block = job.built.eval.global_block()
+    finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
+    names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
+    found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
+    for link in taught(job):
+        source = job.data.sources.get(link.feed)
+        name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
+        column = job.data.fitted.columns.get(name)
+        shape = block.var(link.scores).shape
+        width = shape[-1] if len(shape) == 2 else 0
+        classes = column.classes if column is not None and not column.counts else ()
+        spelled = [Answer(v, name, column, classes, spelled=True, lengths=lengths) for v, lengths in _spelled(block, link)]
+        if spelled:
+            found |= {answer.variable: answer for answer in spelled}
+            continue
+        if column is not None and column.type == "text":
+            found |= {variable: Answer(variable, name, column) for variable in _written(job)}
+            continue
+        label = block.var(link.feed)
+        if not classes and label.dtype in ("int64", "int32") and width > 1:
+            classes = tuple(map(str, range(width)))
+        if classes and width not in (len(classes), 1) and not (width == 1 and len(classes) == 2):
+            classes = (*classes[:width], *map(str, range(len(classes), width)))
+        made = [(op, told) for op in block.ops if (told := op.definition.get(ToProbabilities)) and op.inputs["X"][0] == link.scores]
+        losses = [loss for op in block.ops if (loss := op.definition.get(Compares)) and op.inputs[loss.scores][0] == link.scores]
+        logits = any(loss.are is Says.LOGITS for loss in losses)
+        if classes:
+            # scores of classes that exclude one another say one class even where a cell may have several
+            one = any(loss.several for loss in losses) or any(told.several for _, told in made)
+            separator = column.separator if column is not None and width == len(classes) and not one else None
+            answer = Answer(link.scores, name, column, classes, separator=separator)
+            found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
+            found[link.scores] = replace(answer, logits=logits)
+        elif column is not None:
+            found[link.scores] = Answer(link.scores, name, column)
+    return found
+
+
+def _spelled(block: Block, link: Taught) -> Iterator[tuple[str, str]]:
+    """Yield the variables that hold what a model spells of what a loss over sequences is taught, each with that of its lengths."""
+    for op in block.ops:
+        spells = op.definition.get(Spells)
+        if spells is None or spells.taught_by != link.layer or op.inputs.get(spells.unless):
+            continue
+        if not spells.scores or op.inputs[spells.scores][0] == link.scores:
+            lengths = op.inputs.get(spells.lengths) or op.outputs.get(spells.lengths)
+            yield op.outputs[spells.ids][0], lengths[0] if lengths else ""
+
+
+def _written(job: Job) -> list[str]:
+    """Return the variables that hold the best sequences of a search, which are texts where the model is taught a text."""
+    searches = (layer for layer in job.run.model.layers if layer.type == "beam")
+    return [job.variable(f"{layer.key}.0") for layer in searches]
+
+
+def said(answer: Sequence[Answer], batch: Mapping[str, Array]) -> dict[str, list[Any]]:
+    """Return what a batch of outputs says, name -> one value per sample.
+
+    Raises:
+        PeError: two outputs say something under one name.
+    """
+    found: dict[str, list[Any]] = {}
+    for one in answer:
+        values = batch[one.variable]
+        for name, told in one.decode(without_padding(values, batch[one.lengths]) if one.lengths else values).items():
+            if name in found:
+                raise PeError(f"two outputs are called '{name}'", hint="name them one at a time with --fetch")
+            found[name] = told
+    return found

@@ -1,0 +1,1 @@
+"""Several processes that train one model: their group, what each owns, and parameter servers."""

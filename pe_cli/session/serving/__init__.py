@@ -1,0 +1,1 @@
+"""Serving: predictions of a trained model over HTTP."""

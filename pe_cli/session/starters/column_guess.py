@@ -1,0 +1,266 @@
+"""Guesses column types and the target of a table that nothing is said about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.column_inference import TRIED
+from pe_cli.data.columns.bool import truth
+from pe_cli.data.columns.number_fit import NumberOptions
+from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.raw_cells import Codes, Table
+from pe_cli.data.writing import are_numbers, notation_of
+from pe_cli.session.starters.dates import date
+from pe_cli.session.starters.files import Wish
+from pe_cli.session.starters.guessed import Asked, Guess, short, three
+from pe_cli.session.starters.names import said
+from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
+
+#: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
+MOST_WHOLE, WHOLE_SHARE = 20, 0.1
+#: Words of a cell, in the mean, from which it is a text; and characters, where there are hardly any blanks.
+WORDS, CHARACTERS = 4.0, 25.0
+#: Different items of a bag at most, and rows that an item must have in the mean.
+MOST_ITEMS, ITEM_ROWS = 300, 5
+SEPARATORS = ("|", ";", ",")
+
+
+def guess(table: Table, name: str, asked: Asked) -> Guess:
+    """Return how a column that is no target is taken.
+
+    Raises:
+        PeError: DATA; its cells may be read in several ways, and nothing tells which.
+    """
+    if name in table.implied:
+        return Guess(
+            name, str(table.implied[name]["type"]), {k: v for k, v in table.implied[name].items() if k != "type"}
+        )
+    cells = table.cells(name)
+    numbers = cells.numbers()
+    if not numbers.bad_count and np.isfinite(numbers.values).any():
+        return plain(table, name, asked)
+    codes = cells.codes()
+    if not codes.words:
+        return Guess(name, None, why="every cell is missing")
+    found = _fixed(name, codes) or written(table, name, codes, asked)
+    if found is not None:
+        return found
+    if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
+        row = int(numbers.bad[0])
+        what = (
+            "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
+        )
+        return Guess(name, None, why=f"{what} '{said(cells.text(row), 30)}' in row {row + 1}")
+    return _text(table, name, codes, asked)
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _fixed(name: str, codes: Codes) -> Guess | None:
+    """Return a column of one text, or of two that are yes and no; None for others."""
+    missing = bool((codes.codes < 0).any())
+    if len(codes.words) == 1:
+        if missing:
+            return Guess(name, "category", why=f"'{said(codes.words[0], 30)}' or missing")
+        return Guess(name, None, why=f"it is '{said(codes.words[0], 30)}' in every row")
+    options = None if missing else truth(codes.words)
+    return None if options is None else Guess(name, "bool", options, " or ".join(sorted(said(word) for word in codes.words)))
+
+
+def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
+    counts = counts_of(codes)
+    rows = int(counts.sum())
+    missing = len(codes.codes) - rows
+    distinct = len(codes.words)
+    gaps = f", {missing:,} missing" if missing else ""
+    found = date(table, name, codes, missing, asked) or _bag(name, codes, counts, gaps)
+    if found is not None:
+        return found
+    share = distinct / rows
+    lengths = np.array([len(word) for word in codes.words[:TRIED]])
+    blanks = np.array([len(word.split()) for word in codes.words[:TRIED]])
+    if share > 0.3 and blanks.mean() >= WORDS:
+        return Guess(name, "text", {"tokens": "words"}, f"texts of {blanks.mean():.0f} words in the mean{gaps}")
+    if (
+        share > 0.3
+        and lengths.mean() >= CHARACTERS
+        and (lengths / blanks).mean() >= CHARACTERS
+        and not _ascii(codes.words)
+    ):
+        return Guess(
+            name, "text", {"tokens": "characters"}, f"texts of {lengths.mean():.0f} characters in the mean{gaps}"
+        )
+    if share > OWN_SHARE and are_numbers(codes.words):
+        return Guess(name, None, why=f"numbers in several notations, such as {three(codes.words)}: write all in one")
+    if share > OWN_SHARE:
+        return Guess(
+            name,
+            None,
+            why=f"{distinct:,} different texts in {rows:,} rows, such as '{said(codes.words[0], 30)}': an id?",
+        )
+    few = len(codes.codes) >= LARGER and bool((counts < FEW).any())
+    shown = f"{distinct:,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
+    return Guess(name, "category", {"min_count": FEW} if few else {}, shown)
+
+
+def _ascii(words: list[str]) -> bool:
+    return all(word.isascii() for word in words[:TRIED])
+
+
+def _most(codes: Codes, counts: NDArray[np.int64], number: int = 3) -> list[str]:
+    """Return the most frequent texts."""
+    order = np.argsort(-counts, kind="stable")[:number]
+    return [f"'{said(codes.words[i], 24)}'" for i in order]
+
+
+def _bag(name: str, codes: Codes, counts: NDArray[np.int64], gaps: str) -> Guess | None:
+    """Return a column with several categories in a cell; None for any other."""
+    rows = int(counts.sum())
+    for separator in SEPARATORS:
+        several = np.array([separator in word for word in codes.words])
+        if int(counts[several].sum()) * 5 < rows:
+            continue
+        items: dict[str, int] = {}
+        for word, number in zip(codes.words, counts.tolist(), strict=True):
+            for item in dict.fromkeys(part.strip() for part in word.split(separator)):
+                if item:
+                    items[item] = items.get(item, 0) + number
+            if len(items) > MOST_ITEMS:
+                break
+        longest = max((len(item.split()) for item in items), default=0)
+        if (
+            len(items) <= MOST_ITEMS
+            and longest <= 3
+            and sum(items.values()) >= ITEM_ROWS * len(items)
+            and len(items) <= len(codes.words)
+        ):
+            options = {} if separator == "|" else {"separator": separator}
+            most = ", ".join(f"'{said(item, 24)}'" for item in sorted(items, key=lambda item: -items[item])[:3])
+            return Guess(name, "bag", options, f"lists of {len(items):,} items, such as {most}{gaps}")
+    return None
+
+
+# --- the target -------------------------------------------------------------------------------------------------------
+
+
+def as_declared(table: Table, name: str, declared: Mapping[str, Any], asked: Asked) -> Guess:
+    """Return a column of a type that was said, with options of the guess where it has the same type, and none were said."""
+    options = {key: value for key, value in declared.items() if key != "type"}
+    kind, why = str(declared["type"]), "as --columns says"
+    if kind == "number":
+        return _declared_number(table, name, options, why)
+    found = Guess(name, kind) if options else guess(table, name, Asked())
+    filled = dict(found.options) if found.type == kind else {}
+    if kind == "text" and "tokens" not in options:
+        filled.setdefault("tokens", "words")
+    return Guess(name, kind, {**filled, **options}, why)
+
+
+def _declared_number(table: Table, name: str, options: dict[str, Any], why: str) -> Guess:
+    """Return a column of numbers that was said to be one."""
+    checked = NumberOptions.model_validate(options)
+    notation = checked.notation
+    cells = table.cells(name)
+    if notation == PLAIN and "empty" not in options and cells.numbers().bad_count and (found := notation_of(cells.codes().words)):
+        notation = found.notation
+    values = cells.numbers(notation).values
+    missing = {"missing": "median"} if np.isnan(values).any() else {}
+    return Guess(name, "number", {**notation.written, **missing, "scale": "standard", **options}, why)
+
+
+def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
+    """Return how the target is taken: as classes (type category) or as a number.
+
+    Args:
+        table: has the column.
+        name: of it.
+        wish: its task, and what it says of the column.
+        asked: what other columns tell.
+
+    Raises:
+        PeError: DATA; a cell is missing, all cells are the same, or it has another text in every row; USAGE, it was said to be of a type
+            that no target has.
+    """
+    declared = dict(wish.columns.get(name, {}))
+    kind = declared.pop("type", None)
+    if kind not in (None, "number", "category"):
+        raise PeError(f"--columns {said(name)}={kind}: a target is predicted as classes or as a number", hint="say category or number")
+    task = {"number": "number", "category": "classes"}.get(str(kind), wish.task)
+    cells = table.cells(name)
+    codes = cells.codes()
+    notation, how, note = _target_notation(name, codes, declared, asked) if task != "classes" else (PLAIN, "", "")
+    numbers = cells.numbers(notation)
+    gaps = np.flatnonzero(codes.codes < 0)
+    if len(gaps):
+        more = f", and so are {len(gaps) - 1:,} more" if len(gaps) > 1 else ""
+        hint = "fill them, or take these rows out of the file: nothing is learned from a row without a target"
+        raise table.error(int(gaps[0]), name, f"the target is missing{more}", hint)
+    if len(codes.words) == 1:
+        constant = f"the target is '{said(codes.words[0])}' in every row: there is nothing to learn"
+        raise table.error(0, name, constant, "name another --target")
+    number = not numbers.bad_count
+    if task == "number" and not number:
+        row = int(numbers.bad[0])
+        raise table.error(
+            row, name, f"'{said(cells.text(row))}' is no number, and --task number predicts numbers", "--task classes"
+        )
+    few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
+    whole = number and bool((numbers.values == np.rint(numbers.values)).all())
+    if task == "number" or (task == "auto" and number and not (whole and few)):
+        low, high = numbers.values.min(), numbers.values.max()
+        shown = f"{short(low)} to {short(high)}{how}"
+        return Guess(name, "number", {**notation.written, "scale": "standard", **declared}, shown, note)
+    if len(codes.words) > OWN_SHARE * len(table):
+        raise table.error(
+            0,
+            name,
+            f"the target has {len(codes.words):,} different texts in {len(table):,} rows, such as '{said(codes.words[0])}'",
+            "name a --target with classes that repeat, or with numbers",
+        )
+    most = ", ".join(_most(codes, counts_of(codes)))
+    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}")
+
+
+def _target_notation(name: str, codes: Codes, declared: Mapping[str, Any], asked: Asked) -> tuple[Notation, str, str]:
+    """Return how a target's numbers are written, and what to say of that."""
+    said_of = NumberOptions.model_validate(declared).notation if declared else PLAIN
+    found = notation_of(codes.words) if said_of == PLAIN else None
+    if found is None or found.units or found.notation.is_plain:
+        return said_of, "", ""
+    notation, why, note = settled(name, codes, found, asked)
+    return notation, f"; written like {notation.said}{why}", note
+
+
+def no_target(names: tuple[str, ...], asked: str | None) -> PeError:
+    """Return the error of a table without a target, or with one that it does not have."""
+    from pe_cli.core.errors import did_you_mean
+
+    listed = ", ".join(said(name, 30) for name in names[:60]) + (
+        f" and {len(names) - 60} more" if len(names) > 60 else ""
+    )
+    if asked is None:
+        return PeError(
+            f"--from a table needs --target COLUMN, the column that is to be predicted; the columns are: {listed}",
+            hint=f"for example --target {shell(names[-1])}",
+        )
+    hint = did_you_mean(asked, names) or "--target takes a name of these, as it is written in the file"
+    return PeError(f"the data has no column '{said(asked)}'; the columns are: {listed}", hint=hint, code=ExitCode.DATA)
+
+
+def shell(text: str) -> str:
+    """Return a text as an argument of a command."""
+    import shlex
+
+    return shlex.quote(said(text, 200))
+
+
+def left_out(guess: Guess, why: str) -> Guess:
+    """Return a column that is left out after all."""
+    return replace(guess, type=None, why=why)

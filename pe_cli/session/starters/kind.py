@@ -1,0 +1,73 @@
+"""Chooses the kind of starter for a file or folder."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.session.starters.files import Starter, Wish
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+#: Files of a folder that are looked at for what they are.
+LOOKED = 2000
+ARRAYS = (".npz", ".npy")
+
+
+def make(wish: Wish) -> Starter:
+    """Return a starter for a file or folder.
+
+    Raises:
+        PeError: USAGE, the target is missing or cannot go with such data; DATA, the data cannot be read.
+    """
+    source = wish.source
+    if not source.exists():
+        close = (
+            did_you_mean(source.name, [entry.name for entry in source.parent.iterdir()])
+            if source.parent.is_dir()
+            else None
+        )
+        raise PeError(
+            f"no such file or folder: {source}", hint=close or f"paths start at {Path.cwd()}", code=ExitCode.DATA
+        )
+    return _folder(wish) if source.is_dir() else _file(wish)
+
+
+def _file(wish: Wish) -> Starter:
+    from pe_cli.session.data.user_data import is_table_file
+    from pe_cli.session.starters import table
+
+    suffix = wish.source.suffix.lower()
+    if suffix in PICTURES:
+        raise PeError(
+            f"{wish.source} is one picture", hint="name the folder that holds one folder of pictures per class"
+        )
+    if suffix in ARRAYS:
+        raise PeError(
+            f"{wish.source} holds arrays, and --from takes tables, folders of pictures, and texts",
+            hint="pe init without --from writes a config to change; docs/data.md tells the reader npz",
+        )
+    if is_table_file(wish.source) or wish.target is not None:
+        return table.starter(wish)
+    from pe_cli.session.starters import language
+
+    return language.starter(wish)
+
+
+def _folder(wish: Wish) -> Starter:
+    from pe_cli.session.starters import images, language, table, texts
+
+    files = (path for path in wish.source.rglob("*") if path.is_file() and not path.name.startswith("."))
+    inside = list(islice(files, LOOKED))
+    pictures = sum(path.suffix.lower() in PICTURES for path in inside)
+    if pictures * 2 > len(inside):
+        return images.starter(wish)
+    if table.tables_in(wish.source):
+        return table.starter(wish)
+    if not inside:
+        raise PeError(
+            f"{wish.source} has no files", hint="name a table, a text, or a folder of pictures", code=ExitCode.DATA
+        )
+    if any(path.parent != wish.source for path in inside):
+        return texts.starter(wish)
+    return language.starter(wish)

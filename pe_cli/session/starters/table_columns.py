@@ -1,0 +1,223 @@
+"""Inspects a table for its starter: column types, the split of its rows, and feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from pe_cli.config.sections.data import SplitSection
+from pe_cli.core.errors import PeError
+from pe_cli.data.column import Context, discover
+from pe_cli.data.fields import Rows
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.row_split import split_rows
+from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
+from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
+from pe_cli.session.starters.files import Wish
+from pe_cli.session.starters.guessed import Asked, Guess
+from pe_cli.session.starters.names import safe, said
+from pe_cli.session.starters.positive import Positive, positive_of
+from pe_cli.session.starters.training_plan import Plan, plan, shares
+
+#: Rows that a table must have, so that every part of its split has some.
+FEWEST = 10
+#: Columns that are written; more are left out.
+MOST_COLUMNS = 200
+#: Names of layers and feeds that every starter has.
+TAKEN = ("x", "label", "value", "all", "hidden1", "drop1", "hidden2", "drop2", "logits", "xent", "loss", "prob", "acc")
+TAKEN_NUMBER = ("estimate", "square", "gap", "distance", "mean_distance", "error")
+
+
+@dataclass
+class Looked:
+    """A table, looked at.
+
+    Args:
+        table: the rows.
+        source: reader and options, as the config says them.
+        target: how the target is taken.
+        guesses: how other columns are taken, the first `MOST_COLUMNS` of them.
+        split: how the rows are divided.
+        parts: the rows of every part.
+        states: column -> what it learned from the training rows.
+        comments: on the source, for the config.
+        notes: what is said on the screen of how cells are taken.
+        positive: class that metrics are about; None where the target has not two classes.
+    """
+
+    table: Table
+    source: dict[str, Any]
+    target: Guess
+    guesses: list[Guess]
+    split: dict[str, Any]
+    parts: Mapping[str, Rows]
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comments: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    positive: Positive | None = None
+
+    @property
+    def left_out(self) -> list[tuple[str, str]]:
+        """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
+        found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
+        more = len(self.table.names) - 1 - len(self.guesses)
+        return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
+
+    @property
+    def rows(self) -> int:
+        """Training rows."""
+        return len(self.parts["train"])
+
+    def used(self, *types: str) -> list[Guess]:
+        """Return the columns of some types."""
+        return [found for found in self.guesses if found.type in types]
+
+    def indices(self, name: str) -> int:
+        """Return the number of indices of a column with classes."""
+        kind = self.target.type if name == self.target.name else next(g.type for g in self.guesses if g.name == name)
+        return len(discover()[str(kind)].classes(self.states[name]))
+
+    def tokens(self, name: str) -> int:
+        """Return the number of ids of a column of texts."""
+        from pe_cli.data.tokens.tokenizer_kinds import open_tokens
+
+        return open_tokens(self.states[name]["tokens"]).size
+
+
+def guesses_of(table: Table, wish: Wish, target: str, asked: Asked) -> list[Guess]:
+    """Return how the columns besides the target are taken, the first `MOST_COLUMNS` of them.
+
+    Raises:
+        PeError: DATA; cells may be read in several ways, and nothing tells which.
+    """
+    found = []
+    for name in [name for name in table.names if name != target][:MOST_COLUMNS]:
+        if name in wish.drop:
+            found.append(Guess(name, None, why="--drop says so"))
+        elif name in wish.columns:
+            found.append(as_declared(table, name, wish.columns[name], asked))
+        else:
+            found.append(guess(table, name, asked))
+    return found
+
+
+def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Looked:
+    """Return what a table is, with its rows split and its columns fitted.
+
+    Raises:
+        PeError: DATA; it has too few rows, no column to learn from, or a target that cannot be learned.
+    """
+    if len(table) < FEWEST:
+        raise table.error(
+            0, target, f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
+        )
+    aim, positive = positive_of(table, guess_target(table, target, wish, asked), wish.positive)
+    guesses = guesses_of(table, wish, target, asked)
+    if not any(one.type for one in guesses):
+        guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
+                   for one in guesses]  # fmt: skip
+    table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
+    guesses = without_doubles(table, guesses, aim)
+    split: dict[str, Any] = {
+        **shares(len(table)),
+        **({"stratify": target} if aim.type == "category" else {}),
+        "seed": 1,
+    }
+    rows = np.arange(len(table), dtype=np.int64)
+    parts = split_rows(table, rows, SplitSection.model_validate(split))
+    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments), positive=positive)
+    looked.notes = [note for one in [aim, *guesses] if (note := one.note)] + leaks(table, guesses, aim)
+    looked.states[target] = _fitted(looked, looked.target, wish)
+    looked.guesses = [_fitting(looked, found, wish) for found in guesses]
+    if not any(found.type for found in looked.guesses):
+        why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
+        raise table.error(0, target, f"no other column is left to learn from. {why}", "add columns")
+    return looked
+
+
+def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
+    """Return the target with its classes written out where some are so rare that no training row has them."""
+    if aim.type != "category":
+        return aim
+    codes = table.cells(aim.name).codes()
+    there = np.bincount(codes.codes[parts["train"]], minlength=len(codes.words)) > 0
+    if there.all() or "classes" in aim.options:
+        return aim
+    words = sorted(codes.words, key=lambda word: (float(word) if _is_number(codes.words) else 0.0, word))
+    gone = [said(word, 30) for word, known in zip(codes.words, there.tolist(), strict=True) if not known]
+    return replace(aim, options={"classes": words}, why=f"{aim.why}; no training row has {', '.join(gone[:5])}")
+
+
+def _is_number(words: Sequence[str]) -> bool:
+    try:
+        return all(np.isfinite(float(word)) for word in words)
+    except ValueError:
+        return False
+
+
+def _fitted(looked: Looked, found: Guess, wish: Wish) -> dict[str, Any]:
+    kind = discover()[str(found.type)]
+    is_target = found.name == looked.target.name
+    context = Context(looked.table, found.name, is_target, None, None, wish.base)
+    options = kind.options.model_validate(dict(found.options))
+    state: dict[str, Any] = kind.fit(options, context, looked.parts["train"])
+    return state
+
+
+def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
+    """Return a column with what it learned put down; left out where it cannot learn from the training rows."""
+    if found.type is None:
+        return found
+    try:
+        looked.states[found.name] = _fitted(looked, found, wish)
+    except PeError as error:
+        if found.name in wish.columns:
+            raise
+        return left_out(found, said(error.message, 120))
+    return found
+
+
+# --- what it feeds ----------------------------------------------------------------------------------------------------
+
+
+def plan_of(looked: Looked) -> Plan:
+    """Return how much a model of the table is given: its batches, epochs, rate and width; with texts it takes at most 2,000 steps."""
+    made = plan(looked.rows)
+    return made if not looked.used("text") else replace(plan(looked.rows, 2000), learning_rate=0.002)
+
+
+def numbers_of(looked: Looked) -> list[Guess]:
+    """Return the columns that stand side by side in the feed of numbers."""
+    return looked.used("number", "bool", "date")
+
+
+def width_of(looked: Looked, found: Guess) -> int:
+    """Return how many numbers a column gives."""
+    return len(looked.states[found.name]["divisor"]) if found.type == "date" else 1
+
+
+def sum_of(looked: Looked) -> str:
+    """Return a remark on how many numbers a row feeds, and which columns give more than one."""
+    wide = [(found.name, width_of(looked, found)) for found in numbers_of(looked)]
+    total = sum(width for _, width in wide)
+    if all(width == 1 for _, width in wide) or total == len(wide):
+        return f"{total} number{'s' * (total > 1)}"
+    return (
+        f"{total} numbers: "
+        + ", ".join(f"{width} of {said(name, 24)}" for name, width in wide if width > 1)
+        + ", 1 of each other"
+    )
+
+
+def branches_of(looked: Looked) -> dict[str, str]:
+    """Return the columns that have a feed of their own, and its name."""
+    taken = [*TAKEN, *TAKEN_NUMBER]
+    found: dict[str, str] = {}
+    for one in looked.used("category", "bag", "text"):
+        feed = safe(one.name, taken)
+        found[one.name] = feed
+        taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
+    return found

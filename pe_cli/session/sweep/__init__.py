@@ -1,0 +1,1 @@
+"""Sweeps: trials with other values of a config, in several processes."""

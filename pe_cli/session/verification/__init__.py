@@ -1,0 +1,1 @@
+"""Proof of recorded runs: rerun them, replay one step, and compare two trainings."""

@@ -1,0 +1,140 @@
+"""bfloat16 in memory: conversions bit for bit, and ops that compute in float32 between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import PeError
+from pe_cli.core.types import BFLOAT16, TensorType
+from pe_cli.devices.scope import Scope
+from pe_cli.execute.executor import Executor
+from pe_cli.ops.define import bfloat16_storage as rounded_ops
+from pe_cli.program.ir import Program
+from tests.ops.support import PLACE, op_runner
+
+Array = np.ndarray[Any, Any]
+
+
+def fed(inputs: Mapping[str, Array]) -> Program:
+    program = Program("p")
+    for name, value in inputs.items():
+        program.global_block().create_var(name, TensorType(value.shape, str(value.dtype)), persistable=True)
+    return program
+
+
+def run(program: Program, inputs: Mapping[str, Array], fetches: list[str]) -> dict[str, Array]:
+    scope = Scope([PLACE])
+    executor = Executor(program, scope)
+    for name, value in inputs.items():
+        scope.set(name, value)
+    return executor.run({}, fetches, 0).values[0]
+
+
+def cast(program: Program, name: str, dtype: str) -> str:
+    program.global_block().append_op("cast", {"X": name}, {"Out": f"{name}.{dtype}"}, {"out_dtype": dtype})
+    return f"{name}.{dtype}"
+
+
+def rounded(x: Array) -> Array:
+    """Return the numbers of float32 that ml_dtypes rounds to."""
+    with np.errstate(invalid="ignore"):
+        return x.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+def test_every_kind_of_number_is_rounded_as_by_ml_dtypes(rng):
+    """Ties, the largest, denormal numbers, infinities, NaN with any bits, and what no rule picks."""
+    special = [0x7F800000, 0xFF800000, 0x7F800001, 0xFFC00001, 0x7FFFFFFF, 0x7F7FFFFF, 0x7F7F8000, 0x7F7F7FFF, 1, 0x80000001,
+               0x8000, 0x18000, 0x3F808000, 0x3F818000, 0x3F808001, 0, 0x80000000]  # fmt: skip
+    ties = (rng.integers(0, 1 << 16, 500, dtype=np.uint32) << 16) | 0x8000
+    x = np.concatenate([np.array(special, np.uint32), ties, rng.integers(0, 1 << 32, 4000, dtype=np.uint32)]).view("float32")
+    program = fed({"x": x})
+    names = [cast(program, "x", BFLOAT16)]
+    names.append(cast(program, names[0], "float32"))
+    found = run(program, {"x": x}, names)
+    with np.errstate(invalid="ignore"):
+        bits = x.astype(ml_dtypes.bfloat16).view(np.uint16)
+    for name in names:  # what is fetched of bfloat16 is float32
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name].view(np.uint32), bits.astype(np.uint32) << 16, name)
+
+
+def test_all_other_types_go_by_float32(rng):
+    x = {"f": rng.standard_normal(9), "i": rng.integers(-99, 99, 9), "b": rng.integers(0, 2, 9) == 1}
+    program = fed(x)
+    there = [cast(program, name, BFLOAT16) for name in x]
+    back = {kind: cast(program, there[0], kind) for kind in ("float64", "int64", "int32", "bool")}
+    found = run(program, x, [*there, *back.values()])
+    for name, value in zip(there, x.values(), strict=True):
+        np.testing.assert_array_equal(found[name], rounded(value.astype("float32")))
+    for kind, name in back.items():
+        np.testing.assert_array_equal(found[name], found[there[0]].astype(kind))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        pytest.param("relu", {"X": (5, 7)}, {}, id="a pointwise op, whose kernel loads and stores bfloat16"),
+        pytest.param("elementwise_add", {"X": (5, 7), "Y": (7,)}, {}, id="a row for all rows"),
+        pytest.param("transpose", {"X": (5, 7)}, {"axis": [1, 0]}, id="an op that moves numbers"),
+        pytest.param("mul", {"X": (5, 7), "Y": (7, 3)}, {}, id="a product"),
+        pytest.param("layer_norm", {"X": (5, 7), "Scale": (7,)}, {}, id="statistics that stay float32"),
+        pytest.param("concat", {"X": [(5, 7), (5, 2)]}, {"axis": 1}, id="a list of tensors"),
+    ],
+)
+@pytest.mark.parametrize("mixed", [False, True], ids=["all narrow", "one input is float32"])
+def test_an_op_computes_in_float32_and_rounds_once(rng, op, shapes, attrs, mixed):
+    x = {s: [rounded(rng.standard_normal(k).astype("float32")) for k in (v if isinstance(v, list) else [v])] for s, v in shapes.items()}
+    wanted = op_runner(op, x, attrs)(x)
+    out = "Y" if isinstance(wanted, dict) else "Out"
+    exact = wanted["Y"] if isinstance(wanted, dict) else wanted
+    flat = {f"{s}_{i}": v for s, row in x.items() for i, v in enumerate(row)}
+    program = fed(flat)
+    block = program.global_block()
+    wide = list(flat)[-1] if mixed and len(flat) > 1 else None
+    names = {s: [f"{s}_{i}" if f"{s}_{i}" == wide else cast(program, f"{s}_{i}", BFLOAT16) for i in range(len(v))] for s, v in x.items()}
+    block.create_var("out", TensorType(exact.shape, BFLOAT16))
+    block.append_op(op, names, {out: "out", **({"Mean": "m", "Variance": "v"} if out == "Y" else {})}, attrs)
+    np.testing.assert_array_equal(run(program, flat, ["out"])["out"], rounded(exact))
+
+
+@pytest.mark.parametrize(("mixed", "count"), [(False, 0), (True, 2)], ids=["all narrow: as they are loaded and stored", "one wide"])
+def test_an_elementwise_op_of_narrow_numbers_needs_no_wide_copies(rng, monkeypatch, mixed, count):
+    """Copies are what `lower_rounded` makes of the narrow input and output otherwise."""
+    made = []
+    convert = rounded_ops._convert
+    monkeypatch.setattr(rounded_ops, "_convert", lambda low, x, out: (made.append((x.dtype, out.dtype)), convert(low, x, out)))
+    x = {name: rng.standard_normal((5, 7)).astype("float32") for name in "xy"}
+    program = fed(x)
+    block = program.global_block()
+    given = {"X": cast(program, "x", BFLOAT16), "Y": "y" if mixed else cast(program, "y", BFLOAT16)}
+    block.create_var("out", TensorType((5, 7), BFLOAT16))
+    block.append_op("elementwise_add", given, {"Out": "out"})
+    run(program, x, ["out"])
+    assert len(made) == count, made
+
+
+def test_what_stays_from_step_to_step_cannot_be_narrow():
+    block = Program("p").global_block()
+    with pytest.raises(PeError, match=r"'w' is kept from step to step, and cannot be bfloat16") as found:
+        block.create_parameter("w", TensorType((2,), BFLOAT16))
+    assert "cast" in found.value.hint
+    with pytest.raises(PeError, match=r"'x' is fed, and cannot be bfloat16"):
+        block.create_var("x", TensorType((-1, 2), BFLOAT16), is_data=True)
+
+
+def test_gradients_flow_through_a_rounding(rng):
+    """d(sum(y^2))/dx = 2 rounded(x), each factor as it is stored."""
+    from pe_cli.program.backward import gradients
+
+    x = rng.standard_normal((3, 4)).astype("float32")
+    program = fed({"x": x})
+    block = program.global_block()
+    block.append_op("square", {"X": cast(program, "x", BFLOAT16)}, {"Out": "y"})
+    block.append_op("reduce_sum", {"X": "y"}, {"Out": "s"}, {"reduce_all": True})
+    (gradient,) = gradients([block.var("s")], [block.var("x")])
+    np.testing.assert_array_equal(run(program, {"x": x}, [gradient.name])[gradient.name], 2 * rounded(x))
