@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 CODE = """
 import sys
 import tests.sanitized
-from pe_cli.devices import native, tape
+from pe_cli.devices import native_loops as native, tape
 rows, failed = tape.np.zeros((2, 3), tape.np.int64), tape.np.zeros(1, tape.np.int64)
 nothing = tests.sanitized.pool._FUNCTION(lambda record: None)
 rows[:, 0] = tests.sanitized.ctypes.cast(nothing, tests.sanitized.ctypes.c_void_p).value

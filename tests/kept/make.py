@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 #: Steps after which the kept runs are stopped: in the middle of an epoch.
 STOP = {"images": 20, "table": 18, "texts": 14, "phases": 14, "servers": 14}
 #: Started by each process of Python: parameter servers write files of rows for tables of any size, which they do from 64 MiB on.
-SMALL = "import pe_cli.session.processes.server_training\n\npe_cli.session.served.MAPPED = 64\n"
+SMALL = "import pe_cli.session.processes.server_training\n\npe_cli.session.processes.server_training.MAPPED = 64\n"
 
 
 def pe(*arguments: str | Path, at: Path) -> str:

@@ -27,8 +27,8 @@ ranks, what = sys.argv.pop(1), sys.argv.pop(1)
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.training.step import Stepper
-from pe_cli.session.processes.peer_group import PeerTeam
-find, run, resources, steps = Origin.find, Stepper.run, PeerTeam.resources, itertools.count(1)
+from pe_cli.session.processes.peer_group import PeerGroup
+find, run, resources, steps = Origin.find, Stepper.run, PeerGroup.resources, itertools.count(1)
 def no_memory(*arguments, **options):
     if next(steps) == 5:
         raise MemoryError
@@ -45,7 +45,7 @@ if os.environ["PMI_RANK"] in ranks:
     if what == "memory and a process that stands still":
         Stepper.run = no_memory if os.environ["PMI_RANK"] == "1" else still
     if what == "device":
-        PeerTeam.resources = no_device
+        PeerGroup.resources = no_device
     if what == "file":
         Origin.find = lambda self, name: find(self, "nosuch.npz")
 main()

@@ -1,6 +1,6 @@
 """How the original names the outputs of its layers, where that does not follow from the ops that a layer is made of here.
 
-Recorded from PaddlePaddle 1.8.5 by tests/paddle/recordings/names.py, and compared in tests/paddle/test_original_names.py.
+Recorded from PaddlePaddle 1.8.5 by tests/paddle/recordings/programs.py, and compared in tests/paddle/test_original_names.py.
 """
 
 from __future__ import annotations
