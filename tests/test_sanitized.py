@@ -15,7 +15,7 @@ import sys
 import tests.sanitized
 from pe_cli.devices import native_loops as native, tape
 rows, failed = tape.np.zeros((2, 3), tape.np.int64), tape.np.zeros(1, tape.np.int64)
-nothing = tests.sanitized.pool._FUNCTION(lambda record: None)
+nothing = tests.sanitized.thread_pool._FUNCTION(lambda record: None)
 rows[:, 0] = tests.sanitized.ctypes.cast(nothing, tests.sanitized.ctypes.c_void_p).value
 how = sys.argv[1]
 record = tape.np.array([rows.ctypes.data, 3 if how == "behind" else 2, failed.ctypes.data + 8 * (how == "status")], tape.np.int64)
