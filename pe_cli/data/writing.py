@@ -51,7 +51,7 @@ def notation_of(words: Sequence[str]) -> Guessed | None:
     """Return how texts write numbers; None where most of them are none.
 
     >>> notation_of(["1.234,56 €", "7,20 €"]).notation.said, notation_of(["1,234", "5,678"]).other.said
-    ('1.234,5 €', '1234,5')
+    ('1.234,5 €', '1,234.5')
     """
     words = words[:TRIED]
     found = [(word, match) for word in words if len(word) <= 64 and (match := _LOOSE.fullmatch(word.strip(BLANKS)))]

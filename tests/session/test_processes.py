@@ -60,8 +60,8 @@ OVERSEEN = """
 import os
 from pathlib import Path
 from pe_cli.__main__ import _lost, main
-from pe_cli.collectives.process_supervisor import oversee
-oversee(_lost)
+from pe_cli.collectives.process_supervisor import supervise
+supervise(_lost)
 Path(__file__).with_name(f"pid.{os.environ['PMI_RANK']}").write_text(str(os.getpid()))
 main()
 """

@@ -56,7 +56,7 @@ class SequenceEnds:
 def unbatch(rows: Array, lengths: Array) -> Array:
     """Return the rows of each sample, [all rows, ...] as [samples] arrays.
 
-    >>> [part.tolist() for part in apart(np.array([[7], [8], [9]]), np.array([1, 2]))]
+    >>> [part.tolist() for part in unbatch(np.array([[7], [8], [9]]), np.array([1, 2]))]
     [[[7]], [[8], [9]]]
     """
     ends = np.cumsum(lengths)

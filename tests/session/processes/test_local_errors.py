@@ -21,8 +21,8 @@ pytestmark = needs_mpi
 PROGRAM = """
 import itertools, os, signal, sys
 from pe_cli.__main__ import _lost, main
-from pe_cli.collectives.process_supervisor import oversee
-oversee(_lost)
+from pe_cli.collectives.process_supervisor import supervise
+supervise(_lost)
 ranks, what = sys.argv.pop(1), sys.argv.pop(1)
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.reader_context import Origin
