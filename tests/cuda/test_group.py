@@ -27,6 +27,7 @@ from tests.cuda.libraries.collectives import Nccl
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
 from tests.cuda.ptx.streams import CONTEXT
+from tests.rotation import on_its_day
 
 Array = np.ndarray[Any, Any]
 LINE = """
@@ -92,6 +93,7 @@ def bits(values: dict[str, Array]) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in values.items()}
 
 
+@on_its_day(2, of=3)
 def test_several_devices_have_the_bits_of_one_and_of_the_cpu(train: Train, monkeypatch):
     expected = bits(train(None, "-o", "executor.place=cpu", "-o", "executor.devices=1"))
     for count, seed, more in ((4, 1, ()), (2, 2, REDUCE)):

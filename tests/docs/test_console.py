@@ -26,7 +26,7 @@ def pe() -> Iterator[str]:
         yield line
 
 
-@pytest.mark.parametrize("page", of_today(sorted(PAGES), 8), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", of_today(sorted(PAGES), 12), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

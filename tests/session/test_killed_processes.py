@@ -17,7 +17,7 @@ import pytest
 
 from pe_cli.core.errors import ExitCode
 from tests.mpi_support import finished, mpiexec, needs_mpi
-from tests.rotation import part_of_today
+from tests.rotation import on_its_day, part_of_today
 from tests.session.conftest import Bench
 from tests.session.kill_while_training import finals
 
@@ -52,6 +52,7 @@ def instants(processes: int, calls: int, seconds: float) -> list[tuple[int, str,
     return at + [(chance.randrange(processes), "time", round(chance.uniform(0.05, 0.95) * seconds, 4)) for _ in by_time]
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize("processes", [2, *[3] * bool(INSTANTS)], ids="{} processes".format)
 def test_one_process_is_killed_and_all_go_on_bit_for_bit(bench: Bench, processes: int) -> None:
     config = bench.base / "run.yaml"

@@ -23,6 +23,7 @@ import pytest
 
 import pe_cli
 from tests import needs
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 CROWD = int(os.environ.get("PE_CROWD", "120"))
@@ -107,6 +108,7 @@ def told(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError("it ended without a word of it")
 
 
+@on_its_day(1, of=3)
 def test_a_crowd_at_the_live_page_changes_no_bit_of_the_training(bench: Bench) -> None:
     long = ["-o", f"train.epochs={200 + CROWD // 10}", "-o", "output.checkpoint.every=100 steps"]
     whole = bench.train("whole", *long)

@@ -13,6 +13,7 @@ from pe_cli.session.processes.peer_group import PeerGroup
 from pe_cli.session.training.loop import Trainer
 from tests.collectives.simulated import Network, Simulated
 from tests.mpi_support import finished, mpiexec, needs_mpi
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 from tests.session.training.test_phases import SEQUENCES, of_points, phased
 
@@ -26,6 +27,7 @@ WISHES = (
 )
 
 
+@on_its_day(0, of=3)
 @needs_mpi
 def test_two_processes_leave_what_two_devices_leave_and_go_on_bit_for_bit(bench: Bench) -> None:
     options = [part for wish in WISHES for part in ("-o", wish)]

@@ -12,7 +12,7 @@ import pytest
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.kernels.compiler import target
 from tests.needs import needs
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 ROOT = Path(__file__).parents[3]
 #: Names of processors, and features that they lack beside this one's.
@@ -60,6 +60,7 @@ def compiled(host: str) -> str:
     return done.stdout
 
 
+@on_its_day(0, of=3)
 def test_code_is_the_same_on_every_processor():
     first, *others = (compiled(host) for host in HOSTS)
     assert len(first.splitlines()) == 2 * len(KERNELS)

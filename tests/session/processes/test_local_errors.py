@@ -12,7 +12,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from tests.mpi_support import finished, mpiexec, needs_mpi
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 pytestmark = needs_mpi
@@ -69,6 +69,7 @@ def start(bench: Bench, where: Path, *arguments: object, ranks: str = "", what: 
     return mpiexec(processes, program, f"[{ranks}]", what, *line, "-o", f"output.dir={where}", *arguments)
 
 
+@on_its_day(2, of=3)
 def test_a_full_disk_ends_all_with_6_and_the_run_goes_on_bit_for_bit(bench: Bench, disk: Path) -> None:
     code, _, err = finished(start(bench, bench.base / "whole", processes=2))
     assert code == ExitCode.DONE, err

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rotation import on_its_day
 from tests.session.test_many_connections import ENVIRONMENT, LINE, PE, TABLE, told
 
 ROW = {"a": 1, "b": 2}
@@ -81,6 +82,7 @@ def _bodies() -> dict[str, bytes]:
     }
 
 
+@on_its_day(2, of=3)
 def test_twelve_bodies_at_once_take_no_more_than_is_said_and_keep_nobody_waiting(start: Start) -> None:
     process, port = start()
     rows = json.dumps(ROW).encode()
