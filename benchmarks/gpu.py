@@ -229,7 +229,7 @@ def measured(name: str, size: int, how: Settings, libraries: str, count: int = 1
         "-o", "executor.place=cuda", "-o", f"executor.devices={count}", "-o", f"executor.libraries={libraries}",
         "-o", f"executor.precision={precision}",
         "-o", f"train.batch_size={size}", "-o", f"data.train={{reader: npz, file: '{batch}'}}",
-        "--init", str(values), "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
+        "--init", str(values), "-o", "train.init.layout=paddle", "--steps", str(how.steps), "--warmup", "1" if how.rehearse else "5",
     ]  # fmt: skip
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
