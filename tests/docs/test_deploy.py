@@ -70,7 +70,7 @@ def test_every_container_has_its_volumes_and_limits_and_every_training_goes_on(p
 
 def started(command: list[str], folder: Path, **variables: str) -> subprocess.Popen[str]:
     """Start a container's command in a folder that stands for its volume."""
-    words = [word.replace("/work", str(folder)) for word in command]
+    words = [word.replace("/job", str(folder)) for word in command]
     if words[:2] == ["sh", "-c"]:
         words[2] = words[2].replace("exec pe ", f"exec {sys.executable} -m pe_cli ")
     elif words[0] == "pe":
