@@ -67,7 +67,7 @@ class Evaluator:
         Raises:
             NotImplementedError: the class does not define it.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no eval: define eval(self, executor, eval_program), which returns what its states say")
+        raise NotImplementedError(f"{type(self).__name__} has no eval: define eval(self, executor, eval_program) for its states")
 
     def _create_state(self, suffix: str, dtype: Any, shape: Sequence[int]) -> Any:
         """Make a count, 0 at the start."""
