@@ -1,4 +1,4 @@
-"""What a training leaves behind in memory, step by step, counted exactly: run as a program, or installed in this process."""
+"""What a training leaves behind in memory, step by step, counted exactly: run as a program."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def main(into: str, begin: str, end: str, *arguments: str) -> int:
     StopRequest.now = property(watch.look)  # type: ignore[method-assign, assignment]
     threading.Thread.start = lambda self: watch.start(self)  # type: ignore[method-assign]
     code = run(list(arguments))
-    Path(f"{into}.{os.environ['PMI_RANK']}").write_text(json.dumps(watch.found))
+    Path(f"{into}.{os.environ.get('PMI_RANK', 0)}").write_text(json.dumps(watch.found))
     return code
 
 
