@@ -17,13 +17,13 @@ def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> li
         model: it.
         used: variables that are read by others than its layers: the loss, and what is fetched.
     """
-    ops = [op for op in program.global_block().ops if op.role is Role.FORWARD]
+    ops = [op for op in program.top_ops if op.role is Role.FORWARD]
     return [*_losses(ops), *_unused(ops, model, used)]
 
 
 def loss_doubts(program: Program) -> list[str]:
     """Return those of the sentences that explain a loss which is no number."""
-    return list(_losses([op for op in program.global_block().ops if op.role is Role.FORWARD]))
+    return list(_losses([op for op in program.top_ops if op.role is Role.FORWARD]))
 
 
 def _losses(ops: list[Operator]) -> Iterator[str]:

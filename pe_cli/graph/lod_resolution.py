@@ -80,11 +80,11 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
         PeError: an op needs sequences that its input does not have; with the op's place.
     """
     found = {name: n for name, n in (declared_levels(program) if levels is None else levels).items() if n}
-    wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.global_block().ops)
+    wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.top_ops)
     if not found and not wanting:
         return Sequences(program)
     made = program.clone()
-    return _Walk(made.global_block(), found).run()
+    return _Walk(made.main_block, found).run()
 
 
 def _rule_slots(op: Operator) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ class _Inner(_Walk):
     def __init__(self, outer: _Walk, region: Region, names: Mapping[str, str], steps: int) -> None:
         self.of, self.outer = region, outer
         program = region.program.clone()
-        super().__init__(program.global_block(), {})
+        super().__init__(program.main_block, {})
         whole = dict(list(names.items())[steps:])
         # what a gradient is given of the rounds has the sequences that it had there
         forward = outer.inner.get(id(region.like), {})

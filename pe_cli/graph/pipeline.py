@@ -126,14 +126,14 @@ def apply_passes(
         report: gets a sentence per pass.
         target: where it runs.
     """
-    in_segments = any(op.segment for op in program.global_block().ops)
+    in_segments = any(op.segment for op in program.top_ops)
     for run in (*passes(strategy, target), *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)
-    if any(regions_of(op) for op in program.global_block().ops):
+    if any(regions_of(op) for op in program.top_ops):
         program = program.clone()
-        block = program.global_block()
+        block = program.main_block
         block.ops = [_inside(op, strategy, target, report) for op in block.ops]
     return program
 

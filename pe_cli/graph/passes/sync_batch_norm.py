@@ -15,11 +15,11 @@ NAME = "sync_batch_norm"
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with statistics over all devices, and a sentence on what was done."""
     del fetches
-    found = sum(_split_up(op) is not None for op in program.global_block().ops)
+    found = sum(_split_up(op) is not None for op in program.top_ops)
     if not found:
         return program, f"{NAME}: the program takes no statistics of a batch"
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     block.ops = [part for op in block.ops for part in _parts(block, op)]
     return made, f"{NAME}: {found} ops take statistics over the samples of all devices"
 

@@ -27,7 +27,7 @@ def check_sizes(
     Raises:
         PeError: USAGE; the model has too few rows or logits, all such places in one.
     """
-    block = program.global_block()
+    block = program.main_block
     errors: list[PeError] = []
     for feed, want in sources.items():
         variable, section = block.vars.get(feed), feeds.get(feed)

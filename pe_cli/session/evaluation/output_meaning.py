@@ -160,7 +160,7 @@ class Taught:
 
 def taught(job: Job) -> list[Taught]:
     """Return the labels of a model's losses, each with what is compared to it."""
-    known = job.built.eval.global_block().vars
+    known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
         if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
@@ -208,7 +208,7 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
 
 def _known(job: Job) -> dict[str, Answer]:
     """Return the variables whose meaning follows from the model's losses."""
-    block = job.built.eval.global_block()
+    block = job.built.eval.main_block
     finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}

@@ -161,8 +161,8 @@ def start_of(section: StartSection, base: Path, built: Built) -> InitialValues:
     Raises:
         PeError: see `read_initial_values`.
     """
-    made = {name for op in built.startup.global_block().ops for name in op.output_names()}
-    types = {v.name: v.type for v in built.eval.list_vars() if v.persistable and v.name in made}
+    made = {name for op in built.startup.top_ops for name in op.output_names()}
+    types = {v.name: v.type for v in built.eval.persistables() if v.name in made}
     return read_initial_values(section, base, types, readings(built.eval, list(types)))
 
 
