@@ -8,6 +8,7 @@ from pe_cli.config.error_collector import Mistakes
 from pe_cli.core.errors import Span
 from pe_cli.core.patterns import matches, nearest
 from pe_cli.program.ir import Operator, Parameter, Program
+from pe_cli.program.region import every_op
 
 
 class Matching:
@@ -26,7 +27,7 @@ class Matching:
         self.parameters = {p.name: p for p in program.parameters()}
         self.readers: dict[str, list[Operator]] = defaultdict(list)
         self._layers: dict[str, set[str]] = defaultdict(set)
-        for op in program.top_ops:
+        for op in every_op(program):
             for name in op.input_names():
                 if name in self.parameters:
                     self._layers[name].add(op.scope.strip("/"))

@@ -18,7 +18,7 @@ from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find, forward_name
 from pe_cli.ops.define.traits import HasRegions, MergesRows, NamesOnly, Runs, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
-from pe_cli.program.region import Region, regions_of
+from pe_cli.program.region import Region, given, regions_of
 
 Array = np.ndarray[Any, Any]
 #: Two sizes for an unknown number of rows, to see whether an op keeps it; primes that no layer's sizes make.
@@ -173,8 +173,7 @@ class _Walk:
         captured, seen = op.inputs.get("Captured", []), dict[str, None]()
         inner: dict[str, _Inner] = {}
         for attr, region in regions.items():
-            names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())][-len(region.args) :]
-            inner[attr] = _Inner(self, region, dict(zip(region.args, names, strict=True)), len(op.inputs.get("X", ())))
+            inner[attr] = _Inner(self, region, given(op, region), len(op.inputs.get("X", ())))
             seen |= dict.fromkeys(inner[attr].more)
             self.inner[id(region)] = inner[attr].lods
         if not seen:

@@ -77,6 +77,12 @@ def regions_of(op: Operator) -> dict[str, Region]:
     return {name: op.attrs[name] for name in found.attrs if isinstance(op.attrs[name], Region)} if found else {}
 
 
+def given(op: Operator, region: Region) -> dict[str, str]:
+    """Return what a region of an op is given: argument -> variable; an argument that is a row stands for what is gone through."""
+    names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())]
+    return dict(zip(region.args, names[-len(region.args) :] if region.args else (), strict=True))
+
+
 def blocks_of(program: Program) -> Iterator[Block]:
     """Yield the blocks of a program and of all regions in it, the outermost first."""
     for block in program.blocks:

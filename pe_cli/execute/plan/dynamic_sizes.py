@@ -22,6 +22,7 @@ from pe_cli.execute.plan.plan import Plan
 from pe_cli.ops.define.traits import OnHost, Random
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.prune import prune
+from pe_cli.program.region import with_inner
 
 
 def has_dynamic_sizes(program: Program) -> bool:
@@ -81,7 +82,7 @@ class DynamicSizesExecutor(Executor):
         part = prune(program, names)
         for op in part.top_ops:
             kept = [n for n in op.output_names() if program.var(n).persistable]
-            if op.definition.has(Random) or op.definition.has(OnHost) or kept:
+            if kept or any(o.definition.has(Random) or o.definition.has(OnHost) for o in with_inner(op)):
                 why = f"op '{op.type}' writes '{kept[0]}', which lives between steps" if kept else f"op '{op.type}' draws numbers"
                 raise PeError(f"a size depends on this: {why}", at=op.at, hint="compute sizes from feeds, shapes or constants alone")
         levels = {k: v for k, v in (self._wishes.get("levels") or {}).items() if k in part.vars}

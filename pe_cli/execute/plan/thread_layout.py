@@ -11,6 +11,7 @@ from pe_cli.execute.plan.cost import MOVED, Cost, costs, on_threads
 from pe_cli.graph.lod_resolution import resolve
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.program.region import every_op
 
 #: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
 THREAD = 60
@@ -71,7 +72,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     def shared(n: int) -> float:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
-    own = any(_own_statistics(op) for op in program.top_ops)
+    own = any(_own_statistics(op) for op in every_op(program))
     devices = min(range(1, min(most, max(1, samples // MIN_SAMPLES) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
     if shared(threads) < data(devices):
@@ -81,7 +82,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
 
 def statistics_note(program: Program, devices: int) -> str:
     """Return a sentence on ops that take statistics of each device's part of a batch; nothing where there are none, or one device."""
-    found = dict.fromkeys(op.type for op in program.top_ops if _own_statistics(op))
+    found = dict.fromkeys(op.type for op in every_op(program) if _own_statistics(op))
     if devices < 2 or not found:
         return ""
     return (

@@ -11,7 +11,8 @@ from collections.abc import Collection
 
 from pe_cli.ops.define.registry import forward_name
 from pe_cli.ops.define.traits import OwnRows, ReportsData
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.program.region import with_inner
 
 NAME = "dead_code"
 
@@ -22,7 +23,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     alive: list[bool] = []
     for op in reversed(program.top_ops):
         outs = set(op.output_names())
-        alive.append(not outs or bool(outs & needed) or op.definition.has(ReportsData) or op.definition.has(OwnRows))
+        alive.append(not outs or bool(outs & needed) or _reports(op) or op.definition.has(OwnRows))
         if alive[-1]:
             needed |= _needs(op)
     alive.reverse()
@@ -37,6 +38,12 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
         del block.vars[name]
     listed = ", ".join(f"{n} {kind}" for kind, n in gone.most_common(4)) + (", ..." if len(gone) > 4 else "")
     return made, f"{NAME}: {gone.total()} ops left out whose results nobody needs: {listed}"
+
+
+def _reports(op: Operator) -> bool:
+    """Whether an op, or one that it runs, looks for mistakes in the data; a gradient only does again what has been looked at."""
+    inside = with_inner(op) if op.role is not Role.BACKWARD else [op]
+    return any(each.definition.has(ReportsData) for each in inside)
 
 
 def _needs(op: Operator) -> set[str]:
