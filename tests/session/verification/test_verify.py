@@ -90,7 +90,7 @@ def test_an_element_of_a_checkpoint_that_is_otherwise_is_named_with_the_op_that_
     arrays[name] = arrays[name].copy()
     arrays[name][1, 2] = np.nextafter(arrays[name][1, 2], np.float32(9))
     root = folder / "changed"
-    checkpoint.save(root, 8, arrays, dict(meta), None, {})
+    checkpoint.write(root, 8, arrays, dict(meta), None, {})
     for path in (root / "step-8").iterdir():
         path.replace(place / path.name)
     assert bench.run("verify", folder, "--quiet") == ExitCode.DIFFERENT, bench.err
