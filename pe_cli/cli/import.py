@@ -18,8 +18,13 @@ MOST_NOTES = 12
 @path_option("-o", "--out", "folder", metavar="DIR", required=True, help="Folder to write to; it is made where it is not there.")
 @click.option("--partial", is_flag=True, help="End the model before what cannot be imported; what leads there are its outputs.")
 @click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
+@click.option(
+    "--task",
+    type=click.Choice(["classes", "number"]),
+    help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
+)
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
-def command(source: Path, folder: Path, partial: bool, fixed: bool, force: bool) -> None:
+def command(source: Path, folder: Path, partial: bool, fixed: bool, task: str | None, force: bool) -> None:
     """Make a model of another program one that trains here.
 
     SOURCE is an ONNX file. DIR gets model.yaml, which names everything as SOURCE does, params.safetensors with the values, config.yaml,
@@ -29,6 +34,10 @@ def command(source: Path, folder: Path, partial: bool, fixed: bool, force: bool)
     from pe_cli.session.importing.write import REPORT, summary, write
 
     model = read_model(ImportWish(source, partial, fixed))
+    if task is not None:
+        from pe_cli.session.importing.training import for_training
+
+        model = for_training(model, task)
     files = write(model, folder, force)
     echo(f"{source}: {summary(model)}")
     for note in model.notes[:MOST_NOTES]:

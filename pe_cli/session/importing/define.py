@@ -30,6 +30,7 @@ class ImportedModel:
         comments: layer, feed, or `block/layer` -> what stands behind it, such as its shape.
         notes: what was folded, simplified or left out, a sentence each.
         source: file or folder that it was read from.
+        loss: what training makes smaller; empty where nothing says it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ImportedModel:
     comments: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     source: str = ""
+    loss: str = ""
 
 
 @dataclass(frozen=True)
