@@ -96,6 +96,7 @@ def load_mpi() -> Any:
     except (ImportError, RuntimeError, OSError) as error:
         why = str(error).partition("\n")[0]
         raise PeError(f"mpi4py cannot be used: {why}", hint=INSTALL) from None
+    # The communication thread sums while the main one may ask for other things: calls come from two threads, one at a time.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise PeError(
             "this MPI library allows calls from one thread only", hint="use one that has MPI_THREAD_SERIALIZED"
@@ -112,6 +113,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
+        # The launcher has to know before MPI is loaded, as that is where a start may hang.
         tell(BEGUN, f"{timeout:g}")
         with watched_startup(timeout):
             self._mpi = load_mpi()
