@@ -177,7 +177,7 @@ class Exporting:
             if answer is not None and answer.column is not None and not answer.classes:
                 units = self._units(answer.column, self.job.built.eval.var(target).dtype)
             found.append(Told(target, target, units))
-            if answer is not None and answer.classes and answer.separator is None and not answer.lengths:
+            if answer is not None and answer.classes and not answer.several and not answer.lengths:
                 found.append(Told(f"{target}_label", target, self._label(answer)))
         return tuple(found)
 
@@ -203,7 +203,7 @@ class Exporting:
             for source in (lane.source for made in fed.values() for lane in made.lanes)
         }  # fmt: skip
         classes = {one.name.removesuffix("_label"): list(step.words) for one in outputs for step in one.steps if isinstance(step, Names)}
-        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.separator is not None}
+        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.several}
         read = {name for feed in fed for name in self.job.data.sources[feed].names}
         columns = {
             name: {"type": column.type, "options": dict(column.options)}

@@ -83,7 +83,7 @@ def open_for_range(path: Path, overrides: Sequence[str], observer: Observer | No
     run = load_run(path, overrides)
     if run.train is None or not run.phases:
         raise PeError("there is no learning rate without training", at=run.at, hint="add train: {loss, epochs, batch_size, optimizer}")
-    if run.executor.type == "async" or run.executor.processes == "mpi":
+    if run.executor.type == "async" or run.executor.processes != 1:
         text = "a range test does its steps in one process, one after the other"
         raise PeError(text, at=run.at_of("executor"), hint="-o executor.type=parallel -o executor.processes=1")
     if run.train.phases:
