@@ -148,6 +148,7 @@ class MpiPeers:
 
     def _renumber(self) -> None:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
+        # By machine in the order of their first process, so that all processes find the same numbers without asking again.
         machines = gather(self, socket.gethostname().encode())
         self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
         self._number = [self._world_rank.index(r) for r in range(self.size)]
@@ -197,6 +198,7 @@ class MpiPeers:
 
         def begin() -> list[_Transfer]:
             made: list[_Transfer] = []
+            # The receive is posted first: what arrives has a place, and the library need not keep a copy.
             if into is not None and into.size:
                 made.append(_Request(peer, self._world.Irecv(_bytes(into), self._world_rank[peer], PART)))
             if out is not None and out.size:
@@ -281,6 +283,7 @@ class MpiPeers:
 
     def _beat(self) -> None:
         """Give those that may wait for this process a sign of life, where the last was some time ago."""
+        # Asked for at every look, and sent once a second: signs of life are for silence, not for traffic.
         if time.monotonic() - self._beaten < self._rhythm:
             return
         self._beaten = time.monotonic()

@@ -63,6 +63,7 @@ class _Panel(VectorCode):
             return [b.sub(left, self.constant(done)), *(self.at(at, self.constant(done * self.size)) for at in held)]
 
         values = [self.a["columns"], *places]
+        # As wide as there are columns for, then narrower: one mask, of the last vector, is enough.
         for self.vectors in VECTORS:
             whole = self.constant(lanes * self.vectors)
             count = b.udiv(values[0] if self.vectors > 1 else b.add(values[0], self.constant(lanes - 1)), whole)
