@@ -137,7 +137,7 @@ class Group(Member):
         if home == self._last:
             return
         for other, driver in enumerate(self._drivers):
-            # What came before is behind the last device that was asked; after a graph it may be behind any.
+            # All that came before is behind the device that was asked last; where none is known, behind each.
             if other != home and self._last in (other, None):
                 self._drivers[home].follow(driver)
         self._last = home
