@@ -155,6 +155,7 @@ def weights(env: Any) -> None:
             found = code.some(a["count"], [x, g, *[code.zero] * (taps * code.vectors)], pixel)[2:]
             for i, value in enumerate(found):
                 at, v = code.at(w, from_w[i // code.vectors]), i % code.vectors
+                # Added once per run of outputs: sums stay in registers in between.
                 code.store(b.fadd(code.load(at, v), value), at, v)
 
         def pixel(values: list[Any]) -> list[Any]:
