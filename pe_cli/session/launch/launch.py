@@ -128,7 +128,7 @@ def described(wish: Launch) -> list[str]:
         PeError: there is no launcher of MPI.
     """
     plan, member = wish.plan, wish.around.where
-    lines = [f"# {line}" for line in plan.why]
+    lines = [f"# {line}" for line in (*plan.why, plan.crowd) if line]
     if plan.way == "meeting" and isinstance(member, Member):
         at = f"at {member.address}" if member.meet == "address" else f"by a file in {wish.run.output.dir}"
         part = "a server" if servers_of(wish.run) and member.rank >= member.size - servers_of(wish.run) else "its part"
