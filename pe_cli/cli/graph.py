@@ -266,7 +266,7 @@ def _types(source: Source, stages: Stages, graph: Graph) -> Callable[[VarNode], 
         types = device_types(graph, parts)
     except PeError:
         return None
-    return lambda v: types[v.device].get(v.name, graph.program.global_block().var(v.name).type)
+    return lambda v: types[v.device].get(v.name, graph.program.var(v.name).type)
 
 
 def _draw(
