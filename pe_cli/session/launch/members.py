@@ -32,6 +32,8 @@ from pe_cli.session.sweep.training_processes import die_with_parent
 
 #: What `mpiexec -launcher manual` says: the command of each proxy, and that these were all.
 _LAUNCH, _END = "HYDRA_LAUNCH: ", "HYDRA_LAUNCH_END"
+#: What mpiexec says of a signal that it is asked to stop by.
+_ASIDE = ("] Sending Ctrl-C to processes as requested", "] Press Ctrl-C again to force abort")
 #: Variables of the launcher around this process that MPI would take for its own.
 _FOREIGN = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "HYDRA_", "MPIEXEC_", RANK, SIZE)
 #: What the options of a proxy look like that are taken from the first process, and how many there are at most.
@@ -124,7 +126,7 @@ def _lead(door: Door, mpiexec: str, proxy: str, train: Sequence[str], seconds: f
             for rank, (channel, _) in sorted(door.came.items()):
                 channel.say(proxy=commands[rank])
             mine.append(_started(proxy, commands[0], "", member))
-        else:
+        elif not line.endswith(_ASIDE):
             say(line, wrong)
 
     hosts = ",".join(f"process{r}:1" for r in range(member.size))
