@@ -45,7 +45,12 @@ class Positive:
     @property
     def best(self) -> str:
         """The metric that decides which checkpoint is the best."""
-        return self.metric("average_precision") if self.share < RARE else "acc"
+        return self.metric("average_precision") if self.is_rare else "acc"
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether so few rows are of it that accuracy says little."""
+        return self.share < RARE
 
     def section(self) -> list[str]:
         """Return the lines of `metrics`."""

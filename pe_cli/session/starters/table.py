@@ -216,9 +216,20 @@ def _config(looked: Looked, wish: Wish) -> str:
         *_feeds(looked),
         *(looked.positive.section() if looked.positive else []),
         *(tag_section(target.options["classes"]) if target.type == "bag" else []),
-        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=goal.mode, metrics=goal.recorded),
+        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=goal.mode, metrics=goal.recorded, decide=_decide(looked)),
     ]
     return text(lines)
+
+
+def _decide(looked: Looked) -> list[str]:
+    """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
+    more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
+    if looked.positive and looked.positive.is_rare:
+        return [f"  decide: f1  # the threshold of '{said(looked.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+    if looked.positive or looked.target.type == "bag":
+        of = "of each tag" if looked.target.type == "bag" else f"of '{said(looked.positive.name, 24)}'" if looked.positive else ""
+        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
+    return []
 
 
 def _in_time(looked: Looked) -> str | None:
@@ -257,6 +268,8 @@ def _notes(looked: Looked) -> tuple[str, ...]:
     if looked.positive:
         name, why = said(looked.positive.name, 30), looked.positive.why
         notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
+        if looked.positive.is_rare:
+            notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip
