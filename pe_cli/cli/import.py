@@ -8,6 +8,7 @@ import click
 
 from pe_cli.cli.common import path_argument, path_option
 from pe_cli.cli.terminal_text import echo
+from pe_cli.core.errors import PeError
 
 #: Notes that are printed; the report has all.
 MOST_NOTES = 12
@@ -18,17 +19,34 @@ MOST_NOTES = 12
 @path_option("-o", "--out", "folder", metavar="DIR", required=True, help="Folder to write to; it is made where it is not there.")
 @click.option("--partial", is_flag=True, help="End the model before what cannot be imported; what leads there are its outputs.")
 @click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
+@click.option("--head", metavar="NAME", help="Of a folder: what the model ends with, such as classes; what the folder has by default.")
+@click.option("--classes", type=click.IntRange(1), metavar="N", help="Of a folder: a new last layer for so many classes.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Of a folder: tokens of a text that the model sees, 128 by default.")
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
-def command(source: Path, folder: Path, partial: bool, fixed: bool, force: bool) -> None:
+def command(
+    source: Path,
+    folder: Path,
+    partial: bool,
+    fixed: bool,
+    head: str | None,
+    classes: int | None,
+    length: int | None,
+    force: bool,
+) -> None:
     """Make a model of another program one that trains here.
 
-    SOURCE is an ONNX file. DIR gets model.yaml, which names everything as SOURCE does, params.safetensors with the values, config.yaml,
-    which names the model, and import.txt with what was folded or simplified.
+    SOURCE is an ONNX file, or a folder as Hugging Face's transformers writes it. DIR gets model.yaml, which names everything as SOURCE
+    does or nearly so, params.safetensors with the values, config.yaml, which names the model, and import.txt with what was folded,
+    simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
     """
     from pe_cli.session.importing.define import ImportWish, read_model
     from pe_cli.session.importing.write import REPORT, summary, write
 
-    model = read_model(ImportWish(source, partial, fixed))
+    if not source.is_dir() and (head, classes, length) != (None, None, None):
+        raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
+    if source.is_dir() and (partial or fixed):
+        raise PeError("--partial and --fixed are for ONNX files", hint="leave them out, or name a file")
+    model = read_model(ImportWish(source, partial, fixed, head, classes, length))
     files = write(model, folder, force)
     echo(f"{source}: {summary(model)}")
     for note in model.notes[:MOST_NOTES]:

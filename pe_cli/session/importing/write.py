@@ -31,14 +31,16 @@ def write(model: ImportedModel, folder: Path, replace: bool = False) -> list[Pat
     Raises:
         PeError: USAGE; a file is there already, or cannot be written.
     """
-    files = [folder / name for name in (PARAMS, CONFIG, REPORT, MODEL)]
+    files = [folder / name for name in (PARAMS, CONFIG, REPORT, MODEL, *model.files)]
     for file in files:
         if not replace and (file.exists() or file.is_symlink()):
             raise PeError(f"{file} is there already", hint="name another folder, or add --force to replace it")
     atomic.make_folder(folder)
     with atomic.temporary(files[0]) as beside:
         write_safetensors(beside, model.arrays)
-    for file, text in zip(files[1:], (_config(model), report_text(model), model_text(model)), strict=True):
+    for name, data in model.files.items():
+        atomic.write_bytes(folder / name, data)
+    for file, text in zip(files[1:4], (_config(model), report_text(model), model_text(model)), strict=True):
         atomic.write_text(file, text)
     return files
 
@@ -63,7 +65,7 @@ def model_text(model: ImportedModel) -> str:
 
 def report_text(model: ImportedModel) -> str:
     """Return what was done, a line each."""
-    return "\n".join([summary(model), *model.notes]) + "\n"
+    return "\n".join([summary(model), *model.notes, *model.details]) + "\n"
 
 
 def summary(model: ImportedModel) -> str:
