@@ -19,15 +19,21 @@ MOST_NOTES = 12
 @path_option("-o", "--out", "folder", metavar="DIR", required=True, help="Folder to write to; it is made where it is not there.")
 @click.option("--partial", is_flag=True, help="End the model before what cannot be imported; what leads there are its outputs.")
 @click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
+@click.option(
+    "--task",
+    type=click.Choice(["classes", "number"]),
+    help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
+)
 @click.option("--head", metavar="NAME", help="Of a folder: what the model ends with, such as classes; what the folder has by default.")
 @click.option("--classes", type=click.IntRange(1), metavar="N", help="Of a folder: a new last layer for so many classes.")
 @click.option("--length", type=click.IntRange(1), metavar="N", help="Of a folder: tokens of a text that the model sees, 128 by default.")
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
-def command(
+def command(  # noqa: PLR0913, PLR0917 - an argument per option
     source: Path,
     folder: Path,
     partial: bool,
     fixed: bool,
+    task: str | None,
     head: str | None,
     classes: int | None,
     length: int | None,
@@ -44,9 +50,13 @@ def command(
 
     if not source.is_dir() and (head, classes, length) != (None, None, None):
         raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
-    if source.is_dir() and (partial or fixed):
-        raise PeError("--partial and --fixed are for ONNX files", hint="leave them out, or name a file")
+    if source.is_dir() and (partial or fixed or task):
+        raise PeError("--partial, --fixed and --task are for ONNX files", hint="--head says what a folder's model ends with")
     model = read_model(ImportWish(source, partial, fixed, head, classes, length))
+    if task is not None:
+        from pe_cli.session.importing.training import for_training
+
+        model = for_training(model, task)
     files = write(model, folder, force)
     echo(f"{source}: {summary(model)}")
     for note in model.notes[:MOST_NOTES]:

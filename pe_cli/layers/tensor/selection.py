@@ -1,4 +1,4 @@
-"""Selection by index and by condition: multiplex, scatter_nd, select, shard_index."""
+"""Selection by index: multiplex, scatter_nd, shard_index."""
 
 from __future__ import annotations
 
@@ -58,30 +58,6 @@ def scatter_nd(index: Variable, updates: Variable, shape: list[int], name: str |
     helper = LayerHelper("scatter_nd", name)
     zeros = helper.one("fill_constant", {}, {"shape": shape, "dtype": updates.dtype, "value": 0.0})
     return helper.one("scatter_nd_add", {"X": zeros, "Index": index, "Updates": updates})
-
-
-@layer
-def select(condition: Variable, x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Choose between two tensors, element by element.
-
-    Out = x where condition, else y; what is not chosen has no effect, NaN included.
-
-    Args:
-        condition: bool, sizes of x.
-        x: any.
-        y: type of x.
-        name: prefix of the output's name.
-
-    Returns:
-        Type of x.
-
-    Raises:
-        PeError: condition is not bool, or types differ.
-
-    Source:
-        numpy.where.
-    """
-    return LayerHelper("select", name).one("select", {"Condition": condition, "X": x, "Y": y})
 
 
 @layer

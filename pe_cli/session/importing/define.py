@@ -32,6 +32,7 @@ class ImportedModel:
         source: file or folder that it was read from.
         details: what only the report has, a line each.
         files: name -> what else is written beside the model, such as an example of a config.
+        loss: what training makes smaller; empty where nothing says it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ImportedModel:
     source: str = ""
     details: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    loss: str = ""
 
 
 @dataclass(frozen=True)

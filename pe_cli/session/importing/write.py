@@ -78,7 +78,19 @@ def summary(model: ImportedModel) -> str:
 
 
 def _config(model: ImportedModel) -> str:
-    return f"model: {MODEL}\n"
+    """Return a config that names the model, its values, and files of arrays, which are yours to write."""
+    feeds = {name: name for name in model.feeds}
+    lines = ["# Written by pe import. A file of arrays has one for each feed, by its name, with an axis of samples first."]
+    lines += [f"model: {flow({'file': MODEL, 'args': dict(model.args)} if model.args else MODEL)}", "data:"]
+    if model.loss:
+        lines += ["  train: {reader: npz, file: train.npz, shuffle: true}"]
+    lines += ["  predict: {reader: npz, file: input.npz}", f"feeds: {flow(feeds)}"]
+    if model.loss:
+        lines += [
+            "train:", f"  loss: {quoted(model.loss)}", "  epochs: 5", "  batch_size: 32", f"  init: {{from: {PARAMS}}}",
+            "  optimizer: {type: Adam, learning_rate: 0.0001}", "fetches:", f"  {quoted(model.loss)}: {{every: 1 epoch}}",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def _entries(entries: Mapping[str, Mapping[str, Any]], comments: Mapping[str, str], pad: str, prefix: str = "") -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.layers.define.registry import find
@@ -18,12 +19,15 @@ from pe_cli.program.defaults import program_guard
 from pe_cli.program.initializer import INITIALIZERS
 from pe_cli.program.ir import Program, Variable
 from pe_cli.program.param_attr import ParamAttr
+from pe_cli.session.importing.onnx.file import MOST_AXES, MOST_ELEMENTS
 from pe_cli.session.importing.onnx.values import Array, Size, Symbol, Unimportable, Value
 
 #: Layers whose output has the axes of their first input, as far as their sizes are not known.
 _MOVES = frozenset({"reshape", "transpose", "squeeze", "unsqueeze", "stack", "gather", "slice", "strided_slice", "expand", "tile"})
-#: Values that a constant of whole numbers may have to stand in the model file itself.
-_WRITTEN = 64
+#: Characters of a name.
+_LONGEST = 200
+#: A name that files of values keep for themselves.
+_METADATA = "__metadata__"
 
 
 class Emitter:
@@ -55,7 +59,7 @@ class Emitter:
 
     def key(self, wanted: str) -> str:
         """Return a name for a layer or feed that is like a wanted one, and that nothing else has."""
-        text = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted).strip("_-") or "value"
+        text = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted[:_LONGEST]).strip("_-") or "value"
         text = text if text[0].isalpha() else f"v_{text}"
         found = next(name for name in itertools.chain([text], (f"{text}_{i}" for i in itertools.count(2))) if name not in self._taken)
         self._taken.add(found)
@@ -91,8 +95,13 @@ class Emitter:
 
     def parameter(self, value: Array, wanted: str) -> str:
         """Keep the value of a parameter; return its name, as wanted where that is free or holds the same value."""
+        wanted = f"{wanted[:_LONGEST]}_" if len(wanted) > _LONGEST or wanted in ("", _METADATA) else wanted
         names = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(2)))
         name = next(n for n in names if (_same(self.arrays[n], value) if n in self.arrays else n not in self.block.vars))
+        if name != wanted:
+            self.note(f"'{wanted}' is used in several ways: '{name}' is a copy of it, which is trained apart")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            self.note(f"'{wanted}' has values that are NaN or infinite")
         self.arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
         return name
 
@@ -176,6 +185,8 @@ class Emitter:
             if output.name in fresh and not output.persistable and output.name != name:
                 self.block.rename_var(output.name, name, first)
             self._made[name] = output
+            if len(output.shape) > MOST_AXES or math.prod(size for size in output.shape if size > 0) > MOST_ELEMENTS:
+                raise Unimportable(f"it would make {[*output.shape[:MOST_AXES]]}, and a value has {MOST_ELEMENTS:,} elements at most")
             self.dims[name] = tuple(dims) if dims is not None and i == 0 else self._dims(type, output, name, inputs)
             found.append(Value(output.dtype, variable=name, dims=self.dims[name]))
         self.layers[key] = {"type": type, **written}
@@ -215,6 +226,10 @@ def _written(value: Any) -> Any:
     """Return an argument as a model file has it."""
     if isinstance(value, Value):
         return value.variable
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, Mapping):
+        return {name: _written(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_written(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):

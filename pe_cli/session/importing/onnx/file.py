@@ -21,8 +21,10 @@ OLDEST = 7
 MOST_NODES = 50_000
 #: Graphs inside graphs.
 DEEPEST = 16
-#: Elements of one value, and those that a file may name beside its own bytes: sizes of a constant that is not written out.
-MOST_ELEMENTS = 1 << 28
+#: Elements of one value, of those of a layer without the axes that are not known.
+MOST_ELEMENTS = 1 << 31
+#: Axes of one value.
+MOST_AXES = 32
 #: Element types of ONNX that none of ours is named like, and the one that holds their numbers.
 _HOLDS = {**HOLDS, "bfloat16": "float32", "int4": "int32", "uint4": "int32", "int2": "int32", "uint2": "int32", "uint64": "int64"}
 
@@ -91,6 +93,42 @@ def _check_size(path: Path, model: Any) -> None:
 def graphs_of(node: Any) -> list[Any]:
     """Return the graphs inside of a node."""
     return [inner for a in node.attribute for inner in (*([a.g] if a.HasField("g") else []), *a.graphs)]
+
+
+def kinds_of(model: Any) -> set[tuple[str, str]]:
+    """Return domains and names of the operators that a model's nodes are of."""
+    return {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in model.graph.node}
+
+
+def is_defined(model: Any, kind: tuple[str, str]) -> bool:
+    """Tell whether ONNX defines an operator by others, in the version that a model uses."""
+    import onnx
+
+    version = next((entry.version for entry in model.opset_import if entry.domain in (kind[0], kind[0] or "ai.onnx")), 0)
+    try:
+        schema = onnx.defs.get_schema(kind[1], version, kind[0])
+    except (onnx.defs.SchemaError, RuntimeError):
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def written_out(model: Any, kinds: Iterable[tuple[str, str]], path: Path) -> Any:
+    """Return a model in which nodes of some kinds are those that ONNX defines them by.
+
+    Raises:
+        PeError: DATA; it becomes too large.
+    """
+    from onnx import inliner
+
+    chosen = sorted(kind for kind in kinds if is_defined(model, kind))
+    if not chosen:
+        return model
+    try:
+        made = inliner.inline_selected_functions(model, chosen, exclude=False, inline_schema_functions=True)
+    except (RuntimeError, ValueError, TypeError):
+        return model
+    _check_size(path, made)
+    return made
 
 
 def _check_functions(path: Path, model: Any) -> None:

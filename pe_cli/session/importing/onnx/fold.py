@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.session.importing.onnx.file import MOST_ELEMENTS
 from pe_cli.session.importing.onnx.node import Node
 from pe_cli.session.importing.onnx.values import Array, Unimportable
 
+#: Elements of a constant that is computed: a mask of 2048 steps by as many.
+MOST_FOLDED = 1 << 22
 Fold = Callable[[Node, Sequence[Array]], "Array | Sequence[Array]"]
 FOLDS: dict[str, Fold] = {}
 #: Those that also compute with sizes that are not known yet.
@@ -32,17 +33,21 @@ def fold(*ops: str) -> Callable[[Fold], Fold]:
     return keep
 
 
+class TooLarge(Unimportable):
+    """A constant has more elements than one that is computed may have."""
+
+
 def bounded(shape: Sequence[Any], what: str) -> tuple[int, ...]:
     """Return the shape of a constant that is made.
 
     Raises:
-        Unimportable: it is negative or too large.
+        TooLarge: it has too many elements, or a negative size.
     """
     total = 1
     for size in shape:
         total *= int(size)
-        if int(size) < 0 or total > MOST_ELEMENTS:
-            raise Unimportable(f"{what} would be {[int(s) for s in shape]}, and a constant has {MOST_ELEMENTS:,} elements at most")
+        if int(size) < 0 or total > MOST_FOLDED:
+            raise TooLarge(f"{what} would be {[int(s) for s in shape]}, and a constant has {MOST_FOLDED:,} elements at most")
     return tuple(int(size) for size in shape)
 
 

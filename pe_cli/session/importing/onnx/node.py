@@ -29,6 +29,7 @@ class Node:
         keys: name in the graph -> name of a layer, for outputs.
         emitter: of the model.
         uses: how often each value is read.
+        takers: kinds of the nodes that read each value; "" where it is an output of the graph.
     """
 
     op: str
@@ -40,6 +41,7 @@ class Node:
     keys: Mapping[str, str]
     emitter: Emitter
     uses: Mapping[str, int]
+    takers: Mapping[str, set[str]]
 
     # --- what it is given ---------------------------------------------------------------------------------------------
 
@@ -147,8 +149,8 @@ class Node:
         return self.emitter.layer(type, f"{self.key}_{hint}", args, dims)
 
     def outs(self, type: str, /, **args: Any) -> list[Value]:
-        """Append a layer with several outputs."""
-        return self.emitter.outputs_of(type, self.key, args, own=True)
+        """Append a layer with several outputs, which have no names of their own in the graph."""
+        return self.emitter.outputs_of(type, f"{self.key}_{type}", args)
 
     def number_like(self, value: float, like: Value, hint: str) -> Value:
         """Return a tensor [1] of one number in the type of a variable."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from pe_cli.layers.define.registry import discover as discover_layers
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
-from pe_cli.session.importing.onnx.fold import FOLDS, KEEPS_NAME, OF_SYMBOLS
+from pe_cli.session.importing.onnx.fold import FOLDS, KEEPS_NAME, OF_SYMBOLS, TooLarge
 from pe_cli.session.importing.onnx.node import Node, discover
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value
+from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known
 
 #: What exporters append to the names of values.
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
@@ -40,12 +42,32 @@ def read(wish: ImportWish) -> ImportedModel:
 
 
 def import_model(model: Any, wish: ImportWish) -> ImportedModel:
-    """Make a model of a loaded file; see `read`."""
+    """Make a model of a loaded file; see `read`.
+
+    A node without a layer, or of which the layer cannot do what it asks for, is taken for what ONNX itself defines it by, where it does.
+    """
+    whole, plain = replace(wish, partial=False), model
+    written = {kind for kind in onnx_file.kinds_of(model) if kind not in discover() and kind[1] not in FOLDS}
+    while True:
+        model = onnx_file.written_out(plain, written, wish.source)
+        try:
+            return _in_batches(model, whole)
+        except Unimportable as error:
+            if error.kind is not None and error.kind not in written and onnx_file.is_defined(plain, error.kind):
+                written.add(error.kind)
+            elif wish.partial:
+                return _in_batches(model, wish)
+            else:
+                raise
+
+
+def _in_batches(model: Any, wish: ImportWish) -> ImportedModel:
+    """Make a model with a first axis for the batch, or, where that does not work out, with the sizes of the file."""
     lifted = _batched(model) and not wish.fixed
     try:
         return _Graph(model, wish, lifted).read()
-    except PeError:
-        if not lifted or not _has_fixed_batch(model):
+    except PeError as error:
+        if not lifted or not _has_fixed_batch(model) or isinstance(error, NeedsConstant):
             raise
     return _Graph(model, wish, False).read()
 
@@ -81,9 +103,10 @@ class _Graph:
         self.emitter = Emitter(_name_of(model, self.path))
         self.values: dict[str, Value] = {}
         self.missing: set[str] = set()
-        self.failures: list[Unimportable] = []
+        self.failures: list[PeError] = []
         self.keys: dict[str, str] = {}
         self.uses: Counter[str] = Counter()
+        self.takers: defaultdict[str, set[str]] = defaultdict(set)
         self.frontier: dict[str, None] = {}
         self.forms = discover()
         self.pending = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -96,15 +119,23 @@ class _Graph:
         wanted = [given.name for given in graph.output]
         nodes = self._needed(graph, wanted)
         self._feeds(graph)
+        self._prepare(nodes, wanted)
+        for node in nodes:
+            self._one(node)
+        return self._whole(wanted)
+
+    def _prepare(self, nodes: Sequence[Any], wanted: Sequence[str]) -> None:
+        """Give what nodes compute names, those of the outputs first, and see who reads what."""
         for name in (*wanted, *(name for node in nodes for name in node.output if name)):
             if name not in self.keys and name not in self.values:
                 self.keys[name] = self.emitter.key(_wanted_name(name, nodes))
         self.uses.update(wanted)
+        for name in wanted:
+            self.takers[name].add("")
         for node in nodes:
-            self.uses.update(name for name in node.input if name)
-        for node in nodes:
-            self._one(node)
-        return self._whole(wanted)
+            for name in {*node.input, *_read_inside(node)} - {""}:
+                self.uses[name] += list(node.input).count(name) or 1
+                self.takers[name].add(node.op_type)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -149,9 +180,9 @@ class _Graph:
                 else:
                     dims.append(Symbol(dim.dim_param or f"{given.name}:{axis}"))
             if any(size == 0 for size in dims):
-                raise data_error(f"{self.path}: the input '{given.name}' has an axis of size 0")
-            if sum(size for size in dims if isinstance(size, int)) > onnx_file.MOST_ELEMENTS:
-                raise data_error(f"{self.path}: the input '{given.name}' says to be {[str(size) for size in dims]}")
+                raise NeedsConstant(given.name, "an input without elements")
+            if len(dims) > onnx_file.MOST_AXES or math.prod(s for s in dims if isinstance(s, int)) > onnx_file.MOST_ELEMENTS:
+                raise data_error(f"{self.path}: the input '{given.name}' says to be {known(tuple(dims[: onnx_file.MOST_AXES]))}")
             value = self.emitter.feed(given.name, dims, dtype, batch=self.lifted and bool(dims))
             self.values[given.name] = Value(dtype, variable=value.variable, dims=value.dims)
 
@@ -185,11 +216,12 @@ class _Graph:
                 raise Unimportable(f"it reads '{lost}', which nothing before it has computed: a cycle, or nodes out of order")
             found = Node(
                 node.op_type, self.opsets.get(domain, 0), onnx_file.attributes(self.path, node), inputs, values, list(node.output),
-                self.keys, self.emitter, self.uses,
+                self.keys, self.emitter, self.uses, self.takers,
             )  # fmt: skip
-            self._set(node, self._computed(found, domain))
+            self._set(node, self._branch(found) if node.op_type == "If" and domain == "" else self._computed(found, domain))
         except PeError as error:
-            failure = self._failure(node, domain, error)
+            inside = isinstance(error, Unimportable) and error.kind is not None  # of a branch: it says its node already
+            failure = error if inside else self._failure(node, domain, error)
             if not self.wish.partial:
                 raise failure from None
             self.failures.append(failure)
@@ -214,6 +246,24 @@ class _Graph:
         made = form(node)
         return [made] if isinstance(made, Value) else list(made)
 
+    def _branch(self, node: Node) -> Sequence[Value | None]:
+        """Write the branch out that a constant condition chooses.
+
+        Raises:
+            PeError: the condition is computed, or a node of the branch has no form.
+        """
+        chosen = bool(node.const(0, "the condition").reshape(-1)[0])
+        graph = node.attr("then_branch" if chosen else "else_branch")
+        if graph is None:
+            raise Unimportable("a branch is missing")
+        node.emitter.note("an If whose condition is a constant is the branch that it chooses")
+        self.pending |= {tensor.name: tensor for tensor in graph.initializer}
+        names = [given.name for given in graph.output]
+        self._prepare(graph.node, names)
+        for inner in graph.node:
+            self._one(inner)
+        return [self._value(name) for name in names]
+
     def _set(self, node: Any, made: Sequence[Value | None]) -> None:
         for name, value in zip(node.output, made, strict=False):
             if name and value is not None:
@@ -229,7 +279,7 @@ class _Graph:
         close = did_you_mean(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.op_type).lower(), discover_layers())
         hint = error.hint or (close and close.replace("did you mean", "the nearest layer is").rstrip("?"))
         hint = f"{hint}; --partial imports what comes before it" if hint else "--partial imports what comes before it"
-        made: Unimportable = Unimportable(text, hint)
+        made = Unimportable(text, hint, (domain, node.op_type))
         if isinstance(error, NeedsConstant):
             made = NeedsConstant(error.value, "")
             made.message, made.hint = text, hint
@@ -284,6 +334,10 @@ def _folded(node: Node) -> list[Value] | None:
         given.append(array.astype(object) if symbols and array.dtype != object and array.dtype.kind in "iu" else array)
     try:
         made = how(node, given)
+    except TooLarge:
+        if symbols or ("", node.op) not in discover():
+            raise
+        return None
     except (ValueError, IndexError, TypeError, KeyError, OverflowError, np.exceptions.AxisError, MemoryError) as error:
         if symbols:
             return None

@@ -15,10 +15,16 @@ Array = np.ndarray[Any, Any]
 
 
 class Unimportable(PeError):
-    """A node has no layer here, or none with its inputs and attributes."""
+    """A node has no layer here, or none with its inputs and attributes.
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    Args:
+        message, hint: as of every error.
+        kind: domain and name of the node's operator, where it is known.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, kind: tuple[str, str] | None = None) -> None:
         super().__init__(message, hint=hint, code=ExitCode.DATA)
+        self.kind = kind
 
 
 class NeedsConstant(Unimportable):

@@ -1,17 +1,17 @@
-"""Functions of one number, and of two."""
+"""Functions of one number."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import FLOATS, NUMBERS
-from pe_cli.session.importing.onnx.broadcasting import pair, spread, together
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import Unimportable, Value
 
+#: The largest number of float32.
+_LARGEST = float(np.finfo(np.float32).max)
 #: Node -> layer, without attributes.
 _ONE = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Abs": "abs", "Floor": "floor",
@@ -142,145 +142,12 @@ def is_infinite(node: Node) -> Value:
 def clip(node: Node) -> Value:
     x = node.var()
     whole = x.dtype not in FLOATS
-    least = float(np.iinfo("int32").min if whole else -3.4028234663852886e38)
-    low, high = node.number("min", 1, least), node.number("max", 2, -least - whole)
-    low, high = max(low, least), min(high, -least - whole)
+    # of numbers of 64 bits, 1024 in front of the end is as far as a float says exactly
+    least, most = {"int32": (-(2.0**31), 2.0**31 - 1), "int64": (-(2.0**63), 2.0**63 - 1024)}.get(x.dtype, (-_LARGEST, _LARGEST))
+    low, high = max(node.number("min", 1, least), least), min(node.number("max", 2, most), most)
+    if whole and any(abs(limit) >= 2**53 for limit in {low, high} - {least, most}):
+        raise Unimportable(f"limits {low} and {high} are more than a float says exactly")
     return kept(node, x, "clip", x=x, min=min(low, high), max=high)
-
-
-# --- two ----------------------------------------------------------------------------------------------------------------
-
-_TWO = {
-    "Add": "elementwise_add", "Sub": "elementwise_sub", "Mul": "elementwise_mul", "Div": "elementwise_div", "Pow": "elementwise_pow",
-    "Max": "elementwise_max", "Min": "elementwise_min",
-}  # fmt: skip
-_COMPARE = {
-    "Equal": "equal", "Less": "less_than", "Greater": "greater_than", "LessOrEqual": "less_equal", "GreaterOrEqual": "greater_equal",
-}  # fmt: skip
-_LOGIC = {"And": "logical_and", "Or": "logical_or", "Xor": "logical_xor"}
-
-
-def _number(value: Value, beside: Value) -> float | None:
-    """Return the number that a constant is, where it changes no shape."""
-    array = value.constant
-    if array is None or array.size != 1 or array.ndim > beside.rank or (value.initializer is not None and array.ndim and beside.rank == 0):
-        return None
-    number = float(array.reshape(-1)[0])
-    return number if math.isfinite(number) and (array.dtype.kind == "f" or abs(number) < 2**31) else None
-
-
-def _with_number(node: Node) -> Value | None:
-    """Append a layer for one variable and one number, or return None where there is none."""
-    for index, other in ((0, 1), (1, 0)):
-        value, beside = node.value(other), node.value(index)
-        number = _number(value, beside) if beside.constant is None else None
-        if number is None:
-            continue
-        x = node.var(index)
-        if x.dtype not in FLOATS and (node.op not in ("Add", "Sub", "Mul") or x.dtype not in NUMBERS):
-            continue
-        args: dict[str, Any] | None = None
-        if node.op == "Add":
-            args = {"bias": number}
-        elif node.op == "Mul":
-            args = {"scale": number}
-        elif node.op == "Sub":
-            args = {"bias": -number} if index == 0 else {"scale": -1.0, "bias": number}
-        elif node.op == "Div" and index == 0 and number:
-            args = {"scale": 1.0 / number}
-        elif node.op == "Pow" and index == 0:
-            type = {2.0: "square", 0.5: "sqrt"}.get(number)
-            return kept(node, x, type, x=x) if type else kept(node, x, "pow", x=x, factor=number)
-        if args is not None:
-            return kept(node, x, "scale", x=x, **args)
-    return None
-
-
-@form("Add", "Sub", "Mul", "Div", "Pow")
-def two(node: Node) -> Value:
-    merged = _bias(node) if node.op == "Add" else None
-    found = merged or _with_number(node)
-    if found is not None:
-        return found
-    x, y = node.var(0), node.var(1)
-    if node.op == "Pow" and y.dtype != x.dtype:
-        y = node.mid("cast", "factor", x=y, dtype=x.dtype, dims=y.dims)
-    return combined(node, _TWO[node.op], x, y)
-
-
-def combined(node: Node, type: str, x: Value, y: Value, hint: str | None = None) -> Value:
-    """Append a layer of two variables, which are broadcast; it computes the node's output where there is no hint."""
-    scalar = x.scalar and y.scalar
-    if x.dtype not in NUMBERS and type.startswith("elementwise") and x.dtype == y.dtype:
-        if x.dtype == "bool":
-            raise Unimportable("it computes with truth values")
-        wide_x, wide_y = (node.mid("cast", f"{n}_wide", x=v, dtype="int32", dims=v.dims) for n, v in (("x", x), ("y", y)))
-        made = combined(node, type, wide_x, wide_y, "wide")
-        return node.out("cast", x=made, dtype=x.dtype, scalar=scalar, dims=made.dims)
-    x, y, dims = pair(node, x, y)
-    if hint is not None:
-        return node.mid(type, hint, x=x, y=y, dims=dims)
-    return node.out(type, x=x, y=y, dims=dims, scalar=scalar)
-
-
-@form("Max", "Min", "Sum", "Mean")
-def several(node: Node) -> Value:
-    values = [node.var(i) for i in range(len(node.values))]
-    type = _TWO["Add" if node.op in ("Sum", "Mean") else node.op]
-    if len(values) == 1:
-        return values[0]
-    total = values[0]
-    for i, value in enumerate(values[1:-1]):
-        total = combined(node, type, total, value, f"of_{i + 2}")
-    if node.op == "Mean":
-        whole = combined(node, type, total, values[-1], "sum")
-        return node.out("scale", x=whole, scale=1.0 / len(values), dims=whole.dims)
-    return combined(node, type, total, values[-1])
-
-
-def _bias(node: Node) -> Value | None:
-    """Make a constant that is added to the output of a fully connected layer its bias; None where it is not so."""
-    for index, other in ((0, 1), (1, 0)):
-        x, held = node.value(index), node.value(other)
-        layer = node.emitter.layers.get(str(x.variable))
-        array = held.constant
-        if layer is None or array is None or layer["type"] != "fc" or layer["bias_attr"] is not False or layer.get("act"):
-            continue
-        size = layer["size"]
-        if node.uses[node.inputs[index]] != 1 or array.size != size or array.shape[-1:] != (size,) or array.ndim > x.rank:
-            continue
-        made, name = node.parameter(other, "bias", lambda a: a.reshape(-1))
-        layer["bias_attr"] = {"name": name}
-        assert made.dtype.name == x.dtype, "a graph adds what has one type"
-        return node.emitter.rename(x, node.keys[node.outputs[0]])
-    return None
-
-
-@form(*_COMPARE)
-def compare(node: Node) -> Value:
-    x, y = node.var(0), node.var(1)
-    if x.dtype in ("bool", "uint8"):
-        x, y = (node.mid("cast", f"{n}_number", x=v, dtype="int32", dims=v.dims) for n, v in (("x", x), ("y", y)))
-    return combined(node, _COMPARE[node.op], x, y)
-
-
-@form(*_LOGIC)
-def logic(node: Node) -> Value:
-    return combined(node, _LOGIC[node.op], node.var(0), node.var(1))
-
-
-@form("Not")
-def negation(node: Node) -> Value:
-    x = node.var()
-    return kept(node, x, "logical_not", x=x)
-
-
-@form("Mod")
-def modulo(node: Node) -> Value:
-    x, y = node.var(0), node.var(1)
-    if node.attr("fmod", 0):
-        raise Unimportable("fmod has the sign of the first number, and the layer elementwise_mod that of the second")
-    return combined(node, "elementwise_mod", x, y)
 
 
 @form("Cast", "CastLike")
@@ -306,33 +173,3 @@ def identity(node: Node) -> list[Value | None]:
         if node.wants(1):
             raise Unimportable("its mask is read")
     return [node.value(0), None]
-
-
-@form("PRelu")
-def prelu(node: Node) -> Value:
-    x, slope = floats(node), node.const(1, "slope")
-    dims = known(x.dims)
-    if slope.size == 1:
-        mode, shape = "all", [1]
-    elif len(dims) > 1 and slope.size == dims[1] and ((slope.ndim == len(dims) - 1 and slope.shape[0] == dims[1]) or len(dims) == 2):
-        mode, shape = "channel", [1, slope.size, 1, 1]
-    elif slope.shape == dims[1:]:
-        mode, shape = "element", [1, *dims[1:]]
-    else:
-        below = node.mid("elementwise_min", "below", x=x, y=node.number_like(0.0, x, "zero"), dims=x.dims)
-        scaled = combined(node, "elementwise_mul", below, node.var(1), "scaled")
-        return kept(node, x, "elementwise_add", x=node.mid("relu", "above", x=x, dims=x.dims), y=scaled)
-    _, name = node.parameter(1, "slope", lambda a: a.reshape(shape))
-    return kept(node, x, "prelu", x=x, mode=mode, param_attr={"name": name})
-
-
-@form("Where")
-def where(node: Node) -> Value:
-    condition, x, y = node.var(0), node.var(1), node.var(2)
-    target = together([condition.dims, x.dims, y.dims])
-    x, y = spread(node, x, target, [y, condition], "x"), spread(node, y, target, [x, condition], "y")
-    if condition.dims != target:
-        as_number = node.mid("cast", "number", x=condition, dtype="int32", dims=condition.dims)
-        whole = spread(node, as_number, target, [x, y], "condition")
-        condition = node.mid("cast", "condition", x=whole, dtype="bool", dims=target)
-    return node.out("select", condition=condition, x=x, y=y, dims=target, scalar=condition.scalar and x.scalar and y.scalar)

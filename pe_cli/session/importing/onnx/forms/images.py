@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import FLOATS
+from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
 from pe_cli.session.importing.onnx.node import Node, form
 from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
@@ -193,7 +194,10 @@ def instance_norm(node: Node) -> Value:
 @form("GroupNormalization")
 def group_norm(node: Node) -> Value:
     x = floats(node)
-    groups, channels = int(node.attr("num_groups", 1)), x.dims[1]
+    groups, channels = int(node.attr("num_groups", 1)), x.dims[1] if len(x.dims) > 1 else 0
+    if not isinstance(channels, int) or groups < 1 or channels % groups:
+        raise Unimportable(f"{groups} groups do not divide the channels of {list(known(x.dims))}")
+    bounded([channels], "its scale")
     scale = node.const(1, "scale")
     spread = (lambda a: np.repeat(a, channels // groups)) if scale.size == groups != channels and node.opset < 21 else None
     args = {"param_attr": {"name": node.parameter(1, "scale", spread)[1]}, "bias_attr": {"name": node.parameter(2, "bias", spread)[1]}}
@@ -213,7 +217,7 @@ def layer_norm(node: Node) -> list[Value | None]:
     flat = [size for size in x.dims[axis:] if isinstance(size, int)]
     if len(flat) != len(x.dims) - axis:
         raise Unimportable("sizes that are normalised over are not known")
-    count = math.prod(flat)
+    count = math.prod(bounded(flat, "its scale"))
     own = {}
     for index, key, name in ((1, "param_attr", "scale"), (2, "bias_attr", "bias")):
         if node.has(index):

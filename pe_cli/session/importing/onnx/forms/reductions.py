@@ -106,14 +106,27 @@ def arg(node: Node) -> Value:
     if x.dtype not in FLOATS:
         x = node.mid("cast", "float", x=x, dtype="float64", dims=x.dims)
     axis, keep = node.axis(0), bool(node.attr("keepdims", 1))
-    if node.attr("select_last_index", 0):
-        raise Unimportable("select_last_index: of equal numbers the layers argmax and argmin take the first")
     type = node.op.lower()
     dims, scalar = _dims(x, [axis], False)
+    if node.attr("select_last_index", 0):
+        return _last_place(node, x, type, axis, keep)
     if not keep:
         return node.out(type, x=x, axis=axis, dims=dims, scalar=scalar)
     made = node.mid(type, "place", x=x, axis=axis, dims=dims)
     return node.reshaped(made, _dims(x, [axis], True)[0])
+
+
+def _last_place(node: Node, x: Value, type: str, axis: int, keep: bool) -> Value:
+    """Find the last of equal numbers: the first one from the other end."""
+    size, (dims, scalar) = x.dims[axis], _dims(x, [axis], False)
+    if not isinstance(size, int):
+        raise Unimportable("select_last_index along an axis whose size is not known")
+    turned = node.mid("reverse", "turned", x=x, axis=[axis], dims=x.dims)
+    place = node.mid(type, "place", x=turned, axis=axis, dims=dims)
+    args: dict[str, Any] = {"x": place, "scale": -1.0, "bias": float(size - 1)}
+    if not keep:
+        return node.out("scale", dims=dims, scalar=scalar, **args)
+    return node.reshaped(node.mid("scale", "from_0", dims=dims, **args), _dims(x, [axis], True)[0])
 
 
 @form("CumSum")
@@ -152,6 +165,11 @@ def one_hot(node: Node) -> Value:
         raise Unimportable("its new axis is not the last one")
     if index.dtype != "int64":
         index = node.mid("cast", "ids", x=index, dtype="int64", dims=index.dims)
+    zero = node.number_like(0.0, index, "zero")
+    below = node.mid("less_than", "below", x=index, y=zero, dims=index.dims)
+    turned = node.mid("cast", "turned", x=below, dtype="int64", dims=index.dims)
+    around = node.mid("scale", "around", x=turned, scale=float(depth), dims=index.dims)
+    index = Value("int64", variable=node.mid("elementwise_add", "from_0", x=index, y=around).variable, dims=index.dims, scalar=index.scalar)
     ids = node.reshaped(index, [*(() if index.scalar else index.dims), 1], "places")
     dims = [*ids.dims[:-1], depth]
     off, on = float(values[0]), float(values[1])
