@@ -148,8 +148,36 @@ def gpt2_classes() -> None:
     write("gpt2_classes", shaken(hf.GPT2ForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
 
 
+def pictures(rows: int, side: int) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal((rows, 3, side, side)).astype(np.float32)
+
+
+def seen(model: torch.nn.Module, image: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(pixel_values=image, labels=label[:, 0])
+    return found.logits, found.loss
+
+
+def vit() -> None:
+    config = hf.ViTConfig(**SIZES, hidden_size=8, intermediate_size=12, image_size=8, patch_size=4, num_labels=3)
+    write("vit", shaken(hf.ViTForImageClassification(config)), {"image": pictures(3, 8), "label": labels(3)}, seen)
+
+
+def resnet(kind: str, sizes: list[int]) -> hf.ResNetForImageClassification:
+    config = hf.ResNetConfig(embedding_size=4, hidden_sizes=sizes, depths=[2, 1, 1, 1], layer_type=kind, num_labels=3, image_size=40)
+    return shaken(hf.ResNetForImageClassification(config))
+
+
+def resnet_bottleneck() -> None:
+    write("resnet", resnet("bottleneck", [8, 8, 8, 8]), {"image": pictures(3, 40), "label": labels(3)}, seen)
+
+
+def resnet_basic() -> None:
+    write("resnet_basic", resnet("basic", [4, 4, 4, 8]), {"image": pictures(3, 40), "label": labels(3)}, seen)
+
+
 FOLDERS = {
     "bert": bert, "bert_masked": bert_masked, "roberta": roberta, "distilbert": distilbert, "gpt2": gpt2, "gpt2_classes": gpt2_classes,
+    "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
 }  # fmt: skip
 
 if __name__ == "__main__":

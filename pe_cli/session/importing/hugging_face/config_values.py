@@ -146,13 +146,13 @@ class ConfigValues:
 
     def _one(self, name: str, said: Mapping[str, Any]) -> Any:
         kind, key = said.get("is", "size"), said["key"]
+        if "grid" in said:  # squares of a picture
+            side, square = (self._one(each, self._family.values[each]) for each in said["grid"])
+            if side % square:
+                raise self._wrong(key, f"is {side}, and no multiple of {square}")
+            return (side // square) ** 2 + said.get("plus", 0)
         keys = key if isinstance(key, list) else [key]
         value = next((self._config[each] for each in keys if self._config.get(each) is not None), None)
-        if kind == "flag":
-            value = said.get("default") if value is None else value
-            if value not in said["of"]:
-                raise self._wrong(keys[0], f"is {shown(value)}, and known are {', '.join(map(shown, said['of']))}")
-            return said["of"][value] if isinstance(said["of"], dict) else value
         if value is None:
             if "default" not in said:
                 raise self._wrong(keys[0], "is missing")
@@ -161,6 +161,10 @@ class ConfigValues:
                 of, _, factor = value[1:].partition("*")
                 value = self._one(of, self._family.values[of]) * int(factor or 1)
         made = self._kinds()[kind](keys[0], value)
+        if "item" in said:
+            if len(made) != said["of"]:
+                raise self._wrong(keys[0], f"has {len(made)} items, and layers are there for {said['of']}")
+            made, kind = made[said["item"]] // said.get("divide", 1), "size"
         return made * said.get("times", 1) + said.get("plus", 0) if isinstance(made, int) and kind in ("size", "id", "count") else made
 
     def _kinds(self) -> dict[str, Callable[[str, Any], Any]]:

@@ -14,7 +14,7 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.parse import parse
 from pe_cli.config.source import Source
 
-_WHOLE = re.compile(r"\$\(([a-z_]+)\)")
+_WHOLE = re.compile(r"\$\(([a-z_0-9]+)\)")
 #: Keys of a layer that are for `filled`.
 _MARKS = frozenset({"when", "unless", "as"})
 
@@ -53,6 +53,7 @@ class Family:
     Args:
         name: of the file.
         model_types: what `config.json` calls them.
+        where: key of `config.json` -> values with which it is this family, of several of one type.
         values: name -> key of `config.json`, with `default` and what it `is`; see `config_values.py`.
         must: key of `config.json` -> the values that the layers are right for.
         base: what stands in front of the names of the trunk's tensors where there is a head.
@@ -61,7 +62,7 @@ class Family:
         blocks: parts of the model.
         layers: of the trunk.
         modules: module of theirs, with `*` for numbers -> layer of ours, or several, of which that is meant which the model has, or
-            `{to: layer, layout: whose}` for weights that do not lie as PyTorch's do.
+            `{to: layer, layout: whose, shift: [n, ...]}` for weights that do not lie as PyTorch's, and what is added to each number.
         tensors: tensor of theirs -> parameter of ours, which lies as it does.
         left: tensor of theirs -> why it is not taken.
         unused: key of `config.json` -> what the layers do not do where it is not 0.
@@ -79,6 +80,7 @@ class Family:
     feeds: Mapping[str, Any]
     args: Mapping[str, Any] = field(default_factory=dict)
     blocks: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     must: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     base: str = ""
     modules: Mapping[str, Any] = field(default_factory=dict)

@@ -67,13 +67,20 @@ def _list(value: Any) -> list[Any]:
 
 def _family(config: Mapping[str, Any], folder: Path) -> Family:
     kind = config.get("model_type")
-    known = {each: family for family in families() for each in family.model_types}
+    known = list(dict.fromkeys(each for family in families() for each in family.model_types))
     if not isinstance(kind, str):
         raise bad(f"{folder / CONFIG}: model_type is {shown(kind)}, and not the name of a family", f"known are {', '.join(known)}")
     if kind not in known:
-        hint = did_you_mean(kind, list(known))
-        raise bad(f"{folder / CONFIG}: no family '{shown(kind)[1:-1]}' is declared", hint or f"known are {', '.join(known)}")
-    return known[kind]
+        text = f"{folder / CONFIG}: no family '{shown(kind)[1:-1]}' is declared"
+        raise bad(text, did_you_mean(kind, known) or f"known are {', '.join(known)}")
+    among = [family for family in families() if kind in family.model_types]
+    found = next((one for one in among if all(config.get(key) in values for key, values in one.where.items())), None)
+    if found is None:
+        said = {key: [v for one in among for v in one.where.get(key, ()) if v is not None] for one in among for key in one.where}
+        wrong = next(key for key in said if config.get(key) not in said[key])
+        text = f"{folder / CONFIG}: {wrong} is {shown(config.get(wrong))}"
+        raise bad(text, f"layers are there for {' and '.join(map(shown, said[wrong]))}")
+    return found
 
 
 def _known_heads(family: Family) -> str:

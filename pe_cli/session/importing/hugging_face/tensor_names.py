@@ -35,54 +35,62 @@ class _Rule:
         ours: name of the parameter; of the layer, where `module` is true.
         layout: whose order of axes they have; empty where the parameter has the same.
         module: whether it is about all tensors of a module.
+        shift: what is added to the numbers of theirs; nothing for none.
     """
 
     theirs: str
     ours: str
     layout: str
     module: bool
+    shift: tuple[int, ...] = ()
 
     def target(self, name: str) -> str | None:
         """Return the parameter that a tensor becomes; None where the rule is not about it."""
         stem, _, part = name.rpartition(".")
         if not self.module:
-            return _renamed(name, self.theirs, self.ours)
-        made = _renamed(stem, self.theirs, self.ours) if part in _PARTS else None
+            return _renamed(name, self.theirs, self.ours, self.shift)
+        made = _renamed(stem, self.theirs, self.ours, self.shift) if part in _PARTS else None
         return None if made is None else f"{made}.{_PARTS[part]}"
 
     def source(self, name: str) -> str | None:
         """Return the tensor that becomes a parameter; None where the rule is not about it."""
         stem, _, part = name.rpartition(".")
+        back = tuple(-n for n in self.shift)
         if not self.module:
-            return _renamed(name, self.ours, self.theirs)
-        made = _renamed(stem, self.ours, self.theirs)
+            return _renamed(name, self.ours, self.theirs, back)
+        made = _renamed(stem, self.ours, self.theirs, back)
         theirs = next((key for key, value in _PARTS.items() if value == part), None)
         return None if made is None or theirs is None else f"{made}.{theirs}"
 
 
-def _renamed(name: str, pattern: str, target: str) -> str | None:
-    """Return a name with the numbers of one pattern put into another; None where it does not fit."""
+def _renamed(name: str, pattern: str, target: str, shift: Sequence[int]) -> str | None:
+    """Return a name with the numbers of one pattern put into another; None where it does not fit, or a number would be below 0."""
     found = _compiled(pattern).fullmatch(name)
     if found is None:
         return None
-    numbers = iter(found.groups())
-    return "".join(next(numbers) if c == "*" else c for c in target)
+    numbers = [int(each) for each in found.groups()]
+    if shift:
+        numbers = [number + step for number, step in zip(numbers, shift, strict=True)]
+    if any(number < 0 for number in numbers):
+        return None
+    waiting = iter(numbers)
+    return "".join(str(next(waiting)) if c == "*" else c for c in target)
 
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile("([0-9]+)".join(map(re.escape, pattern.split("*"))))
+    return re.compile("(0|[1-9][0-9]{0,5})".join(map(re.escape, pattern.split("*"))))
 
 
 def _rules(modules: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[_Rule]:
-    """Return the rules of a trunk or a head: a value is a name, some of which the model has one, or `{to: name, layout: whose}`."""
+    """Return the rules of a trunk or a head: see `Family.modules`."""
     found = []
     for said, module in ((modules, True), (tensors, False)):
         for theirs, wish in said.items():
-            layout = "torch" if module else ""
-            if isinstance(wish, dict):
-                wish, layout = wish["to"], wish["layout"]
-            found += [_Rule(theirs, ours, layout, module) for ours in ([wish] if isinstance(wish, str) else wish)]
+            given = wish if isinstance(wish, dict) else {"to": wish}
+            layout, shift = given.get("layout", "torch" if module else ""), tuple(given.get("shift", ()))
+            names = [given["to"]] if isinstance(given["to"], str) else given["to"]
+            found += [_Rule(theirs, ours, layout, module, shift) for ours in names]
     return found
 
 
