@@ -22,8 +22,11 @@ from pe_cli.program.param_attr import ParamAttr
 from pe_cli.session.importing.onnx.file import MOST_AXES, MOST_ELEMENTS
 from pe_cli.session.importing.onnx.values import Array, Size, Symbol, Unimportable, Value
 
-#: Layers whose output has the axes of their first input, as far as their sizes are not known.
-_MOVES = frozenset({"reshape", "transpose", "squeeze", "unsqueeze", "stack", "gather", "slice", "strided_slice", "expand", "tile"})
+#: Layers whose output has other sizes than their inputs beyond the first axis.
+_MOVES = frozenset({
+    "reshape", "transpose", "squeeze", "unsqueeze", "stack", "gather", "slice", "strided_slice", "expand", "tile", "conv2d", "conv3d",
+    "conv2d_transpose", "conv3d_transpose", "pool2d", "pool3d", "pad", "pad2d", "image_resize", "resize_nearest", "concat",
+})  # fmt: skip
 #: Characters of a name.
 _LONGEST = 200
 #: A name that files of values keep for themselves.

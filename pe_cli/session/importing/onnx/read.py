@@ -46,19 +46,21 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
 
     A node without a layer, or of which the layer cannot do what it asks for, is taken for what ONNX itself defines it by, where it does.
     """
-    whole, plain = replace(wish, partial=False), model
-    written = {kind for kind in onnx_file.kinds_of(model) if kind not in discover() and kind[1] not in FOLDS}
+    whole, plain, own = replace(wish, partial=False), model, onnx_file.kinds_of(model)
+    written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS}
+    first: Unimportable | None = None
     while True:
         model = onnx_file.written_out(plain, written, wish.source)
         try:
             return _in_batches(model, whole)
         except Unimportable as error:
+            first = error if first is None or error.kind in own else first
             if error.kind is not None and error.kind not in written and onnx_file.is_defined(plain, error.kind):
                 written.add(error.kind)
             elif wish.partial:
                 return _in_batches(model, wish)
             else:
-                raise
+                raise first from None
 
 
 def _in_batches(model: Any, wish: ImportWish) -> ImportedModel:
@@ -259,6 +261,7 @@ class _Graph:
         node.emitter.note("an If whose condition is a constant is the branch that it chooses")
         self.pending |= {tensor.name: tensor for tensor in graph.initializer}
         names = [given.name for given in graph.output]
+        self.keys |= {name: self.keys[outer] for name, outer in zip(names, node.outputs, strict=False) if outer in self.keys}
         self._prepare(graph.node, names)
         for inner in graph.node:
             self._one(inner)
@@ -342,7 +345,7 @@ def _folded(node: Node) -> list[Value] | None:
         if symbols:
             return None
         raise Unimportable(f"its constants do not fit: {error}") from None
-    arrays = [made] if isinstance(made, np.ndarray) else list(made)
+    arrays = [made] if isinstance(made, np.ndarray | np.generic) else list(made)
     name = values[0].initializer if node.op in KEEPS_NAME and len(arrays) == 1 else None
     return [_held(np.asarray(array), name) for array in arrays]
 
