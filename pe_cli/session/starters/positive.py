@@ -45,9 +45,9 @@ class Positive:
         return f"{key}[{written}]"
 
     @property
-    def best(self) -> str:
-        """The metric that decides which checkpoint is the best."""
-        return self.metric("average_precision") if self.share < RARE else "acc"
+    def best(self) -> tuple[str, str]:
+        """The metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
+        return (self.metric("average_precision"), "max") if self.share < RARE else ("loss", "min")
 
     def section(self) -> list[str]:
         """Return the lines of `metrics`."""

@@ -36,6 +36,7 @@ from pe_cli.session.starters.table_columns import (
     sum_of,
 )
 from pe_cli.session.starters.table_model import model_of
+from pe_cli.session.starters.training_plan import Plan
 
 
 def starter(wish: Wish) -> Starter:
@@ -180,17 +181,28 @@ def _config(looked: Looked, wish: Wish) -> str:
     ]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
-    metric, mode = ("acc", "max") if classes else ("error", "min")
-    best = looked.positive.best if looked.positive else metric
+    best, mode = looked.positive.best if looked.positive else ("loss", "min")
+    made = plan_of(looked)
     lines = [
         *head(what),
         *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
         *(looked.positive.section() if looked.positive else []),
-        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=mode, metrics=("loss", metric)),
+        *training(
+            made, looked.rows, best=f"eval/{best}", mode=mode, rest=_optimizer(made), metrics=("loss", "acc" if classes else "error")
+        ),
     ]
     return text(lines)
+
+
+def _optimizer(made: Plan) -> list[str]:
+    rate = {"type": "cosine_decay", "learning_rate": made.learning_rate, "step_each_epoch": "1 epoch", "epochs": made.epochs}
+    return [
+        "    type: AdamW",
+        f"    learning_rate: {flow(rate)}  # falls to 0 over the epochs",
+        f"    weight_decay: {made.weight_decay!r}  # parameters that nothing needs shrink",
+    ]
 
 
 def _in_time(looked: Looked) -> str | None:
@@ -226,7 +238,7 @@ def _notes(looked: Looked) -> tuple[str, ...]:
     notes = [f"{len(looked.table):,} rows; '{said(target.name)}' is taken for {kind}: {target.why}"]
     if looked.positive:
         name, why = said(looked.positive.name, 30), looked.positive.why
-        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
+        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best[0], 60)}")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip
