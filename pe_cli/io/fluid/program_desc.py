@@ -144,9 +144,9 @@ def _tensor(message: memoryview, made: VarDesc) -> None:
             made.dtype = ELEMENTS.get(element, f"element type {element}")
         elif number == 2:
             sizes += wire.whole(kind, value)
-    if len(sizes) > MOST_AXES or any(not -1 <= size < 1 << 40 for size in sizes):
+    if len(sizes) > MOST_AXES or any(size >= 1 << 40 for size in sizes):
         raise ValueError(f"a variable has the sizes {sizes[:MOST_AXES]}")
-    made.shape = tuple(sizes)
+    made.shape = tuple(max(size, -1) for size in sizes)  # products of unknown sizes are below -1
 
 
 def _operator(message: memoryview) -> OpDesc:

@@ -8,6 +8,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io.fluid.program_desc import ELEMENTS
 from pe_cli.io.fluid.reading import Reader, reads
 from pe_cli.layers.nn.padding import edges
+from pe_cli.program.ir import Operator
 
 #: Operators of several outputs or forms by a second name: what is new in them is read by gradients alone.
 _SECOND = {
@@ -182,11 +183,35 @@ def _assign_value(o: Reader) -> None:
 
 @reads("fill_constant", "fill_constant_batch_size_like")
 def _fill_constant(o: Reader) -> None:
-    if o.names("ShapeTensor") or o.names("ShapeTensorList") or o.names("ValueTensor"):
+    if o.names("ShapeTensor") or o.names("ValueTensor"):
         raise PeError("its sizes or its value are variables")
     given = o.attr("str_value", "")
-    value = float(given) if given else float(o.attr("value", 0.0))
+    try:
+        value = float(given) if given else float(o.attr("value", 0.0))
+    except ValueError:
+        raise PeError(f"its value is {given!r:.40}") from None
+    if o.names("ShapeTensorList"):
+        _fill_rows(o, value)
+        return
     o.same(value=value)
+
+
+def _fill_rows(o: Reader, value: float) -> None:
+    """Fill as many rows as another variable has, each of sizes that are known."""
+    first, *others = o.names("ShapeTensorList")
+    sizes = [int(_number(o, name, "size")) for name in others]
+    part = _maker(o, first)
+    is_first = part is not None and part.type == "slice" and part.attrs["starts"] == [0] and part.attrs["ends"] == [1]
+    whole = _maker(o, part.inputs["Input"][0]) if part is not None and is_first else None
+    if whole is None or whole.type != "shape" or any(size < 1 for size in sizes):
+        raise PeError("its sizes are variables")
+    x = o.made("cast", {"X": o.block.var(whole.inputs["Input"][0])}, {"out_dtype": o.element("dtype")})
+    if len(x.shape) > 1:
+        x = o.made("reduce_sum", {"X": x}, {"dim": list(range(1, len(x.shape))), "keep_dim": False})
+    if sizes:
+        column = o.made("reshape", {"X": x}, {"shape": [-1, *(1 for _ in sizes)]})
+        x = o.made("expand", {"X": column}, {"expand_times": [1, *sizes]})
+    o.emit("fill_like", {"X": x}, {"Out": o.out()}, {"value": value})
 
 
 @reads("fill_zeros_like", "fill_any_like")
@@ -213,12 +238,12 @@ def _slice(o: Reader) -> None:
     gone = [int(a) for a in o.attr("decrease_axis", [])]
     names = ("axes", "starts", "ends") + (("strides",) if o.op.type == "strided_slice" else ())
     attrs = {name: [int(n) for n in o.attr(name, [])] for name in names}
+    if len(gone) == len(o.one("Input").shape):  # one number is kept as a list of one
+        gone = gone[1:]
     if not gone:
         o.emit(o.op.type, {"Input": o.one("Input")}, {"Out": o.out()}, attrs)
         return
     part = o.made(o.op.type, {"Input": o.one("Input")}, attrs)
-    if len(gone) == len(part.shape):  # the file keeps one number as a list of one
-        gone = gone[1:]
     o.emit("squeeze", {"X": part}, {"Out": o.out()}, {"axes": gone})
 
 
@@ -230,10 +255,19 @@ def _range(o: Reader) -> None:
 
 def _known(o: Reader, slot: str) -> Any:
     """Return the number that an input is filled with."""
-    name = o.one(slot).name
-    op = next((op for op in reversed(o.block.ops) if name in op.output_names()), None)
-    if op is None or op.type not in ("fill_constant", "assign_value"):
-        raise PeError(f"its {slot} is known in the step alone")
+    return _number(o, o.one(slot).name, slot)
+
+
+def _maker(o: Reader, name: str) -> Operator | None:
+    """Return the operator that makes a variable."""
+    return next((op for op in reversed(o.block.ops) if name in op.output_names()), None)
+
+
+def _number(o: Reader, name: str, what: str) -> Any:
+    """Return the number that a variable is filled with."""
+    op = _maker(o, name)
+    if op is None or op.type not in ("fill_constant", "assign_value") or op.attrs.get("values") == []:
+        raise PeError(f"its {what} is known in the step alone")
     return op.attrs["value"] if op.type == "fill_constant" else op.attrs["values"][0]
 
 

@@ -240,15 +240,38 @@ def program_of(blocks: Sequence[BlockDesc]) -> Loaded:
     described = {v.name: v for v in main.vars}
     made.feeds, made.fetches = _columns(main, "feed"), _columns(main, "fetch")
     _declare(main, block, made.feeds)
+    newest: dict[str, str] = {}
     with program_guard(made.program, Program("startup")):
         for number, op in enumerate(main.ops):
             if op.type not in ("feed", "fetch"):
-                _append(Reader(op, block, number, len(block.ops)), described)
+                fresh = _once(op, block, newest)
+                _append(Reader(fresh, block, number, len(block.ops)), described)
     made.program.around = ""
+    made.fetches = [newest.get(name, name) for name in made.fetches]
     for name in made.fetches:
         if name not in block.vars:
             raise PeError(f"'{name}' is fetched, and no operator makes it", code=ExitCode.DATA)
     return made
+
+
+def _once(op: OpDesc, block: Block, newest: dict[str, str]) -> OpDesc:
+    """Return an operator whose outputs nothing else writes: in the file one in place may change a variable's sizes.
+
+    Args:
+        op: as the file has it.
+        block: of the program that is made.
+        newest: name in the file -> name of what was written last, which is brought up to date.
+    """
+    inputs = {slot: [newest.get(name, name) for name in names] for slot, names in op.inputs.items()}
+    outputs = {slot: list(names) for slot, names in op.outputs.items()}
+    for names in outputs.values():
+        for i, name in enumerate(names):
+            known = block.vars.get(name)
+            if known is not None and not known.persistable:
+                newest[name] = names[i] = block.program.unique(f"{name}.written")
+            else:
+                newest.pop(name, None)
+    return OpDesc(op.type, inputs, outputs, op.attrs)
 
 
 def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
@@ -268,7 +291,7 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
         made = " ".join(n for names in op.outputs.values() for n in names[:1])[:80]
         what = f"operator {reader.number}, {op.type}, which makes {made}"
         raise PeError(f"{what}: {error.message}", hint=error.hint or HINT, code=ExitCode.DATA) from None
-    except (TypeError, KeyError, IndexError, AttributeError) as error:  # attributes of another type than an operator of that name has
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:  # attributes of another type than an operator has
         raise PeError(f"operator {reader.number}, {op.type}, is described wrongly: {error}", hint=HINT, code=ExitCode.DATA) from None
 
 

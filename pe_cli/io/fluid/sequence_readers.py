@@ -75,3 +75,16 @@ def _sequence_mask(o: Reader) -> None:
 @reads("hierarchical_sigmoid")
 def _hierarchical_sigmoid(o: Reader) -> None:
     o.same(leave=("is_sparse", "remote_prefetch"))
+
+
+@reads("warpctc")
+def _warpctc(o: Reader) -> None:
+    label = o.one("Label")
+    if label.dtype == "int32":
+        o.op.inputs["Label"] = [o.made("cast", {"X": label}, {"out_dtype": "int64"}).name]
+    o.same()
+
+
+@reads("ctc_align")
+def _ctc_align(o: Reader) -> None:
+    o.same("ctc_align" if o.names("InputLength") else "ctc_align_sequences", leave=("padding_value",))
