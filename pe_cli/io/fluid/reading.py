@@ -291,7 +291,7 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
         made = " ".join(n for names in op.outputs.values() for n in names[:1])[:80]
         what = f"operator {reader.number}, {op.type}, which makes {made}"
         raise PeError(f"{what}: {error.message}", hint=error.hint or HINT, code=ExitCode.DATA) from None
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:  # attributes of another type than an operator has
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise PeError(f"operator {reader.number}, {op.type}, is described wrongly: {error}", hint=HINT, code=ExitCode.DATA) from None
 
 
