@@ -166,7 +166,7 @@ def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Se
     """
     from pe_cli.io.fluid import writers  # noqa: F401 - they register what they write
 
-    block = program.global_block()
+    block = program.main_block
     made, lost = Written(block), Counter[str]()
     for v in block.vars.values():
         if v.dtype in ELEMENT_NUMBERS:
