@@ -18,7 +18,7 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.session.training.stop import SIGNALS
 from tests.mpi_support import finished, mpiexec, needs_mpi
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 pytestmark = needs_mpi
@@ -106,6 +106,7 @@ def test_two_processes_with_two_devices_leave_what_four_devices_leave_bit_for_bi
     assert bench.seen(several) == bench.seen(bench.train("one", "-o", "executor.devices=4"))
 
 
+@on_its_day(0, of=3)
 def test_a_stopped_run_goes_on_bit_for_bit_in_as_many_processes(bench: Bench) -> None:
     train(bench, "pieces", "--max-steps", 7, code=ExitCode.STOPPED)
     folder = train(bench, "pieces", "--resume")
@@ -130,6 +131,7 @@ def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_
     assert bench.seen(folder) == bench.seen(bench.train("one", *average, *two))
 
 
+@on_its_day(2, of=3)
 def test_a_table_is_read_in_parts_and_goes_on_in_another_number_of_processes(bench: Bench) -> None:
     """Four processes and then two see the same rows in the same order as one."""
     line = [Path(__file__).parents[2] / "configs" / "people.yaml", "--quiet", "-o", "train.epochs=1", "-o", "fetches.x.every=1 step"]
@@ -187,6 +189,7 @@ def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> No
         assert {n: ours[n].tobytes() for n in ours.files} == {n: theirs[n].tobytes() for n in theirs.files}
 
 
+@on_its_day(1, of=3)
 def test_limits_of_time_and_metrics_end_all(bench: Bench) -> None:
     train(bench, "time", *ENDLESS, "--max-time", "1s", code=ExitCode.STOPPED)
     early = "train.early_stopping={by: eval/loss, mode: max, patience: 2}"

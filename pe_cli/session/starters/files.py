@@ -158,11 +158,9 @@ def training(
         metrics: names that are written every epoch.
         decide: lines on what is decided of a classifier.
     """
-    optimizer = (
-        [f"  optimizer: {{type: Adam, learning_rate: {found.learning_rate!r}}}"]
-        if not rest
-        else ["  optimizer:", *rest]
-    )
+    optimizer = ["  optimizer:", *rest] if rest else [f"  optimizer: {{type: Adam, learning_rate: {found.learning_rate!r}}}"]
+    if found.ema is not None:
+        optimizer.append(f"  ema: {{decay: {found.ema!r}}}  # evaluated are averages of the last {round(1 / (1 - found.ema))} steps or so")
     return [
         "",
         f"# Sizes for {rows:,} training rows: more rows would take larger batches and fewer epochs.",

@@ -43,9 +43,9 @@ class Positive:
         return of_class(key, self.name)
 
     @property
-    def best(self) -> str:
-        """The metric that decides which checkpoint is the best."""
-        return self.metric("average_precision") if self.is_rare else "acc"
+    def best(self) -> tuple[str, str]:
+        """The metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
+        return (self.metric("average_precision"), "max") if self.is_rare else ("loss", "min")
 
     @property
     def is_rare(self) -> bool:

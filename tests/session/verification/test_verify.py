@@ -14,6 +14,7 @@ from pe_cli.io import checkpoint
 from pe_cli.io.run_folder import RunFolder
 from pe_cli.session.verification.rerun_check import arrays_by_step, first_difference, tables_by_step
 from pe_cli.session.verification.verify import _check
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 OPTIONS = {
@@ -42,6 +43,7 @@ def test_a_run_is_repeated_and_not_touched(bench: Bench, options: list[str]) -> 
     assert everything(folder) == before
 
 
+@on_its_day(2, of=3)
 def test_a_part_of_a_run_begins_at_a_checkpoint(bench: Bench) -> None:
     folder = bench.train("runs", "-o", "output.checkpoint={every: 4 steps, keep: 9}")
     assert bench.run("verify", folder, "--steps", "8..12", "--json") == 0, bench.err

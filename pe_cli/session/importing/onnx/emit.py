@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.config.block_expansion import MAX_LAYERS
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
@@ -22,8 +23,11 @@ from pe_cli.program.param_attr import ParamAttr
 from pe_cli.session.importing.onnx.file import MOST_AXES, MOST_ELEMENTS
 from pe_cli.session.importing.onnx.values import Array, Size, Symbol, Unimportable, Value
 
-#: Layers whose output has the axes of their first input, as far as their sizes are not known.
-_MOVES = frozenset({"reshape", "transpose", "squeeze", "unsqueeze", "stack", "gather", "slice", "strided_slice", "expand", "tile"})
+#: Layers whose output has other sizes than their inputs beyond the first axis.
+_MOVES = frozenset({
+    "reshape", "transpose", "squeeze", "unsqueeze", "stack", "gather", "slice", "strided_slice", "expand", "tile", "conv2d", "conv3d",
+    "conv2d_transpose", "conv3d_transpose", "pool2d", "pool3d", "pad", "pad2d", "image_resize", "resize_nearest", "concat",
+})  # fmt: skip
 #: Characters of a name.
 _LONGEST = 200
 #: A name that files of values keep for themselves.
@@ -45,7 +49,7 @@ class Emitter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.program, self._startup = Program("main"), Program("startup")
-        self.block = self.program.global_block()
+        self.block = self.program.main_block
         self.feeds: dict[str, dict[str, Any]] = {}
         self.layers: dict[str, dict[str, Any]] = {}
         self.arrays: dict[str, Array] = {}
@@ -66,9 +70,9 @@ class Emitter:
         return found
 
     def rename(self, value: Value, key: str) -> Value:
-        """Give the layer that computes a variable another name, which was kept for it."""
+        """Give the layer that computes a variable another name, which was kept for it; nothing has read it yet."""
         old = str(value.variable)
-        self.layers = {key if name == old else name: layer for name, layer in self.layers.items()}
+        self.layers[key] = self.layers.pop(old)
         self._made[key], self.dims[key] = self._made[old], self.dims[old]
         return Value(value.dtype, variable=key, dims=value.dims, scalar=value.scalar)
 
@@ -163,6 +167,8 @@ class Emitter:
         Raises:
             PeError: what it is given does not fit.
         """
+        if len(self.layers) >= MAX_LAYERS:
+            raise Unimportable(f"the model has more than {MAX_LAYERS:,} layers")
         definition = find(type)
         key = wanted if own and wanted not in self.layers else self.key(wanted)
         declared = definition.args
