@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
+from pe_cli.build.decisions import Deciding, deciding
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.parameter_groups import Groups, apply_groups
@@ -42,6 +43,7 @@ class Built:
         waiting: parameter that is frozen until some time -> when that is; no phase trains it.
         last: the programs of when nothing waits any more; None where nothing does.
         metrics: of all rows of an evaluation.
+        deciding: what is decided on its rows.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Built:
     waiting: Mapping[str, Period] = field(default_factory=dict)
     last: Built | None = None
     metrics: tuple[Declared, ...] = ()
+    deciding: Deciding | None = None
 
     @property
     def train(self) -> Program | None:
@@ -126,6 +129,8 @@ class Built:
     def read(self) -> set[str]:
         """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
         compared = {variable for declared in self.metrics for variable in declared.variables.values()}
+        if self.deciding is not None:
+            compared.add(self.deciding.of.variable(self.deciding.wish)[0])
         return {*self.fetches.values(), *compared, *self.losses.values()}
 
 
@@ -202,7 +207,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     metrics = references.metrics(evaluation, fetches)
     references.measured({**fetches, **made.losses})
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
-    return replace(made, metrics=metrics)
+    return replace(made, metrics=metrics, deciding=None if mistakes else deciding(run, evaluation, mistakes))
 
 
 def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:

@@ -8,6 +8,7 @@ import click
 
 from pe_cli.cli.common import path_argument, path_option
 from pe_cli.cli.terminal_text import echo
+from pe_cli.core.errors import PeError
 
 #: Notes that are printed; the report has all.
 MOST_NOTES = 12
@@ -23,17 +24,35 @@ MOST_NOTES = 12
     type=click.Choice(["classes", "number"]),
     help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
 )
+@click.option("--head", metavar="NAME", help="Of a folder: what the model ends with, such as classes; what the folder has by default.")
+@click.option("--classes", type=click.IntRange(1), metavar="N", help="Of a folder: a new last layer for so many classes.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Of a folder: tokens of a text that the model sees, 128 by default.")
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
-def command(source: Path, folder: Path, partial: bool, fixed: bool, task: str | None, force: bool) -> None:
+def command(  # noqa: PLR0913, PLR0917 - an argument per option
+    source: Path,
+    folder: Path,
+    partial: bool,
+    fixed: bool,
+    task: str | None,
+    head: str | None,
+    classes: int | None,
+    length: int | None,
+    force: bool,
+) -> None:
     """Make a model of another program one that trains here.
 
-    SOURCE is an ONNX file. DIR gets model.yaml, which names everything as SOURCE does, params.safetensors with the values, config.yaml,
-    which names the model, and import.txt with what was folded or simplified.
+    SOURCE is an ONNX file, or a folder as Hugging Face's transformers writes it. DIR gets model.yaml, which names everything as SOURCE
+    does or nearly so, params.safetensors with the values, config.yaml, which names the model, and import.txt with what was folded,
+    simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
     """
     from pe_cli.session.importing.define import ImportWish, read_model
     from pe_cli.session.importing.write import REPORT, summary, write
 
-    model = read_model(ImportWish(source, partial, fixed))
+    if not source.is_dir() and (head, classes, length) != (None, None, None):
+        raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
+    if source.is_dir() and (partial or fixed or task):
+        raise PeError("--partial, --fixed and --task are for ONNX files", hint="--head says what a folder's model ends with")
+    model = read_model(ImportWish(source, partial, fixed, head, classes, length))
     if task is not None:
         from pe_cli.session.importing.training import for_training
 

@@ -77,8 +77,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     if dry_run:
         echo("\n".join(described(wish)))
         return ExitCode.DONE
-    for line in made.why[2:]:
-        echo(line, err=True)
+    if made.crowd:
+        echo(f"note: {made.crowd}", err=True)
     return launch(wish, lambda line, wrong: echo(line, err=wrong))
 
 

@@ -105,6 +105,7 @@ def load_mpi() -> Any:
     except (ImportError, RuntimeError, OSError) as error:
         why = str(error).partition("\n")[0]
         raise PeError(f"mpi4py cannot be used: {why}", hint=INSTALL) from None
+    # The communication thread sums while the main one may ask for other things: calls come from two threads, one at a time.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise PeError(
             "this MPI library allows calls from one thread only", hint="use one that has MPI_THREAD_SERIALIZED"
@@ -121,6 +122,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
+        # The launcher has to know before MPI is loaded, as that is where a start may hang.
         tell(BEGUN, f"{timeout:g}")
         with watched_startup(timeout):
             self._mpi = load_mpi()
@@ -146,6 +148,7 @@ class MpiPeers:
 
     def _renumber(self) -> None:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
+        # By machine in the order of their first process, so that all processes find the same numbers without asking again.
         machines = gather(self, socket.gethostname().encode())
         self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
         self._number = [self._world_rank.index(r) for r in range(self.size)]
@@ -195,6 +198,7 @@ class MpiPeers:
 
         def begin() -> list[_Transfer]:
             made: list[_Transfer] = []
+            # The receive is posted first: what arrives has a place, and the library need not keep a copy.
             if into is not None and into.size:
                 made.append(_Request(peer, self._world.Irecv(_bytes(into), self._world_rank[peer], PART)))
             if out is not None and out.size:
@@ -279,6 +283,7 @@ class MpiPeers:
 
     def _beat(self) -> None:
         """Give those that may wait for this process a sign of life, where the last was some time ago."""
+        # Asked for at every look, and sent once a second: signs of life are for silence, not for traffic.
         if time.monotonic() - self._beaten < self._rhythm:
             return
         self._beaten = time.monotonic()

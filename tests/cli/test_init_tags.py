@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 
 import numpy as np
+import pytest
 
 from tests.cli.conftest import Pe
 
@@ -39,3 +40,16 @@ def test_positive_is_of_classes(pe: Pe, tmp_path):
     made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "tags", "--columns", "tags=tags", "--positive", "x")
     assert made.code == 2
     assert "'tags' has tags, each with metrics of its own" in made.err
+
+
+@pytest.mark.parametrize(("rare", "line"), [(8, "\n  decide: f1"), (3, "\n  # decide: f1")])
+def test_a_rare_class_has_a_threshold_of_its_own(pe: Pe, tmp_path, rare, line):
+    rng = np.random.default_rng(1)
+    rows = "".join(f"{rng.normal():.3f},{'yes' if i % rare == 0 else 'no'}\n" for i in range(120))
+    (tmp_path / "t.csv").write_text("a,fails\n" + rows)
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "fails")
+    assert made.code == 0, made.err
+    assert line in (tmp_path / "c.yaml").read_text()
+    assert ("the threshold of 'yes' is chosen after training" in made.out) == (rare == 8)
+    checked = pe("check", tmp_path / "c.yaml", "-o", "train.decide=f1")
+    assert checked.code == 0, checked.err

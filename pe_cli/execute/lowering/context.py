@@ -20,6 +20,7 @@ from pe_cli.program.ir import EMPTY, Operator, Role
 
 def op_seed(seed: int, output: str) -> int:
     """Mix a program's seed with the name of an op's output into 63 bits: the same on every device, at every step, after any pass."""
+    # By name, not by place: passes move and remove ops, and the numbers that an op draws stay.
     mixed = hashlib.blake2b(f"{seed}:{output}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 
@@ -82,6 +83,7 @@ class GraphLowering:
             self._batched: dict[int, str | None] = {}
             return
         self._nodes, self._batched = like._nodes, like._batched
+        # Only what has another type needs other buffers: tasks of the rest are taken over as they are.
         self.changed = {(n, d) for d, of in enumerate(types) for n, kind in of.items() if like.types[d].get(n) != kind}
         self.buffers = {at: b for at, b in like.buffers.items() if at not in self.changed}
 

@@ -81,6 +81,7 @@ def plan_devices(
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
         placed = [b for b, n in mine.items() if variables[n].persistable]
         kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
+        # In the order of the buckets: a sum takes a bucket as one array.
         pinned = [low.buffer(n, d) for n in reduced]
         index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
         own = [_only(tasks[i], mine, d) for i in index]

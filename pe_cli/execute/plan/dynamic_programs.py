@@ -126,6 +126,7 @@ class DynamicProgram:
                 self._parts += [_Part([op], i, host=loop is None, loop=loop), _Part([], i + 1)]
                 written = set()
                 continue
+            # A size that is made here must be known before the part that has it is planned.
             if not self._parts or written & set(size_inputs(op)):
                 self._parts.append(_Part([], i))
                 written = set()
@@ -168,6 +169,7 @@ class DynamicProgram:
             return leveled(name, device).array
 
         for i, part in enumerate(self._parts):
+            # Only what somebody needs later leaves a part: the rest stays in its temporary memory.
             later = {n for other in self._parts[i + 1 :] for n in (*other.reads, *other.likes)} | set(fetches)
             if part.host or part.loop:
                 if part.loop:
@@ -175,6 +177,7 @@ class DynamicProgram:
                 else:
                     _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
                 for name in lasting.intersection(part.writes):
+                    # Devices would keep different values of one variable, and none of them would be the right one.
                     if keep is None or len(values) > 1:
                         op = part.ops[0]
                         message = f"{op.type}: '{name}' lives between steps, which it does on one device alone"
@@ -200,6 +203,7 @@ class DynamicProgram:
             for slot, attr in fed_attributes(op).items():
                 for name in op.inputs.get(slot, ()):
                     sizes_now.append((i, slot, attribute_of(op, attr, name, values(name))))
+        # Where devices differ the declared type stays, which leaves the size open.
         alike = {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
         key = (*((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now), *alike.items())
         if key not in part.forms:

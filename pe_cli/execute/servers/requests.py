@@ -56,6 +56,7 @@ class Server(ABC):
             "epoch": self._lengthen,
             **self._also,
         }  # fmt: skip
+        # A trainer is trusted no more than a file: everything it names or sends is checked before anything changes.
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
         takes[kind](request)
@@ -143,6 +144,7 @@ class Server(ABC):
             rows = found[name + ROWS]
             if rows.size and not 0 <= rows.min() <= rows.max() < parameter:
                 raise FrameError(f"trainer {trainer} sent a row of '{name}' that is not in [0, {parameter})")
+            # Every number of rows would be a batch shape with a plan of its own.
             found[name], found[name + ROWS] = padded(found[name], rows, self._filler(name))
         return found
 

@@ -97,6 +97,7 @@ class Sync(Server):
             return
         fed = self._complete()
         self.run(self._all, fed)
+        # Emptied before anybody is answered: who has an answer may send the gradients of the next step at once.
         waiting, self._waiting, self._given = self._waiting, {}, {}
         for each in waiting.values():
             each.reply(DONE)
@@ -106,6 +107,7 @@ class Sync(Server):
         fed = {n: a for given in self._given.values() for n, a in given.items()}
         missing = self._trainers - len(self._waiting)
         if missing and self._trainers > 1:
+            # Blocks divide by the number of all trainers, those that have left included.
             share = self._trainers / len(self._waiting)
             fed = {n: a if n.endswith(ROWS) else (a * a.dtype.type(share)) for n, a in fed.items()}
         for name in self._names:
@@ -114,6 +116,7 @@ class Sync(Server):
                 if trainer in self._waiting and "empty" not in self._waiting[trainer].message.facts:
                     raise PeError(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
                 kind = self._known[name].type
+                # As few rows as are ever padded to, so that a trainer without samples needs no plan of its own.
                 fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)
                 if name.endswith(ROWS):
                     fed[name] += self._filler(name)
@@ -157,6 +160,7 @@ class Async(Server):
 
     def push(self, request: Request) -> None:
         """Apply gradients, one after the other."""
+        # Before anybody has counted a step there is no rate yet.
         if self._rates is not None and not self._steps:
             self.run(self._rates, {})
         given = self.checked(request.message, request.trainer)

@@ -99,6 +99,7 @@ class Step:
         width = self._block.vars[op.inputs["W"][0]].type.shape[1:]
         dtype = self._block.vars[op.inputs["W"][0]].type.numpy
         ids = [np.asarray(self._values[n]) for n in op.inputs["Ids"]]
+        # Samples name the same rows again and again: each crosses the network once.
         numbers, places = np.unique(np.concatenate([i.ravel() for i in ids]), return_inverse=True)
         ends = np.cumsum(op.attrs["height_sections"])
         if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < ends[-1]:
@@ -179,6 +180,7 @@ class Step:
 
     def _push(self) -> None:
         if self._pushes:
+            # Servers take the mean over trainers; a trainer with fewer samples counts less.
             if self._weight != 1:
                 self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
             if self._outbox is not None:

@@ -231,6 +231,7 @@ def _piece(piece, which, record, most, lengths, states, packed_ih, dx, dw_ih, dw
 def _share(which, groups, g, most, given, lengths, states, packed_ih, dx, dw_ih, dw_hh, dgates, taken, dtaken, told, room):
     """Do pieces of all last chunks until none is left, own ones first; wait for groups that are about to be there, not for others."""
     pieces = (3 if given & 64 else 2) * PIECES
+    # Own pieces come first, as their gates are in the caches of this core.
     for turn in range(groups):
         other = (which + turn) % groups
         line = told + 8 * TOLD * other
@@ -309,6 +310,7 @@ def backward_steps(
                     prefetch_run(cells, states_at + ((s - 1) * rows + r) * wide, wide)
                     if given & 8:
                         prefetch_run(dout, (first + r) * out_sample + _time(s - 1, length, reverse) * out_step, units)
+            # The gradient of the first state is worth a product only where somebody wants it.
             if s > 0 or given & 128:
                 soon = 0
                 if s % asked == 0 and s >= asked:

@@ -16,6 +16,7 @@ from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.prune import prune
 from pe_cli.session.data.row_locator import RowPlace as Origin
 from pe_cli.session.data.row_locator import locate_row
+from pe_cli.session.evaluation.deciding import Counts, Decider
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.processes.batch_shares import share_of
 from pe_cli.session.training.averages import Averages
@@ -31,14 +32,18 @@ class Evaluator:
 
     Args:
         job: whose programs, values and data it uses.
+
+    Attributes:
+        decider: of the newest evaluation, where the run file decides something.
     """
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.decider: Decider | None = None
         self._executor: Executor | None = None
 
     def evaluate(
-        self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
+        self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False, deciding: bool = False
     ) -> dict[str, float] | None:
         """Run the evaluation program over a split and return the mean of every number, weighted by what it is taken over, and the metrics.
 
@@ -46,22 +51,25 @@ class Evaluator:
             split: of the run file's data.
             limit: batches at most; all when None.
             stop: asked after every batch; True leaves early, and there is no result.
+            deciding: choose by these rows what the run file decides, and keep it with what the columns have learned.
 
         Raises:
             PeError: DATA, a metric cannot be computed of the values; USAGE, it would keep more of them than it may.
         """
         with self.job.values.averaged():
-            return self._evaluate(split, limit, stop)
+            return self._evaluate(split, limit, stop, deciding)
 
-    def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool]) -> dict[str, float] | None:
+    def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool], deciding: bool) -> dict[str, float] | None:
         program = self.job.built.eval
         if self._executor is None:
             self._executor = self.job.executor(program)
         executor = self._executor
         names = self.job.numbers(program)
         totals, collector = Averages(), self.collector(split, limit)
-        fed = [v for v in collector.variables if program.var(v).is_data]
-        gathered = [v for v in collector.variables if v not in fed]
+        decider = self._decider(split)
+        read_by_all = dict.fromkeys([*collector.variables, *(decider.variables if decider else ())])
+        fed = [v for v in read_by_all if program.var(v).is_data]
+        gathered = [v for v in read_by_all if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self.job.data.types([program]).keys()
         share = share_of(self.job.group, len(self.job.places))
@@ -78,10 +86,30 @@ class Evaluator:
                 raise
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
-            collector.add(self.job.group.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered})
+            values = self.job.group.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered}
+            collector.add(values)
+            if decider is not None:
+                decider.add(values)
             if stop():
                 return None
-        return totals.take(names) | collector.results()
+        self.decider = decider
+        decided = decider.decide() if decider is not None and deciding else {}
+        return decided | totals.take(names) | collector.results()
+
+    def decided(self) -> list[str]:
+        """Return sentences on what is decided, and on what that does to the rows of the newest evaluation."""
+        decision = self.job.data.fitted.decision
+        return [] if decision is None or self.decider is None else self.decider.told(decision)
+
+    def counts(self) -> list[Counts]:
+        """Return what the thresholds that were chosen in training do to the rows of the newest evaluation."""
+        decision = self.job.data.fitted.decision
+        return [] if decision is None or self.decider is None else self.decider.counts(decision)
+
+    def _decider(self, split: str) -> Decider | None:
+        """Return what decides on the rows of a split; None where nothing is to be decided, or where a smoke run makes its data up."""
+        wanted = self.job.built.deciding
+        return None if wanted is None or self.job.data.made_up(split) else Decider(self.job, wanted, split)
 
     def collector(self, split: str, limit: int | None = None) -> Collector:
         """Return the collector of metric values over a split, limited to a number of batches.

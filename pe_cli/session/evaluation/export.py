@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli import __version__
 from pe_cli.config.nodes import to_data
-from pe_cli.core.encoding import TEXT, Above, Affine, Around, Best, Cast, Fed, Lane, Names, Source, Step, Told
+from pe_cli.core.encoding import TEXT, Affine, Around, Cast, Fed, Lane, Names, Source, Step, Told
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data.array_dataset import is_table
@@ -19,6 +19,7 @@ from pe_cli.data.feed import Feed, check_feed
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.data.raw_cells import MISSING
 from pe_cli.program.prune import prune
+from pe_cli.session.evaluation.decision_steps import told_of
 from pe_cli.session.evaluation.output_meaning import Answer, answers
 from pe_cli.session.job import Job
 
@@ -176,22 +177,18 @@ class Exporting:
             units: tuple[Step, ...] = ()
             if answer is not None and answer.column is not None and not answer.classes:
                 units = self._units(answer.column, self.job.built.eval.var(target).dtype)
-            found.append(Told(target, target, units))
-            if answer is not None and answer.classes and not answer.several and not answer.lengths:
-                found.append(Told(f"{target}_label", target, self._label(answer)))
+            if answer is None or not answer.classes or answer.lengths or answer.spelled:
+                found.append(Told(target, target, units))
+                if answer is not None and answer.spelled and not answer.lengths:
+                    found.append(Told(f"{target}_label", target, (Names(answer.classes),)))
+                continue
+            found += told_of(answer, self.job.built.eval)
         return tuple(found)
 
     @staticmethod
     def _units(column: FittedColumn, dtype: str) -> tuple[Step, ...]:
         steps = column.units()
         return (Cast("float64"), *steps, Cast(dtype)) if steps else ()
-
-    def _label(self, answer: Answer) -> tuple[Step, ...]:
-        """Return how the name of the most probable class is found."""
-        if answer.spelled:
-            return (Names(answer.classes),)
-        one = self.job.built.eval.var(answer.variable).shape[-1] == 1
-        return (Above(0.0 if answer.logits else 0.5) if one else Best(), Names(answer.classes))
 
     # --- facts -------------------------------------------------------------------------------------------------------------
 
@@ -214,6 +211,9 @@ class Exporting:
         facts |= {"pe.inputs": inputs, "pe.columns": columns}
         if classes:
             facts["pe.classes"] = classes
+        decided = {a.variable: a.decision.to_json() | {"steps": len(a.decision.steps)} for a in self._answers() if a.decision is not None}
+        if decided:
+            facts["pe.decision"] = decided
         units = {one.name: "of the file" for one in outputs if any(isinstance(step, Affine) for step in one.steps)}
         if units:
             facts["pe.units"] = units

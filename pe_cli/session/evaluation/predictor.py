@@ -268,7 +268,9 @@ class Predictor:
 
 def _answer(answer: Answer) -> dict[str, Any]:
     unit = {"unit": "that of the training data"} if answer.column is not None and not answer.classes else {}
-    return {"name": answer.name, "classes": list(answer.classes), **unit}
+    thresholds = answer.decision.thresholds if answer.decision is not None else ()
+    decided = {"thresholds": dict(zip(answer.classes[-len(thresholds) :], thresholds, strict=True))} if thresholds else {}
+    return {"name": answer.name, "classes": list(answer.classes), **unit, **decided}
 
 
 def _series(row: Row, windows: WindowsOptions) -> list[dict[str, Any]]:

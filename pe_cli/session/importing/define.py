@@ -24,12 +24,14 @@ class ImportedModel:
         feeds: name -> declaration.
         layers: name -> layer, in order: `{type: fc, input: x, size: 3}`, or the use of a block.
         fetches: names of its outputs.
-        arrays: parameter -> value; every parameter of the layers has one.
+        arrays: parameter -> value; what has none begins at random.
         args: constants of the model.
         blocks: name -> `{args, layers, output}`.
         comments: layer, feed, or `block/layer` -> what stands behind it, such as its shape.
         notes: what was folded, simplified or left out, a sentence each.
         source: file or folder that it was read from.
+        details: what only the report has, a line each.
+        files: name -> what else is written beside the model, such as an example of a config.
         loss: what training makes smaller; empty where nothing says it.
     """
 
@@ -43,6 +45,8 @@ class ImportedModel:
     comments: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     source: str = ""
+    details: Sequence[str] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
     loss: str = ""
 
 
@@ -54,11 +58,17 @@ class ImportWish:
         source: file or folder.
         partial: what cannot be imported ends the model there, and is no error.
         fixed: inputs keep the sizes that the file says, and have no batch axis.
+        head: what the model is to end with, of a family that has several; None for what the folder says.
+        classes: that a new last layer tells apart; None keeps those of the folder.
+        length: tokens that the model sees; None for as many as usual.
     """
 
     source: Path
     partial: bool = False
     fixed: bool = False
+    head: str | None = None
+    classes: int | None = None
+    length: int | None = None
 
 
 @dataclass(frozen=True)

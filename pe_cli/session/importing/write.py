@@ -35,14 +35,16 @@ def write(model: ImportedModel, folder: Path, replace: bool = False) -> list[Pat
     whole = model_text(model)
     if len(whole.encode()) > MAX_BYTES:
         raise PeError(f"the model file would have more than {MAX_BYTES:,} bytes, which no model file may", code=ExitCode.DATA)
-    files = [folder / name for name in (PARAMS, CONFIG, REPORT, MODEL)]
+    files = [folder / name for name in (PARAMS, CONFIG, REPORT, MODEL, *model.files)]
     for file in files:
         if not replace and (file.exists() or file.is_symlink()):
             raise PeError(f"{file} is there already", hint="name another folder, or add --force to replace it")
     atomic.make_folder(folder)
     with atomic.temporary(files[0]) as beside:
         write_safetensors(beside, model.arrays)
-    for file, text in zip(files[1:], (_config(model), report_text(model), whole), strict=True):
+    for name, data in model.files.items():
+        atomic.write_bytes(folder / name, data)
+    for file, text in zip(files[1:4], (_config(model), report_text(model), whole), strict=True):
         atomic.write_text(file, text)
     return files
 
@@ -67,7 +69,7 @@ def model_text(model: ImportedModel) -> str:
 
 def report_text(model: ImportedModel) -> str:
     """Return what was done, a line each."""
-    return "\n".join([summary(model), *model.notes]) + "\n"
+    return "\n".join([summary(model), *model.notes, *model.details]) + "\n"
 
 
 def summary(model: ImportedModel) -> str:

@@ -73,8 +73,9 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     """Start all processes and wait for them; return the exit code of the training.
 
     Raises:
-        PeError: there is no launcher of MPI, the allocation has ended, or processes do not meet.
+        PeError: there is no launcher of MPI, the allocation has ended, processes do not meet, or somebody else starts them.
     """
+    _check(wish)
     if isinstance(wish.around.where, Member) and wish.plan.way == "meeting":
         return take_part(wish.run, wish.around.where, _train(wish), say, _code)
     if wish.plan.way in ("alone", "joined") and not wish.restarts:
@@ -112,12 +113,22 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     raise AssertionError("the last start returns")
 
 
+def _check(wish: Launch) -> None:
+    """Refuse options for processes that are not started from here."""
+    member = wish.around.where
+    if wish.restarts and isinstance(member, Member):
+        hint = "leave it out; --requeue, backoffLimit and the like start all anew, and --resume goes on"
+        raise PeError(f"--restarts starts processes again, and {member.by} has started them", hint=hint)
+    if wish.mpiexec and wish.plan.way in ("srun", "meeting", "joined"):
+        raise PeError(f"--mpiexec, and no mpiexec starts processes here: {wish.plan.why[1]}", hint="leave it out")
+
+
 def _tasks(wish: Launch, held: contextlib.ExitStack) -> list[Task]:
     """Return the processes that are started from here; `held` keeps ports of servers."""
     if wish.plan.way == "one by one":
         return _served(wish, held)
     if wish.plan.way == "srun":
-        return [Task("srun", _srun(wish), launches=True)]
+        return [Task("srun", _srun(wish), asks=signal.SIGUSR1)]  # it passes that on; at SIGTERM it ends all
     return [Task("mpiexec", _mpi(wish), launches=True)] if wish.plan.way == "mpiexec" else [Task("0", _train(wish))]
 
 
@@ -128,7 +139,7 @@ def described(wish: Launch) -> list[str]:
         PeError: there is no launcher of MPI.
     """
     plan, member = wish.plan, wish.around.where
-    lines = [f"# {line}" for line in plan.why]
+    lines = [f"# {line}" for line in (*plan.why, plan.crowd) if line]
     if plan.way == "meeting" and isinstance(member, Member):
         at = f"at {member.address}" if member.meet == "address" else f"by a file in {wish.run.output.dir}"
         part = "a server" if servers_of(wish.run) and member.rank >= member.size - servers_of(wish.run) else "its part"

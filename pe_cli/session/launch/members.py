@@ -19,12 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from pe_cli.collectives.launcher_environment import GROUP, LOCAL, RANK, SECRET, SERVERS, SIZE
+from pe_cli.collectives.launcher_environment import GROUP, LOCAL, RANK, SECRET, SERVERS, SIZE, one_request
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
-from pe_cli.session.launch.group import LOOK, MERCY, Group, Task
+from pe_cli.session.launch.group import ASKS, LOOK, MERCY, Group, Task, deafened
 from pe_cli.session.launch.meeting import Channel, Door, joined, opened
 from pe_cli.session.launch.mpi_launcher import mpiexec_of, reserved
 from pe_cli.session.launch.plan import servers_of
@@ -33,6 +32,8 @@ from pe_cli.session.sweep.training_processes import die_with_parent
 
 #: What `mpiexec -launcher manual` says: the command of each proxy, and that these were all.
 _LAUNCH, _END = "HYDRA_LAUNCH: ", "HYDRA_LAUNCH_END"
+#: What mpiexec says of a signal that it is asked to stop by.
+_ASIDE = ("] Sending Ctrl-C to processes as requested", "] Press Ctrl-C again to force abort")
 #: Variables of the launcher around this process that MPI would take for its own.
 _FOREIGN = ("PMI_", "PMI2_", "PMIX_", "OMPI_", "HYDRA_", "MPIEXEC_", RANK, SIZE)
 #: What the options of a proxy look like that are taken from the first process, and how many there are at most.
@@ -57,6 +58,7 @@ def take_part(run: RunSpec, member: Member, train: Sequence[str], say: Say, judg
         PeError: some have not come, a port is in use, there is no secret, or no MPICH.
     """
     folder, seconds = Path(run.output.dir), run.executor.peer_timeout
+    signal.signal(signal.SIGUSR1, signal.getsignal(signal.SIGTERM))
     if servers_of(run):
         return _serve(run, member, train, folder, seconds)
     mpiexec, proxy = mpiexec_of((), "mpich"), _proxy()
@@ -124,14 +126,14 @@ def _lead(door: Door, mpiexec: str, proxy: str, train: Sequence[str], seconds: f
             for rank, (channel, _) in sorted(door.came.items()):
                 channel.say(proxy=commands[rank])
             mine.append(_started(proxy, commands[0], "", member))
-        else:
+        elif not line.endswith(_ASIDE):
             say(line, wrong)
 
     hosts = ",".join(f"process{r}:1" for r in range(member.size))
     foreign = [f"-u{name}" for name in os.environ if name.startswith((*_FOREIGN, "SLURM_"))]  # mpiexec would go by them
     line = ["env", *foreign, mpiexec, "-launcher", "manual", "-rmk", "user", "-localhost", "127.0.0.1", "-hosts", hosts, "-genvnone",
             "-disable-auto-cleanup", "-disable-hostname-propagation", "-n", str(member.size), *train]  # fmt: skip
-    group = Group([Task("mpiexec", line, launches=True)], seconds, ("ssh",), hear, once=True)
+    group = Group([Task("mpiexec", line, launches=True, asks=signal.SIGINT, deaf=True)], seconds, ("ssh",), hear, once=True)
     for channel, _ in door.came.values():
         Thread(target=_listen, args=(channel, group), daemon=True).start()
     codes = group.wait()
@@ -165,13 +167,13 @@ class _Follower:
 
     def __init__(self, channel: Channel, host: str, proxy: str, member: Member) -> None:
         self._channel, self._host, self._proxy, self._member = channel, host, proxy, member
-        self._asked = 0
+        self._asked, self._until = 0, 0.0
 
     def finished(self, seconds: float) -> int:
         """Run the proxy until the first process says how it ended; return that exit code."""
         options = _answer(self._channel, seconds)["proxy"]
         process = _started(self._proxy, options, self._host, self._member)
-        before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
+        before = {number: signal.signal(number, self._interrupt) for number in ASKS}
         code, until = None, float("inf")
         try:
             while code is None and time.monotonic() < until and self._asked < 2:
@@ -191,6 +193,9 @@ class _Follower:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         del number, frame
+        if self._asked == 1 and time.monotonic() < self._until:
+            return
+        self._until = time.monotonic() + one_request(os.environ)
         self._asked += 1
         threading.Thread(target=self._channel.say, kwargs={"stop": True}, daemon=True).start()  # its lock may be held here
 
@@ -220,7 +225,7 @@ def _started(proxy: str, options: object, host: str, member: Member) -> subproce
         words[at] = f"{host}:{words[at].rpartition(':')[2]}"
     return subprocess.Popen(
         [proxy, *words], env=_clean() | {LOCAL: str(member.here)}, stdin=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=die_with_parent(signal.SIGKILL),
+        preexec_fn=deafened(die_with_parent(signal.SIGKILL)),
     )  # fmt: skip
 
 

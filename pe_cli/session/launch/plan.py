@@ -45,6 +45,7 @@ class Plan:
         why: a line for each decision, with what it went by.
         hosts: machines, for mpiexec and one by one.
         srun: options for the tasks of Slurm's.
+        crowd: that more processes than cores share these; empty where they do not.
     """
 
     count: int
@@ -52,6 +53,7 @@ class Plan:
     why: tuple[str, ...]
     hosts: tuple[Host, ...] = ()
     srun: tuple[str, ...] = ()
+    crowd: str = ""
 
 
 def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -> Plan:
@@ -79,8 +81,8 @@ def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -
         return Plan(count, way, (why, f"{where.by} has started process {where.rank}: {met} ({around.why})"))
     if isinstance(where, Allocation) and not hosts:
         if where.nodes > 1 or count > 1:
-            srun, more = _srun(where, wanted, count, machine)
-            return Plan(count, "srun", (why, f"job {where.job} of Slurm's: srun starts the tasks ({around.why})", *more), srun=srun)
+            srun, crowd = _srun(where, wanted, count, machine)
+            return Plan(count, "srun", (why, f"job {where.job} of Slurm's: srun starts the tasks ({around.why})"), srun=srun, crowd=crowd)
         return Plan(1, "alone", (why, f"job {where.job} of Slurm's has one node ({around.why})"))
     if hosts:
         text = "processes are started by ssh, as servers need no MPI" if servers else "mpiexec gets the hosts"
@@ -89,8 +91,8 @@ def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -
     if count == 1:
         return Plan(1, "alone", (why, "this machine: no variable of a launcher is set"))
     text = "this machine: each process is started here, as servers need no MPI" if servers else "this machine: mpiexec starts them"
-    crowd = (f"{count} processes share {machine.cores} core{'s'[: machine.cores > 1]}",) if count > machine.cores else ()
-    return Plan(count, "one by one" if servers else "mpiexec", (why, text, *crowd))
+    crowd = f"{count} processes share {machine.cores} core{'s'[: machine.cores > 1]}" if count > machine.cores else ""
+    return Plan(count, "one by one" if servers else "mpiexec", (why, text), crowd=crowd)
 
 
 def servers_of(run: RunSpec) -> int:
@@ -122,7 +124,7 @@ def _count(run: RunSpec, wanted: Wanted, hosts: Sequence[Host], around: Surround
         said.append((run.executor.processes, f"executor.processes: {run.executor.processes}"))
     if isinstance(where, Member):
         said.append((where.size, f"{where.by}, which has started {where.size}"))
-    elif isinstance(where, Allocation) and where.tasks and not hosts and wanted == Wanted():
+    elif isinstance(where, Allocation) and where.tasks and not hosts and (wanted.count, wanted.nodes, wanted.per_node) == (None,) * 3:
         said.append((sum(where.tasks), f"SLURM_TASKS_PER_NODE, which asks for {sum(where.tasks)}"))
     for number, text in said[1:]:
         if number != said[0][0]:
@@ -161,8 +163,8 @@ def _check_servers(run: RunSpec, count: int) -> None:
         raise PeError(text, at=run.at_of("distributed", "servers"), hint=f"-n {servers + TRAINERS}, for example")
 
 
-def _srun(where: Allocation, wanted: Wanted, count: int, machine: Machine) -> tuple[tuple[str, ...], list[str]]:
-    """Return the options of srun, and lines that say how many cores each task has."""
+def _srun(where: Allocation, wanted: Wanted, count: int, machine: Machine) -> tuple[tuple[str, ...], str]:
+    """Return the options of srun, and whether tasks of a node share its cores."""
     nodes = wanted.nodes or min(where.nodes, count)
     if machine.mpi not in ("mpich", "openmpi", ""):
         raise PeError("tasks of Slurm's need MPICH or Open MPI", hint="pip install mpich")
@@ -173,7 +175,5 @@ def _srun(where: Allocation, wanted: Wanted, count: int, machine: Machine) -> tu
     tasks = where.tasks if sum(where.tasks) == count and nodes == where.nodes else (most,) * nodes
     given = where.cores_per_task or min((c // max(1, t) for c, t in zip(where.cores, tasks, strict=False)), default=0)
     if where.cores and not given:
-        return (*options, "--overcommit"), [f"{most} processes of a node share {min(where.cores)} core{'s'[: min(where.cores) > 1]}"]
-    if given:
-        options.append(f"--cpus-per-task={given}")
-    return tuple(options), [f"{given} core{'s'[: given > 1]} for each task"] if given else []
+        return (*options, "--overcommit"), f"{most} processes of a node share {min(where.cores)} core{'s'[: min(where.cores) > 1]}"
+    return (*options, f"--cpus-per-task={given}") if given else tuple(options), ""

@@ -21,6 +21,7 @@ from pe_cli.session.starters.files import Wish
 from pe_cli.session.starters.guessed import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
+from pe_cli.session.starters.ordered import in_order, note_of_numbers, note_of_words
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
@@ -196,6 +197,11 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
         low, high = numbers.values.min(), numbers.values.max()
         shown = f"{short(low)} to {short(high)}{how}"
         return Guess(name, "number", {**notation.written, "scale": "standard", **declared}, shown, note)
+    return _as_classes(table, name, codes, declared, numbers.values if number and task == "auto" else None)
+
+
+def _as_classes(table: Table, name: str, codes: Codes, declared: dict[str, Any], values: NDArray[np.float64] | None) -> Guess:
+    """Return a target of classes; values are those of numbers that are taken for classes though nobody has said so."""
     if len(codes.words) > OWN_SHARE * len(table):
         raise table.error(
             0,
@@ -204,7 +210,11 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
             "name a --target with classes that repeat, or with numbers",
         )
     most = ", ".join(_most(codes, counts_of(codes)))
-    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}")
+    order = in_order(codes.words) if "classes" not in declared else None
+    note = "" if values is None else note_of_numbers(name, values)
+    if order is not None:
+        declared, note = {**declared, "classes": order}, note_of_words(name, order)
+    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}", note)
 
 
 def _target_notation(name: str, codes: Codes, declared: Mapping[str, Any], asked: Asked) -> tuple[Notation, str, str]:

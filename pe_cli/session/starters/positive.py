@@ -43,9 +43,14 @@ class Positive:
         return of_class(key, self.name)
 
     @property
-    def best(self) -> str:
-        """The metric that decides which checkpoint is the best."""
-        return self.metric("average_precision") if self.share < RARE else "acc"
+    def best(self) -> tuple[str, str]:
+        """The metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
+        return (self.metric("average_precision"), "max") if self.is_rare else ("loss", "min")
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether so few rows are of it that accuracy says little."""
+        return self.share < RARE
 
     def section(self) -> list[str]:
         """Return the lines of `metrics`."""

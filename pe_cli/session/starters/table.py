@@ -38,6 +38,7 @@ from pe_cli.session.starters.table_columns import (
 )
 from pe_cli.session.starters.table_model import model_of
 from pe_cli.session.starters.tags import TAGS_BEST, tag_section
+from pe_cli.session.starters.training_plan import Plan
 
 
 def starter(wish: Wish) -> Starter:
@@ -181,9 +182,9 @@ class _Goal:
 
 
 _GOALS = {
-    "category": _Goal("the class", "classes", "acc", "max", ("loss", "acc")),
+    "category": _Goal("the class", "classes", "loss", "min", ("loss", "acc")),
     "bag": _Goal("the tags", "tags", TAGS_BEST, "max", ("loss",)),
-    "number": _Goal("the number", "a number", "error", "min", ("loss", "error")),
+    "number": _Goal("the number", "a number", "loss", "min", ("loss", "error")),
 }
 
 
@@ -208,7 +209,8 @@ def _config(looked: Looked, wish: Wish) -> str:
     ]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
-    best = looked.positive.best if looked.positive else goal.best
+    best, mode = looked.positive.best if looked.positive else (goal.best, goal.mode)
+    made = plan_of(looked)
     lines = [
         *head(what),
         *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
@@ -216,9 +218,37 @@ def _config(looked: Looked, wish: Wish) -> str:
         *_feeds(looked),
         *(looked.positive.section() if looked.positive else []),
         *(tag_section(target.options["classes"]) if target.type == "bag" else []),
-        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=goal.mode, metrics=goal.recorded),
+        *training(
+            made,
+            looked.rows,
+            best=f"eval/{best}",
+            mode=mode,
+            rest=_optimizer(made),
+            metrics=goal.recorded,
+            decide=_decide(looked),
+        ),
     ]
     return text(lines)
+
+
+def _decide(looked: Looked) -> list[str]:
+    """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
+    more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
+    if looked.positive and looked.positive.is_rare:
+        return [f"  decide: f1  # the threshold of '{said(looked.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+    if looked.positive or looked.target.type == "bag":
+        of = "of each tag" if looked.target.type == "bag" else f"of '{said(looked.positive.name, 24)}'" if looked.positive else ""
+        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
+    return []
+
+
+def _optimizer(made: Plan) -> list[str]:
+    rate = {"type": "cosine_decay", "learning_rate": made.learning_rate, "step_each_epoch": "1 epoch", "epochs": made.epochs}
+    return [
+        "    type: AdamW",
+        f"    learning_rate: {flow(rate)}  # falls to 0 over the epochs",
+        f"    weight_decay: {made.weight_decay!r}  # parameters that nothing needs shrink",
+    ]
 
 
 def _in_time(looked: Looked) -> str | None:
@@ -256,7 +286,9 @@ def _notes(looked: Looked) -> tuple[str, ...]:
         notes.append(f"metrics are F1 and average precision; the best checkpoint goes by eval/{TAGS_BEST}")
     if looked.positive:
         name, why = said(looked.positive.name, 30), looked.positive.why
-        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
+        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best[0], 60)}")
+        if looked.positive.is_rare:
+            notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip

@@ -158,6 +158,7 @@ class StepMetrics:
         if "eval" in job.run.data:
             made += [f"eval/{name}" for name in job.numbers(job.built.eval)]
             made += [f"eval/{metric.name}" for metric in job.built.metrics]
+            made += [f"eval/{name}" for name in (job.built.deciding.numbers if job.built.deciding else ())]
         return tuple(made)
 
     def _block(self, variable: str) -> Block:

@@ -36,7 +36,7 @@ def planned(*overrides, where=None, machine=DESK, **wanted):
         pytest.param((), {"hosts": [Host("a", 2), Host("b")], "per_node": 4}, 8, "mpiexec", id="hosts, and how many on each"),
         pytest.param((), {"hosts": [Host("a"), Host("b")], "nodes": 1}, 1, "mpiexec", id="the first of the hosts"),
         pytest.param((SERVED,), {"hosts": [Host("a", 4)]}, 4, "one by one", id="servers on hosts"),
-        pytest.param((), {"where": JOB}, 3, "srun", id="a job's tasks"),
+        pytest.param((), {"where": JOB, "hosts": []}, 3, "srun", id="a job's tasks"),
         pytest.param((), {"where": SHELL}, 2, "srun", id="a job without tasks: one process for each node"),
         pytest.param((CUDA,), {"where": Allocation("1", 2, cards=4)}, 8, "srun", id="a job with cards: one process for each"),
         pytest.param((), {"where": SHELL, "per_node": 2}, 4, "srun", id="a job, and how many on each node"),
@@ -71,9 +71,9 @@ def test_tasks_get_the_cores_of_their_nodes(given, options):
 
 
 def test_more_processes_than_cores_are_said():
-    assert planned(count=5).why[2] == "5 processes share 4 cores"
-    assert planned(where=SHELL, per_node=8).why[2] == "8 processes of a node share 4 cores"
-    assert len(planned(count=4).why) == 2
+    assert planned(count=5).crowd == "5 processes share 4 cores"
+    assert planned(where=SHELL, per_node=8).crowd == "8 processes of a node share 4 cores"
+    assert not planned(count=4).crowd
 
 
 @pytest.mark.parametrize(

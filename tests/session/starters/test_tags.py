@@ -79,6 +79,19 @@ def test_what_cannot_be_learned_is_refused(cells, declared, message):
     assert declared or "--columns c=tags" in caught.value.hint
 
 
+def test_classes_that_have_an_order_stand_in_it():
+    found = target(["high", "low", "medium"] * 20)
+    assert (found.type, found.options) == ("category", {"classes": ["low", "medium", "high"]})
+    assert "low < medium < high" in found.note
+    assert target(["L", "S", "M"] * 20).options == {"classes": ["S", "M", "L"]}
+    assert target(["red", "low", "high"] * 20).options == {}
+    stars = target([1, 2, 3, 4, 5] * 20)
+    assert stars.type == "category"
+    assert "1 to 5, such as '1', '2', '3'" in stars.note
+    assert "--task number" in stars.note
+    assert target([1, 2, 7] * 20).note == "", "codes"
+
+
 def test_a_metric_of_a_tag_names_its_number():
     lines = tag_section(["x", "a/b", "a:b"])
     assert sum("f1[a_b]" in line for line in lines) == 1, "two tags of one name have one metric"

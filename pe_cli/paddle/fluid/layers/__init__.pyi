@@ -260,6 +260,7 @@ def pad_constant_like(x: Any, y: Any, pad_value: Any = 0.0, name: Any = None) ->
 def partial_concat(input: Any, start_index: Any = 0, length: Any = -1) -> Any: """Put columns of matrices side by side, the same of each."""
 def partial_sum(input: Any, start_index: Any = 0, length: Any = -1) -> Any: """Add up columns of matrices, the same of each."""
 def piecewise_decay(boundaries: Any, values: Any) -> Any: """Append `PiecewiseDecay` to the default programs and return the rate."""
+def piecewise_linear_encoding(input: Any, edges: Any, name: Any = None) -> Any: """Write every number as its place in bins: how much of each bin lies below it, from 0 to 1."""
 def pixel_shuffle(x: Any, upscale_factor: Any) -> Any: """Turn channels into pixels, so that images become larger."""
 def poisson_nll_loss(input: Any, label: Any, log_input: Any = True, full: Any = False, epsilon: Any = 1e-08, name: Any = None) -> Any: """Measure how unlikely a count is under a Poisson distribution."""
 def polygon_box_transform(input: Any, name: Any = None) -> Any: """Find where the corners of polygons are that every pixel has differences from, on an image four times as large."""

@@ -49,7 +49,7 @@ class Emitter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.program, self._startup = Program("main"), Program("startup")
-        self.block = self.program.global_block()
+        self.block = self.program.main_block
         self.feeds: dict[str, dict[str, Any]] = {}
         self.layers: dict[str, dict[str, Any]] = {}
         self.arrays: dict[str, Array] = {}
