@@ -68,7 +68,7 @@ class Built:
     @property
     def ops(self) -> list[Operator]:
         """All operators of a step, in the order in which they are run."""
-        return [op for program in self.programs for op in program.global_block().ops]
+        return [op for program in self.programs for op in program.top_ops]
 
     @property
     def losses(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Built:
         """Return the phase that a value is taken from in training: that which minimises it, else the last one that has the variable."""
         behind = self.phases[::-1]
         minimising = next((phase for phase in behind if phase.loss == variable), None)
-        return minimising or next((phase for phase in behind if variable in phase.program.global_block().vars), None)
+        return minimising or next((phase for phase in behind if variable in phase.program.vars), None)
 
     @property
     def read(self) -> set[str]:
@@ -220,7 +220,7 @@ def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: M
     section = run.train.plateau if run.train else None
     if section is None or mistakes:
         return
-    variable = program.global_block().vars.get(rate or "")
+    variable = program.find_var(rate or "")
     if variable is None or not variable.persistable or variable.is_data:
         text = "train.plateau lowers a learning rate that is a number, and here it is a schedule or a feed"
         mistakes.say(text, section.at, "write a number as learning_rate, or leave train.plateau out")
@@ -332,8 +332,7 @@ class _References:
         assert self.run
         if not self.run.metrics:
             return ()
-        block = evaluation.global_block()
-        types = {name: block.vars[v].type for name, v in fetches.items() if v in block.vars}
+        types = {name: evaluation.vars[v].type for name, v in fetches.items() if v in evaluation.vars}
         numbers = {name for name, kind in types.items() if kind.size == 1 and kind.dtype.startswith("float")}
         losses = {spec.loss for spec in self.run.phases if spec.loss}
         return declare(self.run.metrics, evaluation, numbers | losses, self.find, self.mistakes)

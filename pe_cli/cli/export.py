@@ -60,7 +60,7 @@ def command(
     from pe_cli.cli.progress import Quiet
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())
-    held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
+    held = {v.name: job.scope.get(v.name) for v in job.built.eval.persistables()}
     if weights is not None:
         _weights(job, held, weights, layout or "pe", values)
     if out is not None:

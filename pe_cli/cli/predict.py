@@ -99,8 +99,8 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
 
     if out is None:
         raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
-    block = job.built.eval.global_block()
-    by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
+    program = job.built.eval
+    by_sample = [name for name in fetches if program.var(job.variable(name)).shape[:1] == (-1,)]
     names, rows = list(dict.fromkeys(fetches)), 0
     if not job.group.leads:
         _help(job, use, names)

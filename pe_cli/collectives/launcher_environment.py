@@ -11,8 +11,9 @@ RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 SECRET = "PE_GROUP_SECRET"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
-#: What launchers say the number of a machine's processes in: those of MPICH and of Open MPI.
-HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+#: What launchers say the number of a machine's processes in: `pe launch`, whose tasks have a launcher each, MPICH's and Open MPI's.
+LOCAL = "PE_LOCAL_SIZE"
+HERE = (LOCAL, "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
 #: What Slurm says it in, and what says that srun has started the process: the script of a job has the former, too.
 _SLURM, _STEP = "SLURM_NTASKS", "SLURM_STEP_ID"
 #: Launchers with the variables of size and rank, their names, and the variables that are the same in all processes of one start alone.

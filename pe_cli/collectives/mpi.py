@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ from pe_cli.collectives import hydra
 from pe_cli.collectives.communication_thread import CommunicationThread
 from pe_cli.collectives.process_supervisor import BEGUN, LEFT, tell
 from pe_cli.collectives.protocol import Array, Failure, Parts, PeerError, Pending
-from pe_cli.collectives.startup_watch import check_size, watched_startup
+from pe_cli.collectives.startup_watch import check_manager, check_size, watched_startup
 from pe_cli.collectives.tree_reduce import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -77,6 +78,13 @@ def _check_shared_memory() -> None:
         )
 
 
+def _version_of_wheel() -> str:
+    """Return the version of MPICH that was installed by pip; empty for none."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("mpich")
+    return ""
+
+
 def load_mpi() -> Any:
     """Return the module mpi4py.MPI, which starts MPI when it is first imported.
 
@@ -84,6 +92,7 @@ def load_mpi() -> Any:
         PeError: it is not there, or finds no MPI library, or that is not made for threads; DEVICE, there is too little shared memory.
     """
     _check_shared_memory()
+    check_manager(os.environ, _version_of_wheel())
     try:
         import mpi4py
 
@@ -91,7 +100,7 @@ def load_mpi() -> Any:
         from mpi4py import MPI
     except ModuleNotFoundError:
         raise PeError(
-            "executor.processes: mpi needs the package mpi4py, which is not installed", hint=INSTALL
+            "executor.processes: auto needs the package mpi4py, which is not installed", hint=INSTALL
         ) from None
     except (ImportError, RuntimeError, OSError) as error:
         why = str(error).partition("\n")[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -70,9 +70,13 @@ class FittedColumn:
         return self.inner[0].classes if len(self.inner) == 1 else self.kind.classes(self.state)
 
     @property
-    def separator(self) -> str | None:
-        """Text between the classes of a cell that may have several; None where it has one."""
-        return self.kind.separator(self.checked)
+    def several(self) -> bool:
+        """Whether a cell may have any number of its classes."""
+        return self.kind.several(self.checked)
+
+    def join(self, names: Sequence[str]) -> str:
+        """Return the cell that has some of its classes; see `ColumnType.join`."""
+        return self.kind.join(self.checked, names)
 
     @property
     def counts(self) -> bool:

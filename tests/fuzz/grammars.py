@@ -12,11 +12,13 @@ from collections.abc import Callable
 from tests.fuzz import (
     grammar_archives,
     grammar_columns,
+    grammar_graphs,
     grammar_pictures,
     grammar_texts,
     grammar_tokens,
     read_archives,
     read_columns,
+    read_graphs,
     read_pictures,
     read_texts,
     read_tokens,
@@ -33,5 +35,6 @@ GRAMMARS: dict[str, Grammar] = {
     "feed_description": grammar_texts.feed_description,
     "picture": grammar_pictures.picture,
     "picture_folder": grammar_pictures.other_picture,
+    "onnx_graph": grammar_graphs.graph,
 }
-assert all((read_archives, read_columns, read_pictures, read_texts, read_tokens))
+assert all((read_archives, read_columns, read_graphs, read_pictures, read_texts, read_tokens))

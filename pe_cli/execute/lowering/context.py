@@ -112,8 +112,8 @@ class GraphLowering:
         if self.before is not None:
             return self.before
         if id(op) not in self._batched:
-            block = self.graph.program.global_block()
-            names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
+            program = self.graph.program
+            names = (n for n in (*op.input_names(), *op.output_names()) if program.var(n).shape[:1] == (-1,))
             self._batched[id(op)] = next(names, None)
         name = self._batched[id(op)]
         before = self.whole.first + device
@@ -136,13 +136,13 @@ class GraphLowering:
 
     def _averaged(self, number: str) -> set[str]:
         """Return the variables with a batch axis that a number without one is made of."""
-        block = self.graph.program.global_block()
-        writers = {n: op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
+        program = self.graph.program
+        writers = {n: op for op in program.top_ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
         found, seen, waiting = set(), {number}, [number]
         while waiting:
             op = writers.get(waiting.pop())
             names = op.input_names() if op else []
-            batched = {n for n in names if block.var(n).shape[:1] == (-1,) and not block.var(n).persistable}
+            batched = {n for n in names if program.var(n).shape[:1] == (-1,) and not program.var(n).persistable}
             found |= batched
             more = [n for n in names if n not in seen and n not in batched] if not batched else []
             seen.update(more)

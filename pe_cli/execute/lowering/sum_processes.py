@@ -135,7 +135,7 @@ class Shared:
 def _rows_of(graph: Graph) -> dict[str, Rows]:
     """Return, for every sharded variable, which process has which rows."""
     found = {}
-    for op in graph.program.global_block().ops:
+    for op in graph.program.top_ops:
         own = op.definition.get(OwnRows)
         if own is not None:
             found[(op.outputs if own.gives else op.inputs)[own.slot][0]] = rows_by_rank(op)

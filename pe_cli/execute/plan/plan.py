@@ -324,7 +324,7 @@ class Plan:
             for name, (rows, grouped) in ends.items():
                 if given[name][-1] != rows:
                     what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
-                    made, hint = self.graph.program.global_block().find_var(grouped), "the lengths of all sequences add up to the rows"
+                    made, hint = self.graph.program.find_var(grouped), "the lengths of all sequences add up to the rows"
                     raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
@@ -356,7 +356,7 @@ class Plan:
 
     def _dense(self, name: str, rows: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a row-sparse gradient as the dense array that it stands for."""
-        out = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
+        out = np.zeros(table_of(self.graph.program.main_block, name).shape, values.dtype)
         out[rows[rows >= 0]] = values[rows >= 0]
         return out
 

@@ -95,6 +95,7 @@ class RegionOp(ABC):
     def task(self) -> Task:
         """Return the task."""
         calls = self.calls()
+        # Like gives types alone: nobody reads its bytes, and they may be gone.
         reads = [b for slot, row in self.ins.items() if slot != "Like" for b in row if b is not None]
         writes = [b for row in self.outs.values() for b in row if b is not None]
         return Task(self.node.index, self.node.device, calls, reads, writes, self.scratch)

@@ -39,7 +39,7 @@ def serve(
         PeError: the port is in use, or an update fails.
     """
     listen = listen_of(program)
-    sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
+    sizes = [v.type.nbytes for v in program.vars.values() if v.type.known]
     most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
     service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most, **given)
@@ -49,7 +49,7 @@ def serve(
 
 def listen_of(program: Program) -> Operator:
     """Return the op of a server's program that serves."""
-    return next(op for op in program.global_block().ops if does(op) == "serve")
+    return next(op for op in program.top_ops if does(op) == "serve")
 
 
 class Sync(Server):
@@ -122,7 +122,7 @@ class Sync(Server):
     def _expected(self) -> list[str]:
         made: set[str] = set()
         found: dict[str, None] = {}
-        for op in self._all.global_block().ops:
+        for op in self._all.top_ops:
             found |= dict.fromkeys(n for n in op.input_names() if n not in made and self._is_gradient(n))
             made |= set(op.output_names())
         return list(found)
@@ -150,7 +150,7 @@ class Async(Server):
 
     def _take_out_reference(self, part: Program) -> tuple[str, list[str]] | None:
         """Take the op that chooses a trainer's value out of a program; return what it gives and reads."""
-        block = part.global_block()
+        block = part.main_block
         found = [op for op in block.ops if does(op) == "choose"]
         block.ops = [op for op in block.ops if does(op) != "choose"]
         return (found[0].outputs["Out"][0], found[0].inputs["X"]) if found else None
@@ -191,7 +191,7 @@ class Async(Server):
 
     def loaded(self, name: str, value: Array) -> None:
         """Begin to count where a counter was loaded: as if each trainer had done so many steps, or the first one where all steps add up."""
-        rates = self._rates.global_block().ops if self._rates is not None else ()
+        rates = self._rates.top_ops if self._rates is not None else ()
         mean = sum(name in op.output_names() for op in rates) > 1  # what follows the sum
         for i in range(self._trainers):
             counter = f"{name}.trainer_{i}"

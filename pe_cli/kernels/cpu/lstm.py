@@ -60,6 +60,7 @@ def _record(g):
 @helper
 def _time(s, length, reverse):
     """Return which element of a sequence step s deals with; beyond the sequence's end, the padding's own place."""
+    # Backwards means from the last element of each sequence, not from the end of the padding.
     return length - 1 - s if reverse and s < length else s
 
 
@@ -104,6 +105,7 @@ def _store_state(source, at, first, rows, units, wide, out):
 @apart
 def _cell(gates, bias, old, cell, state, wide):
     """Do one sample's step: gates become activations; cell and state follow from them and the old cell."""
+    # Gates lie in blocks, not element by element, so that each loop is over neighbours and becomes vectors.
     for j in range(2 * wide):
         gates[j] = sigmoid(gates[j] + bias[j])
     for j in range(2 * wide, 3 * wide):
@@ -131,6 +133,7 @@ def forward_steps(
     for begin in range(0, steps, chunk):
         count = min(chunk, steps - begin)
         _move(x, lengths, taken, begin, count, record, 0)
+        # Inputs need no state of before: those of a whole chunk of steps are one product, and only states go step by step.
         chunk_at = address(gates) + SIZE * (gates_at + begin * rows * 4 * wide)
         strips_product(
             count * rows, 4 * wide, inputs, address(taken), inputs, 1, address(packed_ih), 0, chunk_at, 4 * wide, 0
@@ -157,6 +160,7 @@ def forward_steps(
                         out[to + j] = states[new + j]
                 else:
                     for j in range(wide):
+                        # A sequence that is over hands its last state on, so that all samples find theirs at the last step.
                         cells[new + j] = cells[now + j]
                         states[new + j] = states[now + j]
                     for j in range(units):

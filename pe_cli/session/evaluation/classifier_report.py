@@ -35,7 +35,7 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged |
     scores, label, logits = found
     program = prune(job.built.eval, [scores])
     executor = job.executor(program)
-    variables, seen = program.global_block().vars, Scores()
+    variables, seen = program.vars, Scores()
     for i, feed in enumerate(job.data.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0)):
         made = executor.run({n: a for n, a in feed.items() if n in variables}, [scores], i).merged(scores, "concat").astype(np.float64)
         seen.add(_probabilities(made) if logits else made, feed[label])
@@ -45,8 +45,7 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged |
 
 def _classifier(program: Program) -> tuple[str, str, bool] | None:
     """Return a classifier's scores, its label, and whether the scores are logits."""
-    block = program.global_block()
-    ops = block.ops
+    ops = program.top_ops
     try:
         scores, label = classifier(program)
     except PeError:
@@ -56,10 +55,10 @@ def _classifier(program: Program) -> tuple[str, str, bool] | None:
         compared = yes_no[0].definition.get(Compares)
         assert compared is not None
         scores, label = yes_no[0].inputs[compared.scores][0], yes_no[0].inputs[compared.labels][0]
-        if block.var(scores).shape[-1] != 1:
+        if program.var(scores).shape[-1] != 1:
             return None
-    kind = block.var(scores)
-    if len(kind.shape) != 2 or kind.shape[-1] < 1 or not block.var(label).is_data or block.var(label).shape[1:] not in ((), (1,)):
+    kind = program.var(scores)
+    if len(kind.shape) != 2 or kind.shape[-1] < 1 or not program.var(label).is_data or program.var(label).shape[1:] not in ((), (1,)):
         return None
     maker = next((op for op in ops if scores in op.output_names()), None)
     made = maker.definition.get(ToProbabilities) if maker is not None else None

@@ -60,8 +60,7 @@ class Evaluator:
         executor = self._executor
         names = self.job.numbers(program)
         totals, collector = Averages(), self.collector(split, limit)
-        block = program.global_block()
-        fed = [v for v in collector.variables if block.var(v).is_data]
+        fed = [v for v in collector.variables if program.var(v).is_data]
         gathered = [v for v in collector.variables if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self.job.data.types([program]).keys()
@@ -93,9 +92,9 @@ class Evaluator:
         made = Collector(self._metrics(split), self.job.note_once)
         if not made.variables:
             return made
-        block, sequences = self.job.built.eval.global_block(), resolve(self.job.built.eval).lods
+        model, sequences = self.job.built.eval, resolve(self.job.built.eval).lods
         rows = len(self.job.data.fed(split)) if limit is None else min(len(self.job.data.fed(split)), limit * self.job.batch_size)
-        made.expect({name: block.var(name).type for name in made.variables if name not in sequences}, rows)
+        made.expect({name: model.var(name).type for name in made.variables if name not in sequences}, rows)
         return made
 
     def _metrics(self, split: str) -> Sequence[Declared]:
@@ -114,13 +113,13 @@ class Evaluator:
             PeError: there is no such variable, it is a parameter, which has no value per sample, or has sequences of sequences.
         """
         variables = {name: self.job.variable(name) for name in fetches}
-        block = self.job.built.eval.global_block()
+        model = self.job.built.eval
         for name, variable in variables.items():
-            if block.var(variable).persistable:
+            if model.var(variable).persistable:
                 raise PeError(f"'{name}' is a parameter, which samples do not change", hint="it is in the checkpoint")
-        fed = [v for v in dict.fromkeys(variables.values()) if block.var(v).is_data]
+        fed = [v for v in dict.fromkeys(variables.values()) if model.var(v).is_data]
         wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
-        hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
+        hows = {v: "concat" if model.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
         program = prune(self.job.built.eval, wanted)
         executor, share = self.job.executor(program), share_of(self.job.group, len(self.job.places))
         loader = self.job.data.loader(split, program, self.job.batch_size, shuffle=False, also=fed, share=share)
@@ -130,7 +129,7 @@ class Evaluator:
                 return
             found = self.job.group.whole({v: feed[v] for v in fed})
             if wanted:
-                read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
+                read = {name: a for name, a in feed.items() if name in executor.program.vars}
                 ran = executor.run(read, wanted, i, loader.size_of(i) if share else None)
                 result = self.job.group.joined(ran, means)
                 found |= {v: result.last(v) if v in result.means else result.merged(v, hows[v]) for v in wanted}

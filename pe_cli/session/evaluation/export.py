@@ -36,10 +36,10 @@ class Exporting:
 
     def __init__(self, job: Job, targets: Sequence[str]) -> None:
         self.job, self.targets = job, list(targets)
-        block = job.built.eval.global_block()
-        read = prune(job.built.eval, self.targets).global_block().vars
+        program = job.built.eval
+        read = prune(job.built.eval, self.targets).vars
         self.feeds = [name for name, v in read.items() if v.is_data and name in job.built.feeds]
-        self._types = {name: TensorType(block.var(name).shape[1:], block.var(name).dtype) for name in self.feeds}
+        self._types = {name: TensorType(program.var(name).shape[1:], program.var(name).dtype) for name in self.feeds}
         self._kinds: dict[str, tuple[str, TensorType]] = {}
 
     # --- what --raw leaves out ------------------------------------------------------------------------------------------
@@ -165,8 +165,8 @@ class Exporting:
     # --- outputs ----------------------------------------------------------------------------------------------------------
 
     def _answers(self) -> list[Answer]:
-        block = self.job.built.eval.global_block()
-        return [answer for answer in answers(self.job, self.targets) if len(block.var(answer.variable).shape) == 2]
+        program = self.job.built.eval
+        return [answer for answer in answers(self.job, self.targets) if len(program.var(answer.variable).shape) == 2]
 
     def _outputs(self) -> tuple[Told, ...]:
         meant = {answer.variable: answer for answer in self._answers()}
@@ -175,9 +175,9 @@ class Exporting:
             answer = meant.get(target)
             units: tuple[Step, ...] = ()
             if answer is not None and answer.column is not None and not answer.classes:
-                units = self._units(answer.column, self.job.built.eval.global_block().var(target).dtype)
+                units = self._units(answer.column, self.job.built.eval.var(target).dtype)
             found.append(Told(target, target, units))
-            if answer is not None and answer.classes and answer.separator is None and not answer.lengths:
+            if answer is not None and answer.classes and not answer.several and not answer.lengths:
                 found.append(Told(f"{target}_label", target, self._label(answer)))
         return tuple(found)
 
@@ -190,7 +190,7 @@ class Exporting:
         """Return how the name of the most probable class is found."""
         if answer.spelled:
             return (Names(answer.classes),)
-        one = self.job.built.eval.global_block().var(answer.variable).shape[-1] == 1
+        one = self.job.built.eval.var(answer.variable).shape[-1] == 1
         return (Above(0.0 if answer.logits else 0.5) if one else Best(), Names(answer.classes))
 
     # --- facts -------------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Exporting:
             for source in (lane.source for made in fed.values() for lane in made.lanes)
         }  # fmt: skip
         classes = {one.name.removesuffix("_label"): list(step.words) for one in outputs for step in one.steps if isinstance(step, Names)}
-        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.separator is not None}
+        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.several}
         read = {name for feed in fed for name in self.job.data.sources[feed].names}
         columns = {
             name: {"type": column.type, "options": dict(column.options)}

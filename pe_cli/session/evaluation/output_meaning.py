@@ -37,7 +37,7 @@ class Answer:
         classes: names of the classes; none for numbers.
         logits: whether the variable holds scores that softmax makes probabilities.
         boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
-        separator: text between the names of the classes that a sample has, where it may have any number of them; None where it has one.
+        several: whether a sample may have any number of the classes, each with a probability of its own.
         spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
         lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
     """
@@ -48,7 +48,7 @@ class Answer:
     classes: tuple[str, ...] = ()
     logits: bool = False
     boxes: bool = False
-    separator: str | None = None
+    several: bool = False
     spelled: bool = False
     lengths: str = ""
 
@@ -66,7 +66,7 @@ class Answer:
         Returns:
             Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
             class, where there are more than `EACH`), or where a sample may have several, the names of all that are at least as probable
-            as not, with `separator` between them, and `prob_<class>` up to `EACH`; of numbers,
+            as not, as a cell of the column has them, and `prob_<class>` up to `EACH`; of numbers,
             `name`, or `name_1`, `name_2`, ... in the units of the file; of
             boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of sequences their items, as in a cell
             of the column, or as a list where there is none.
@@ -96,7 +96,7 @@ class Answer:
 
     def _classes(self, scores: Array) -> dict[str, list[Any]]:
         prob = scores.astype(np.float64)
-        if self.separator is not None:
+        if self.several:
             return self._several(1 / (1 + np.exp(-prob)) if self.logits else prob)
         if prob.shape[1] == 1:  # of two classes, the probability of the second
             if self.logits:
@@ -112,8 +112,9 @@ class Answer:
         return found | self._each(prob)
 
     def _several(self, prob: Array) -> dict[str, list[Any]]:
-        separator = self.separator or ""
-        named: list[Any] = [separator.join(np.array(self.classes, object)[row]) for row in prob >= 0.5]
+        assert self.column is not None, "the column says that a cell may have several"
+        names = np.array(self.classes, object)
+        named: list[Any] = [self.column.join(names[row].tolist()) for row in prob >= 0.5]
         return {self.name: named} | ({} if len(self.classes) > EACH else self._each(prob))
 
     def _each(self, prob: Array) -> dict[str, list[Any]]:
@@ -160,7 +161,7 @@ class Taught:
 
 def taught(job: Job) -> list[Taught]:
     """Return the labels of a model's losses, each with what is compared to it."""
-    known = job.built.eval.global_block().vars
+    known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
         if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
@@ -208,7 +209,7 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
 
 def _known(job: Job) -> dict[str, Answer]:
     """Return the variables whose meaning follows from the model's losses."""
-    block = job.built.eval.global_block()
+    block = job.built.eval.main_block
     finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
@@ -237,8 +238,8 @@ def _known(job: Job) -> dict[str, Answer]:
         if classes:
             # scores of classes that exclude one another say one class even where a cell may have several
             one = any(loss.several for loss in losses) or any(told.several for _, told in made)
-            separator = column.separator if column is not None and width == len(classes) and not one else None
-            answer = Answer(link.scores, name, column, classes, separator=separator)
+            several = column is not None and column.several and width == len(classes) and not one
+            answer = Answer(link.scores, name, column, classes, several=several)
             found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
             found[link.scores] = replace(answer, logits=logits)
         elif column is not None:

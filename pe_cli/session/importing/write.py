@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pe_cli.core.errors import PeError
+from pe_cli.config.nodes import MAX_BYTES
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.io import atomic
 from pe_cli.io.tensors import write_safetensors
@@ -29,8 +30,11 @@ def write(model: ImportedModel, folder: Path, replace: bool = False) -> list[Pat
         The files.
 
     Raises:
-        PeError: USAGE; a file is there already, or cannot be written.
+        PeError: USAGE; a file is there already, or cannot be written. DATA; the model is larger than a model file may be.
     """
+    whole = model_text(model)
+    if len(whole.encode()) > MAX_BYTES:
+        raise PeError(f"the model file would have more than {MAX_BYTES:,} bytes, which no model file may", code=ExitCode.DATA)
     files = [folder / name for name in (PARAMS, CONFIG, REPORT, MODEL, *model.files)]
     for file in files:
         if not replace and (file.exists() or file.is_symlink()):
@@ -40,7 +44,7 @@ def write(model: ImportedModel, folder: Path, replace: bool = False) -> list[Pat
         write_safetensors(beside, model.arrays)
     for name, data in model.files.items():
         atomic.write_bytes(folder / name, data)
-    for file, text in zip(files[1:4], (_config(model), report_text(model), model_text(model)), strict=True):
+    for file, text in zip(files[1:4], (_config(model), report_text(model), whole), strict=True):
         atomic.write_text(file, text)
     return files
 

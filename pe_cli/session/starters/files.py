@@ -28,7 +28,7 @@ class Wish:
         source: file or folder.
         target: column that is predicted; None where none is named.
         config: that will be written.
-        task: classes, number, series, or auto.
+        task: classes, tags, number, series, or auto.
         columns: column -> how it is declared, with `type`, for columns that are not guessed.
         drop: columns that are left out.
         encoding: of the text; None finds it out.

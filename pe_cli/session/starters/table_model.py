@@ -18,7 +18,7 @@ TEXT_WIDTH = 32
 def model_of(looked: Looked, wish: Wish) -> str:
     """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
     found = plan_of(looked)
-    classes = looked.target.type == "category"
+    kind = str(looked.target.type)
     feeds: Lines = []
     layers: Lines = []
     outputs: list[str] = []
@@ -29,14 +29,11 @@ def model_of(looked: Looked, wish: Wish) -> str:
     for name, feed in branches_of(looked).items():
         one = next(g for g in looked.guesses if g.name == name)
         outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
-    if classes:
-        feeds.append(("label:", "{shape: [1], dtype: int64}", f"index of the class of '{said(looked.target.name)}'"))
-    else:
-        feeds.append(("value:", "{shape: [1]}", f"'{said(looked.target.name)}', scaled to mean 0 and deviation 1"))
+    feeds.append(_goal(looked))
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
-    layers += _hidden(first, found) + (_classes(looked) if classes else _number(looked))
+    layers += _hidden(first, found) + _ENDS[kind](looked)
     lines = [
         f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         "# Sizes come from the data, which pe init looked at: change them with the columns.",
@@ -56,9 +53,23 @@ def model_of(looked: Looked, wish: Wish) -> str:
         *aligned(layers, "  "),
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(['loss', 'acc', 'prob'] if classes else ['loss', 'error', 'estimate'])}",
+        f"fetches: {flow(_FETCHES[kind])}",
     ]
     return text(lines)
+
+
+#: What is fetched, by the type of the target.
+_FETCHES = {"category": ["loss", "acc", "prob"], "bag": ["loss", "prob"], "number": ["loss", "error", "estimate"]}
+
+
+def _goal(looked: Looked) -> tuple[str, str, str]:
+    """Return the feed that the model is taught."""
+    name = said(looked.target.name)
+    if looked.target.type == "category":
+        return "label:", "{shape: [1], dtype: int64}", f"index of the class of '{name}'"
+    if looked.target.type == "bag":
+        return "label:", flow({"shape": [looked.indices(looked.target.name)]}), f"1 for every tag that '{name}' has, else 0"
+    return "value:", "{shape: [1]}", f"'{name}', scaled to mean 0 and deviation 1"
 
 
 def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
@@ -131,6 +142,16 @@ CLASSIFIER = [
 ]
 
 
+def _tags(looked: Looked) -> Lines:
+    count = looked.indices(looked.target.name)
+    return [
+        ("logits:", flow({"type": "fc", "size": count}), f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
+        ("xent:", "{type: sigmoid_cross_entropy_with_logits, x: logits, label: label}", ""),
+        ("loss:", "{type: mean, x: xent}", ""),
+        ("prob:", "{type: sigmoid, x: logits}", "probability of every tag; they do not add up to 1"),
+    ]
+
+
 def _number(looked: Looked) -> Lines:
     deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
     name = said(looked.target.name)
@@ -147,3 +168,6 @@ def _number(looked: Looked) -> Lines:
             f"mean absolute error in the unit of '{name}': times its deviation in the training rows",
         ),
     ]
+
+
+_ENDS = {"category": _classes, "bag": _tags, "number": _number}

@@ -380,7 +380,7 @@ class Trainer:
             self.run_writer.tell(text)
 
     def _announce(self, loader: Loader) -> None:
-        count = sum(math.prod(p.shape) for p in self.job.built.eval.global_block().parameters())
+        count = sum(math.prod(p.shape) for p in self.job.built.eval.parameters())
         steps, epochs = self.calendar.total(self._steps_of(loader)), self.calendar.epochs
         metrics, folder = self.step_metrics.metrics(), str(self.run_writer.folder.path)
         start = Start(self.run.model.name, count, self.job.resources.text, steps, epochs, folder, self.at.step, metrics)

@@ -87,7 +87,7 @@ class RunWriter:
         self.at, self.averages = Progress(), Averages()
         self.outputs = Outputs(folder, {name: self._run.fetches[name] for name in fetched})
         self._measures = self._measuring()
-        places = {p.name: p.at for p in job.built.eval.global_block().parameters()}
+        places = {p.name: p.at for p in job.built.eval.parameters()}
         self._saver = CheckpointWriter(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
         self._saved_at = time.monotonic()

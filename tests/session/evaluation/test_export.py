@@ -166,7 +166,7 @@ def compare(job, use, targets, rtol=1e-4, atol=1e-5):
         told = said([answer], wanted)
         if answer.classes:
             np.testing.assert_allclose(found[answer.variable], wanted[answer.variable], rtol=rtol, atol=atol)
-            if answer.separator is None:  # else a row has any number of them, and the model gives the probabilities alone
+            if not answer.several:  # else a row has any number of them, and the model gives the probabilities alone
                 assert found[f"{answer.variable}_label"][:, 0].tolist() == told[answer.name]
         else:
             columns = np.array(list(told.values())).T

@@ -14,13 +14,17 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
 from pe_cli.session.launch.group import remote
 from pe_cli.session.launch.hosts import Host
-from pe_cli.session.launch.launch import Launch, launch
+from pe_cli.session.launch.launch import Launch
+from pe_cli.session.launch.plan import Wanted, plan
+from pe_cli.session.launch.surroundings import Machine, Surroundings
 
 SERVED = "distributed={mode: parameter_server, servers: 2}"
 
 
-def wish(count, *overrides, **given):
-    return Launch(load_run("configs/digits.yaml", overrides), ["configs/digits.yaml"], count, **given)
+def wish(count, *overrides, hosts=(), **given):
+    run = load_run("configs/digits.yaml", overrides)
+    made = plan(run, Wanted(count, hosts=hosts), Surroundings(), Machine(cores=8))
+    return Launch(run, ["configs/digits.yaml"], made, **given)
 
 
 def served_tasks(launch):
@@ -31,14 +35,15 @@ def served_tasks(launch):
 @pytest.mark.parametrize(
     ("overrides", "count", "message"),
     [
-        pytest.param((), 2, "the config is for one process, so there is nothing to launch", id="no section"),
+        pytest.param(("executor.processes=1",), 2, "executor.processes says 1: there is nothing to launch", id="one process, as said"),
+        pytest.param(("executor.processes=3",), 2, "-n 2 and executor.processes: 3 do not go together", id="two numbers"),
         pytest.param((SERVED,), 2, "of 2 processes 2 servers leave no trainer", id="servers only"),
         pytest.param((SERVED,), 1, "of 1 process 2 servers leave no trainer", id="one process"),
     ],
 )
 def test_what_cannot_be_started_is_named(overrides, count, message):
     with pytest.raises(PeError, match=message) as found:
-        launch(wish(count, *overrides), lambda line, wrong: None)
+        wish(count, *overrides)
     assert found.value.code == ExitCode.USAGE
     assert found.value.hint
 
@@ -115,7 +120,7 @@ def test_those_that_are_left_go_on():
     assert module._left(served, lost).count == 3
     assert module._left(served, [0, 1, 2]).count == 5, "too few would be left, so all are tried again"
     placed = wish(4, SERVED, hosts=[Host("a"), Host("b")])
-    assert module._left(placed, [3]).hosts == [Host("a", 2), Host("b", 1)]
+    assert module._left(placed, [3]).hosts == (Host("a", 2), Host("b", 1))
     mpi = wish(3, "distributed={mode: collective}")
     said = ["error: process 2 of 3 did not answer for 5 seconds, at step 7; this is process 0"]
     assert module._lost(mpi, tasks[:1], [6], said) == [2]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pe_cli.config.block_expansion import MAX_LAYERS
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import FLOATS, TensorType
@@ -69,9 +70,9 @@ class Emitter:
         return found
 
     def rename(self, value: Value, key: str) -> Value:
-        """Give the layer that computes a variable another name, which was kept for it."""
+        """Give the layer that computes a variable another name, which was kept for it; nothing has read it yet."""
         old = str(value.variable)
-        self.layers = {key if name == old else name: layer for name, layer in self.layers.items()}
+        self.layers[key] = self.layers.pop(old)
         self._made[key], self.dims[key] = self._made[old], self.dims[old]
         return Value(value.dtype, variable=key, dims=value.dims, scalar=value.scalar)
 
@@ -166,6 +167,8 @@ class Emitter:
         Raises:
             PeError: what it is given does not fit.
         """
+        if len(self.layers) >= MAX_LAYERS:
+            raise Unimportable(f"the model has more than {MAX_LAYERS:,} layers")
         definition = find(type)
         key = wanted if own and wanted not in self.layers else self.key(wanted)
         declared = definition.args

@@ -19,6 +19,8 @@ Array = np.ndarray[Any, Any]
 OLDEST = 7
 #: Nodes of a file, with those of functions and branches.
 MOST_NODES = 50_000
+#: Nodes that are taken for what ONNX defines them by.
+MOST_WRITTEN_OUT = 2_000
 #: Graphs inside graphs.
 DEEPEST = 16
 #: Elements of one value, of those of a layer without the axes that are not known.
@@ -61,10 +63,17 @@ def load(path: Path) -> Any:
 
         try:
             model = inliner.inline_local_functions(model)
-        except (RuntimeError, ValueError) as error:
+        except _refusals() as error:
             raise data_error(f"{path}: its functions cannot be written out: {error}") from None
         _check_size(path, model)
     return model
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return what the package onnx raises for a graph that is not as it should be."""
+    import onnx
+
+    return RuntimeError, ValueError, TypeError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError, onnx.defs.SchemaError
 
 
 def _check_versions(path: Path, model: Any) -> None:
@@ -97,7 +106,11 @@ def graphs_of(node: Any) -> list[Any]:
 
 def kinds_of(model: Any) -> set[tuple[str, str]]:
     """Return domains and names of the operators that a model's nodes are of."""
-    return {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in model.graph.node}
+    return {_kind(node) for node in model.graph.node}
+
+
+def _kind(node: Any) -> tuple[str, str]:
+    return "" if node.domain == "ai.onnx" else str(node.domain), str(node.op_type)
 
 
 def is_defined(model: Any, kind: tuple[str, str]) -> bool:
@@ -107,7 +120,7 @@ def is_defined(model: Any, kind: tuple[str, str]) -> bool:
     version = next((entry.version for entry in model.opset_import if entry.domain in (kind[0], kind[0] or "ai.onnx")), 0)
     try:
         schema = onnx.defs.get_schema(kind[1], version, kind[0])
-    except (onnx.defs.SchemaError, RuntimeError):
+    except _refusals():
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -121,11 +134,11 @@ def written_out(model: Any, kinds: Iterable[tuple[str, str]], path: Path) -> Any
     from onnx import inliner
 
     chosen = sorted(kind for kind in kinds if is_defined(model, kind))
-    if not chosen:
+    if not chosen or sum(_kind(node) in chosen for node in model.graph.node) > MOST_WRITTEN_OUT:
         return model
     try:
         made = inliner.inline_selected_functions(model, chosen, exclude=False, inline_schema_functions=True)
-    except (RuntimeError, ValueError, TypeError):
+    except _refusals():
         return model
     _check_size(path, made)
     return made

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.session.importing.onnx.node import Node
-from pe_cli.session.importing.onnx.values import Array, Unimportable
+from pe_cli.session.importing.onnx.node import Node, discover
+from pe_cli.session.importing.onnx.values import Array, Symbol, Unimportable, Value
 
+#: What Python raises for inputs and attributes that are missing, of other kinds, or of other shapes.
+UNFIT = (ValueError, IndexError, TypeError, KeyError, OverflowError, ZeroDivisionError, np.exceptions.AxisError, MemoryError)
 #: Elements of a constant that is computed: a mask of 2048 steps by as many.
 MOST_FOLDED = 1 << 22
 Fold = Callable[[Node, Sequence[Array]], "Array | Sequence[Array]"]
@@ -294,3 +296,40 @@ def _dequantize(node: Node, given: Sequence[Array]) -> Array:
     if zero.size > 1:
         zero = zero.reshape(shape)
     return np.asarray((x.astype(np.float32) - zero) * scale.reshape(shape if scale.size > 1 else ()), np.float32)
+
+
+def folded(node: Node) -> list[Value] | None:
+    """Compute a node of constants, or of sizes; None where it is neither."""
+    values = [value for value in node.values if value is not None]
+    how = FOLDS.get(node.op)
+    if how is None or not values or any(value.variable is not None for value in values):
+        return None
+    symbols = any(value.sizes is not None for value in values)
+    if symbols and node.op not in OF_SYMBOLS:
+        return None
+    given: list[Array] = []
+    for value in values:
+        array = value.sizes if value.sizes is not None else value.constant
+        assert array is not None
+        given.append(array.astype(object) if symbols and array.dtype != object and array.dtype.kind in "iu" else array)
+    try:
+        made = how(node, given)
+    except TooLarge:
+        if symbols or ("", node.op) not in discover():
+            raise
+        return None
+    except UNFIT as error:
+        if symbols:
+            return None
+        raise Unimportable(f"its constants do not fit: {error}") from None
+    arrays = [made] if isinstance(made, np.ndarray | np.generic) else list(made)
+    name = values[0].initializer if node.op in KEEPS_NAME and len(arrays) == 1 else None
+    return [_held(np.asarray(array), name) for array in arrays]
+
+
+def _held(array: Array, initializer: str | None) -> Value:
+    if array.dtype == object:
+        if any(isinstance(one, Symbol) for one in array.reshape(-1)):
+            return Value("int64", sizes=array)
+        array = array.astype(np.int64)
+    return Value(array.dtype.name, constant=array, initializer=initializer)

@@ -10,20 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.io.tensors import data_error
 from pe_cli.layers.define.registry import discover as discover_layers
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
-from pe_cli.session.importing.onnx.fold import FOLDS, KEEPS_NAME, OF_SYMBOLS, TooLarge
+from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
 from pe_cli.session.importing.onnx.node import Node, discover
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known
 
 #: What exporters append to the names of values.
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
+#: Kinds of nodes that are taken for what ONNX defines them by, each after a try without.
+MOST_KINDS = 32
 #: The first axis of everything that is fed.
 BATCH = Symbol("batch")
 
@@ -55,7 +55,8 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
             return _in_batches(model, whole)
         except Unimportable as error:
             first = error if first is None or error.kind in own else first
-            if error.kind is not None and error.kind not in written and onnx_file.is_defined(plain, error.kind):
+            more = len(written) < MOST_KINDS and error.kind is not None and error.kind not in written
+            if more and error.kind is not None and onnx_file.is_defined(plain, error.kind):
                 written.add(error.kind)
             elif wish.partial:
                 return _in_batches(model, wish)
@@ -239,13 +240,16 @@ class _Graph:
         if domain not in self.opsets:
             raise Unimportable(f"the file says no version of the domain '{domain}'")
         if domain == "":
-            folded = _folded(node)
-            if folded is not None:
-                return folded
+            found = folded(node)
+            if found is not None:
+                return found
         form = self.forms.get((domain, node.op))
         if form is None:
             raise Unimportable("it has no layer" if domain == "" else f"its domain '{domain}' is not known")
-        made = form(node)
+        try:
+            made = form(node)
+        except UNFIT as error:  # a node that its operator's definition does not allow
+            raise Unimportable(f"its inputs or attributes do not fit: {error}", "check the file: onnx.checker.check_model") from None
         return [made] if isinstance(made, Value) else list(made)
 
     def _branch(self, node: Node) -> Sequence[Value | None]:
@@ -291,6 +295,22 @@ class _Graph:
 
     # --- the model ----------------------------------------------------------------------------------------------------
 
+    def _check_shape(self, name: str, value: Value) -> None:
+        """Refuse an output whose sizes are not those that the file says: a layer that is not quite the node's.
+
+        Raises:
+            PeError: DATA; with both.
+        """
+        said = next((given.type.tensor_type for given in self.model.graph.output if given.name == name), None)
+        if said is None or not said.HasField("shape"):
+            return
+        theirs = [d.dim_value if d.HasField("dim_value") else -1 for d in said.shape.dim]
+        ours = list(known(value.shape))
+        fits = len(ours) == len(theirs) and all(a == b or -1 in (a, b) for a, b in zip(ours, theirs, strict=True))
+        if not fits:
+            hint = "check the file with onnx.shape_inference; --fixed keeps its sizes"
+            raise data_error(f"{self.path}: the output '{name}' would be {ours}, and the file says {theirs}", hint)
+
     def _whole(self, wanted: Sequence[str]) -> ImportedModel:
         """Return what was read."""
         fetches: list[str] = []
@@ -304,6 +324,7 @@ class _Graph:
                 held = self.emitter.variable(value, self.keys.get(name, name))
             except PeError as error:
                 raise data_error(f"{self.path}: the output '{name}': {error.message}", error.hint) from None
+            self._check_shape(name, value)
             if name in wanted and held.variable != self.keys.get(name):
                 held = self.emitter.layer("assign", self.keys.get(name, name), {"input": held}, own=name in self.keys)
             fetches.append(str(held.variable))
@@ -319,43 +340,6 @@ class _Graph:
             name=self.emitter.name, feeds=self.emitter.feeds, layers=self.emitter.layers, fetches=list(dict.fromkeys(fetches)),
             arrays=self.emitter.arrays, comments=comments, notes=notes, source=str(self.path),
         )  # fmt: skip
-
-
-def _folded(node: Node) -> list[Value] | None:
-    """Compute a node of constants, or of sizes; None where it is neither."""
-    values = [value for value in node.values if value is not None]
-    how = FOLDS.get(node.op)
-    if how is None or not values or any(value.variable is not None for value in values):
-        return None
-    symbols = any(value.sizes is not None for value in values)
-    if symbols and node.op not in OF_SYMBOLS:
-        return None
-    given: list[Array] = []
-    for value in values:
-        array = value.sizes if value.sizes is not None else value.constant
-        assert array is not None
-        given.append(array.astype(object) if symbols and array.dtype != object and array.dtype.kind in "iu" else array)
-    try:
-        made = how(node, given)
-    except TooLarge:
-        if symbols or ("", node.op) not in discover():
-            raise
-        return None
-    except (ValueError, IndexError, TypeError, KeyError, OverflowError, np.exceptions.AxisError, MemoryError) as error:
-        if symbols:
-            return None
-        raise Unimportable(f"its constants do not fit: {error}") from None
-    arrays = [made] if isinstance(made, np.ndarray | np.generic) else list(made)
-    name = values[0].initializer if node.op in KEEPS_NAME and len(arrays) == 1 else None
-    return [_held(np.asarray(array), name) for array in arrays]
-
-
-def _held(array: Array, initializer: str | None) -> Value:
-    if array.dtype == object:
-        if any(isinstance(one, Symbol) for one in array.reshape(-1)):
-            return Value("int64", sizes=array)
-        array = array.astype(np.int64)
-    return Value(array.dtype.name, constant=array, initializer=initializer)
 
 
 def _read_inside(node: Any) -> set[str]:

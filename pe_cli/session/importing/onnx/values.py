@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -123,6 +123,14 @@ class Value:
     def rank(self) -> int:
         """Number of axes as the graph has them."""
         return len(self.shape)
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """Multiply sizes."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
 
 
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pe_cli.config.substitute import escaped
 from pe_cli.core.types import FLOATS, NUMBERS
 from pe_cli.session.importing.onnx.broadcasting import pair, spread, together
 from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
@@ -140,9 +141,10 @@ def _bias(node: Node) -> Value | None:
         size = layer["size"]
         if node.uses[node.inputs[index]] != 1 or array.size != size or array.shape[-1:] != (size,) or array.ndim > x.rank:
             continue
-        made, name = node.parameter(other, "bias", lambda a: a.reshape(-1))
-        layer["bias_attr"] = {"name": name}
-        assert made.dtype.name == x.dtype, "a graph adds what has one type"
+        if array.dtype.name != x.dtype:
+            raise Unimportable(f"it adds {array.dtype} to {x.dtype}")
+        _, name = node.parameter(other, "bias", lambda a: a.reshape(-1))
+        layer["bias_attr"] = {"name": escaped(name)}
         return node.emitter.rename(x, node.keys[node.outputs[0]])
     return None
 

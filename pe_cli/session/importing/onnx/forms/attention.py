@@ -73,7 +73,7 @@ def attention(node: Node) -> list[Value | None]:
         return [node.out("matmul", x=weights, y=v, dims=dims)]
     seen = node.mid("matmul", "seen", x=weights, y=v, dims=dims)
     turned = node.mid("transpose", "turned", x=seen, perm=[0, 2, 1, 3], dims=[batch, time, heads, v.dims[3]])
-    return [node.reshaped(turned, [batch, time, heads * v.dims[3]])]  # type: ignore[operator]
+    return [node.reshaped(turned, [batch, time, heads * v.dims[3]])]
 
 
 def _heads(node: Node, x: Value, heads: int, hint: str) -> Value:
@@ -90,4 +90,4 @@ def _repeated(node: Node, x: Value, heads: object, hint: str) -> Value:
     times = int(str(heads)) // int(str(few))
     apart = node.reshaped(x, [batch, few, 1, time, width], f"{hint}_apart")
     many = node.mid("expand", f"{hint}_many", x=apart, expand_times=[1, 1, times, 1, 1], dims=[batch, few, times, time, width])
-    return node.reshaped(many, [batch, few * times, time, width], f"{hint}_repeated")  # type: ignore[operator]
+    return node.reshaped(many, [batch, few * times, time, width], f"{hint}_repeated")

@@ -7,7 +7,7 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.broadcasting import spread, together
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Unimportable, Value
+from pe_cli.session.importing.onnx.values import Unimportable, Value, product
 
 
 @form("MatMul")
@@ -95,20 +95,13 @@ def gather(node: Node) -> Value:
         node.emitter.note(f"{node.key}: places that are computed have to be 0 or more; ONNX counts negative ones from the end")
     if index.dtype not in ("int32", "int64"):
         raise Unimportable(f"its places are {index.dtype}")
-    flat = index if len(index.dims) == 1 else node.reshaped(index, [_product(index.dims)], "places")
+    flat = index if len(index.dims) == 1 else node.reshaped(index, [product(index.dims)], "places")
     dims = [*x.dims[:axis], *places.shape, *x.dims[axis + 1 :]]
     type, args = ("gather", {"input": x, "index": flat}) if axis == 0 else ("index_select", {"x": x, "index": flat, "axis": axis})
     if places.rank == 1:
         return node.out(type, dims=dims, **args)
     taken = node.mid(type, "rows", dims=[*x.dims[:axis], flat.dims[0], *x.dims[axis + 1 :]], **args)
     return node.reshaped(taken, dims)
-
-
-def _product(dims: tuple[object, ...]) -> object:
-    total: object = 1
-    for size in dims:
-        total = total * size  # type: ignore[operator]
-    return total
 
 
 def _one_place(node: Node, axis: int, place: int, rank: int) -> Value:

@@ -100,11 +100,11 @@ def conv_transpose(node: Node) -> Value:
         if not all(isinstance(size, int) for size in sizes):
             raise Unimportable("a given size of the output, where that of the input is not known")
         outs = wanted[-axes:] if wanted is not None else [s * stride for s, stride in zip(x.dims[2:], strides, strict=True)]
-        total = [max(0, size + more + r - out) for size, more, r, out in zip(sizes, extra, reach, outs, strict=True)]  # type: ignore[operator]
+        total = [max(0, size + more + r - out) for size, more, r, out in zip(sizes, extra, reach, outs, strict=True)]
         small = [t // 2 for t in total]
         large = [t - s for t, s in zip(total, small, strict=True)]
         pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
-        extra = [max(0, out - (size + r - t)) for out, size, r, t in zip(outs, sizes, reach, total, strict=True)]  # type: ignore[operator]
+        extra = [max(0, out - (size + r - t)) for out, size, r, t in zip(outs, sizes, reach, total, strict=True)]
     if any(extra):
         pads = [*pads[:axes], *(p - more for p, more in zip(pads[axes:], extra, strict=True))]
     if min(pads, default=0) < 0:
@@ -138,6 +138,8 @@ def pool(node: Node) -> Value:
     strides, dilations, pads = window(node, taps, x.dims[2:])
     if set(dilations) != {1}:
         raise Unimportable(f"dilations {dilations}, which no layer pools with")
+    if node.op == "AveragePool" and node.attr("ceil_mode", 0) and node.attr("count_include_pad", 0) and any(pads):
+        raise Unimportable("ceil_mode with count_include_pad: windows beyond the paddings count otherwise in the layer")
     rows = len(taps) == 1
     if rows:
         x, taps, strides, pads = as_images(node, x), [1, *taps], [1, *strides], [0, pads[0], 0, pads[1]]
@@ -221,9 +223,9 @@ def layer_norm(node: Node) -> list[Value | None]:
     own = {}
     for index, key, name in ((1, "param_attr", "scale"), (2, "bias_attr", "bias")):
         if node.has(index):
-            value = node.const(index, name)
+            if node.const(index, name).dtype.name not in FLOATS:
+                raise Unimportable(f"its {name} has whole numbers")
             own[key] = {"name": node.parameter(index, name, lambda a: np.broadcast_to(a, flat).reshape(count))[1]}
-            assert value.dtype.name in FLOATS
     args: dict[str, Any] = {"input": x, "begin_norm_axis": axis, "epsilon": epsilon, "scale": node.has(1), "shift": node.has(2), **own}
     if not first:
         return [node.out("layer_norm", dims=x.dims, **args)]

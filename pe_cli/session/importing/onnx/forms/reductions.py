@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.core.types import FLOATS, NUMBERS
 from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known, product
 
 _REDUCE = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceMin": "reduce_min",
@@ -88,16 +88,9 @@ def softmax(node: Node) -> Value:
     old = node.opset < 13
     axis = node.axis(1 if old else -1)
     if old and axis != len(x.dims) - 1:
-        flat = node.reshaped(x, [_product(x.dims[:axis]), _product(x.dims[axis:])], "flat")
+        flat = node.reshaped(x, [product(x.dims[:axis]), product(x.dims[axis:])], "flat")
         return node.reshaped(node.mid(type, "of_flat", input=flat, dims=flat.dims), x.dims)
     return kept(node, x, type, input=x, **({} if axis == len(x.dims) - 1 else {"axis": axis}))
-
-
-def _product(dims: tuple[Size, ...]) -> Size:
-    total: Size = 1
-    for size in dims:
-        total = total * size  # type: ignore[assignment]
-    return total
 
 
 @form("ArgMax", "ArgMin")

@@ -12,7 +12,7 @@ from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.broadcasting import filled_like, spread, together
 from pe_cli.session.importing.onnx.fold import slices
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known, product
 
 
 @form("Constant")
@@ -36,9 +36,7 @@ def shape(node: Node) -> Value:
 
 @form("Size")
 def size(node: Node) -> Value:
-    total: Size = 1
-    for one in node.value(0).shape:
-        total = total * one  # type: ignore[assignment]
+    total = product(node.value(0).shape)
     return Value("int64", constant=np.asarray(total)) if isinstance(total, int) else Value("int64", sizes=np.asarray(total, object))
 
 
@@ -323,16 +321,16 @@ def blocks(node: Node) -> Value:
     if not all(isinstance(size, int) for size in (channels, height, width)):
         raise Unimportable("sizes of the image are not known")
     if node.op == "SpaceToDepth":
-        cut = node.reshaped(x, [batch, channels, height // block, block, width // block, block], "cut")  # type: ignore[operator]
-        moved = [batch, block, block, channels, height // block, width // block]  # type: ignore[operator]
+        cut = node.reshaped(x, [batch, channels, height // block, block, width // block, block], "cut")
+        moved = [batch, block, block, channels, height // block, width // block]
         turned = node.mid("transpose", "moved", x=cut, perm=[0, 3, 5, 1, 2, 4], dims=moved)
-        return node.reshaped(turned, [batch, channels * block**2, height // block, width // block])  # type: ignore[operator]
-    depth = channels // block**2  # type: ignore[operator]
+        return node.reshaped(turned, [batch, channels * block**2, height // block, width // block])
+    depth = channels // block**2
     first = node.attr("mode", "DCR") == "DCR"
     cut = node.reshaped(x, [batch, block, block, depth, height, width] if first else [batch, depth, block, block, height, width], "cut")
     perm = [0, 3, 4, 1, 5, 2] if first else [0, 1, 4, 2, 5, 3]
     turned = node.mid("transpose", "moved", x=cut, perm=perm, dims=[batch, depth, height, block, width, block])
-    return node.reshaped(turned, [batch, depth, height * block, width * block])  # type: ignore[operator]
+    return node.reshaped(turned, [batch, depth, height * block, width * block])
 
 
 @form("Trilu")
