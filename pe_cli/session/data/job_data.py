@@ -9,6 +9,7 @@ import numpy as np
 
 from pe_cli.build.build import Built
 from pe_cli.build.class_weights import CLASS_WEIGHTS
+from pe_cli.config.nodes import MapNode
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
@@ -18,6 +19,7 @@ from pe_cli.data.feed_samples import select
 from pe_cli.data.fitted_columns import Fitted
 from pe_cli.data.loader import Share
 from pe_cli.data.prepare import Prepared
+from pe_cli.data.stream_fields import stream_of
 from pe_cli.graph.lod_resolution import declared_levels
 from pe_cli.optim.gradient_accumulation import SHARE
 from pe_cli.program.ir import Program
@@ -137,7 +139,7 @@ class JobData:
         """Return the per-sample types of the feeds that programs read."""
         found: dict[str, TensorType] = {}
         for program in programs:
-            read = {n for op in program.global_block().ops for n in op.input_names()}
+            read = {n for op in program.top_ops for n in op.input_names()}
             data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
             found |= {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
         return found
@@ -198,6 +200,21 @@ class JobData:
         reshape = None if section.reshape is None else tuple(section.reshape)
         return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at, section.places)
 
+    def _check_stream(self) -> None:
+        """Refuse what needs every label before the first step.
+
+        Raises:
+            PeError: USAGE; rows are drawn, or classes are counted.
+        """
+        wishes = self.run.preparation
+        for key, wish in (("sampling", wishes.sampling), ("class_weights", wishes.class_weights)):
+            if wish is not None and not isinstance(wish, MapNode):
+                raise PeError(
+                    f"data.{key} needs all rows before training, and data.train is a stream",
+                    at=self.run.at_of("data", key),
+                    hint="leave stream out" + ("" if key == "sampling" else ", or write the weights: class_weights: {yes: 5, no: 1}"),
+                )
+
     def sample_rows(self, split: str) -> Array | None:
         """Return the rows of the table that the newest predictions are for; None for all rows."""
         return self._sample_rows.get(split)
@@ -221,7 +238,7 @@ class JobData:
         """
         programs = (programs,) if isinstance(programs, Program) else programs
         types = self.types(programs)
-        for v in (self.built.eval.global_block().var(name) for name in also):
+        for v in (self.built.eval.var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
         spec = self.run.data.get(split)
         dataset = dataset or self.dataset(split)
@@ -232,12 +249,15 @@ class JobData:
                 check_sizes(program, self.sources, self.run.feeds, self.prepared.fitted.columns)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
+        if training and stream_of(getattr(dataset, "columns", {})) is not None:
+            self._check_stream()
         return Loader(
             dataset,
             feeds,
             types,
             batch_size,
             shuffle=spec.shuffle if spec and shuffle is None else bool(shuffle),
+            window=spec.window if spec and shuffle is None else None,
             seed=self.run.executor.seed,
             drop_last=drop_last,
             prefetch=spec.section.prefetch if spec else 2,

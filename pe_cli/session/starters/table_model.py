@@ -21,7 +21,6 @@ TEXT_WIDTH = 32
 def model_of(looked: Looked, wish: Wish) -> str:
     """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
     found = plan_of(looked)
-    classes = looked.target.type == "category"
     feeds: Lines = []
     layers: Lines = []
     outputs: list[str] = []
@@ -32,10 +31,7 @@ def model_of(looked: Looked, wish: Wish) -> str:
     for name, feed in branches_of(looked).items():
         one = next(g for g in looked.guesses if g.name == name)
         outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
-    if classes:
-        feeds.append(("label:", "{shape: [1], dtype: int64}", f"index of the class of '{said(looked.target.name)}'"))
-    else:
-        feeds.append(("value:", "{shape: [1]}", f"'{said(looked.target.name)}', scaled to mean 0 and deviation 1"))
+    feeds.append(_goal(looked))
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
@@ -43,7 +39,7 @@ def model_of(looked: Looked, wish: Wish) -> str:
     inputs = [first, *(["bins"] if any(edges) else [])]
     rows = {f"{feed}_row" for feed in _categories(looked)}
     straight = [*(name for name in outputs if name not in rows), *inputs[1:]]
-    last = _hidden(inputs, found) + (_classes(looked, straight) if classes else _number(looked, straight))
+    last = _hidden(inputs, found) + _ENDS[str(looked.target.type)](looked, straight)
     binned = _bins(looked, edges) if any(edges) else []
     return _text_of(looked, wish, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
 
@@ -69,9 +65,23 @@ def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) ->
         *layers,
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(['loss', 'acc', 'prob'] if looked.target.type == 'category' else ['loss', 'error', 'estimate'])}",
+        f"fetches: {flow(_FETCHES[str(looked.target.type)])}",
     ]
     return text(lines)
+
+
+#: What is fetched, by the type of the target.
+_FETCHES = {"category": ["loss", "acc", "prob"], "bag": ["loss", "prob"], "number": ["loss", "error", "estimate"]}
+
+
+def _goal(looked: Looked) -> tuple[str, str, str]:
+    """Return the feed that the model is taught."""
+    name = said(looked.target.name)
+    if looked.target.type == "category":
+        return "label:", "{shape: [1], dtype: int64}", f"index of the class of '{name}'"
+    if looked.target.type == "bag":
+        return "label:", flow({"shape": [looked.indices(looked.target.name)]}), f"1 for every tag that '{name}' has, else 0"
+    return "value:", "{shape: [1]}", f"'{name}', scaled to mean 0 and deviation 1"
 
 
 def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
@@ -181,6 +191,16 @@ CLASSIFIER = [
 ]
 
 
+def _tags(looked: Looked, straight: list[str]) -> Lines:
+    count = looked.indices(looked.target.name)
+    return [
+        *_sum(looked, "logits:", straight, count, f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
+        ("xent:", "{type: sigmoid_cross_entropy_with_logits, x: logits, label: label}", ""),
+        ("loss:", "{type: mean, x: xent}", ""),
+        ("prob:", "{type: sigmoid, x: logits}", "probability of every tag; they do not add up to 1"),
+    ]
+
+
 def _number(looked: Looked, straight: list[str]) -> Lines:
     deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
     name = said(looked.target.name)
@@ -197,3 +217,6 @@ def _number(looked: Looked, straight: list[str]) -> Lines:
             f"mean absolute error in the unit of '{name}': times its deviation in the training rows",
         ),
     ]
+
+
+_ENDS = {"category": _classes, "bag": _tags, "number": _number}

@@ -317,6 +317,7 @@ def scale(x: Any, scale: Any = 1.0, bias: Any = 0.0, bias_after_scale: Any = Tru
 def scatter(input: Any, index: Any, updates: Any, name: Any = None, overwrite: Any = True) -> Any: """Write rows by number; the other rows stay."""
 def scatter_nd(index: Any, updates: Any, shape: Any, name: Any = None) -> Any: """Add numbers to parts of a tensor of zeros, by index over its first axes; parts that are named twice get both."""
 def scatter_nd_add(ref: Any, index: Any, updates: Any, name: Any = None) -> Any: """Add to parts of a tensor by index over its first axes; parts that are named twice get both."""
+def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any: """Choose between two tensors, element by element."""
 def selu(x: Any, scale: Any = None, alpha: Any = None, name: Any = None) -> Any: """Let numbers above 0 through, scaled, and let those below run out at a level, so that mean and variance settle."""
 def sequence_concat(input: Any, name: Any = None) -> Any: """Join sequence i of every input to sequence i of the output."""
 def sequence_conv(input: Any, num_filters: Any, filter_size: Any = 3, filter_stride: Any = 1, padding: Any = True, padding_start: Any = None, bias_attr: Any = None, param_attr: Any = None, act: Any = None, name: Any = None) -> Any: """Convolve along sequences: every row and its neighbours in the sequence, zeros outside, times weights."""
