@@ -226,7 +226,7 @@ def metrics() -> str:
     """Return the table of metrics."""
     rows = []
     for name, kind in discover_metrics().items():
-        fields = kind.options.model_fields.items()
+        fields = [(field.alias or key, field) for key, field in kind.options.model_fields.items()]
         needed = {key for key, field in fields if field.is_required()}
         defaults = {key: flow(field.get_default(call_default_factory=True)) for key, field in fields if key not in needed}
         given = [f"`{key}`" if key in needed else f"`{key} = {defaults[key]}`" for key, _ in fields]

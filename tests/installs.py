@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 #: What is done with an extra: arguments of pe, or code of Python where no short command uses it.
 USES: dict[str, Sequence[str] | str] = {
-    "cuda": ("check", "configs/digits.yaml", "--arch", "sm_90"),
+    "cuda": ("check", "configs/digits.yaml", "-o", "executor.place=cuda", "--arch", "sm_90"),
     "cuda-libraries": "from pe_cli.devices.cuda_libraries.loaded_libraries import installed; assert len(installed()) >= 2, installed()",
     "mpi": ("launch", "-n", "2", "configs/digits.yaml", "--smoke", "-o", "output.dir={}"),
     "graphviz": ("graph", "configs/digits.yaml", "--svg", "{}/graph.svg"),

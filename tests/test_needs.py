@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.rotation import on_its_day
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -131,6 +132,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@on_its_day(2, of=3)
 def test_what_is_skipped_for_want_of_something_is_told_and_can_be_run_later(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(
         "import os\nimport pytest\nfrom tests import needs\n"

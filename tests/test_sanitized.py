@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rotation import on_its_day
+
 ROOT = Path(__file__).parents[1]
 CODE = """
 import sys
@@ -31,6 +33,7 @@ print("ran", flush=True)
 """
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize(
     ("how", "said"),
     [

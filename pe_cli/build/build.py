@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.build.class_weights import weigh_classes
+from pe_cli.build.decisions import Deciding, deciding
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.parameter_groups import Groups, apply_groups
@@ -42,6 +43,7 @@ class Built:
         waiting: parameter that is frozen until some time -> when that is; no phase trains it.
         last: the programs of when nothing waits any more; None where nothing does.
         metrics: of all rows of an evaluation.
+        deciding: what is decided on its rows.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Built:
     waiting: Mapping[str, Period] = field(default_factory=dict)
     last: Built | None = None
     metrics: tuple[Declared, ...] = ()
+    deciding: Deciding | None = None
 
     @property
     def train(self) -> Program | None:
@@ -68,7 +71,7 @@ class Built:
     @property
     def ops(self) -> list[Operator]:
         """All operators of a step, in the order in which they are run."""
-        return [op for program in self.programs for op in program.global_block().ops]
+        return [op for program in self.programs for op in program.top_ops]
 
     @property
     def losses(self) -> dict[str, str]:
@@ -120,12 +123,14 @@ class Built:
         """Return the phase that a value is taken from in training: that which minimises it, else the last one that has the variable."""
         behind = self.phases[::-1]
         minimising = next((phase for phase in behind if phase.loss == variable), None)
-        return minimising or next((phase for phase in behind if variable in phase.program.global_block().vars), None)
+        return minimising or next((phase for phase in behind if variable in phase.program.vars), None)
 
     @property
     def read(self) -> set[str]:
         """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
         compared = {variable for declared in self.metrics for variable in declared.variables.values()}
+        if self.deciding is not None:
+            compared.add(self.deciding.of.variable(self.deciding.wish)[0])
         return {*self.fetches.values(), *compared, *self.losses.values()}
 
 
@@ -202,7 +207,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     metrics = references.metrics(evaluation, fetches)
     references.measured({**fetches, **made.losses})
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
-    return replace(made, metrics=metrics)
+    return replace(made, metrics=metrics, deciding=None if mistakes else deciding(run, evaluation, mistakes))
 
 
 def _check_common_steps(run: RunSpec | None, mistakes: Mistakes) -> None:
@@ -220,7 +225,7 @@ def _check_plateau(run: RunSpec, program: Program, rate: str | None, mistakes: M
     section = run.train.plateau if run.train else None
     if section is None or mistakes:
         return
-    variable = program.global_block().vars.get(rate or "")
+    variable = program.find_var(rate or "")
     if variable is None or not variable.persistable or variable.is_data:
         text = "train.plateau lowers a learning rate that is a number, and here it is a schedule or a feed"
         mistakes.say(text, section.at, "write a number as learning_rate, or leave train.plateau out")
@@ -332,8 +337,7 @@ class _References:
         assert self.run
         if not self.run.metrics:
             return ()
-        block = evaluation.global_block()
-        types = {name: block.vars[v].type for name, v in fetches.items() if v in block.vars}
+        types = {name: evaluation.vars[v].type for name, v in fetches.items() if v in evaluation.vars}
         numbers = {name for name, kind in types.items() if kind.size == 1 and kind.dtype.startswith("float")}
         losses = {spec.loss for spec in self.run.phases if spec.loss}
         return declare(self.run.metrics, evaluation, numbers | losses, self.find, self.mistakes)

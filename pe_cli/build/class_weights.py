@@ -27,7 +27,7 @@ def weigh_classes(program: Program, model: ModelSpec, at: Span | None) -> None:
     Raises:
         PeError: USAGE; no layer compares scores with the numbers of classes, or several of different classes do.
     """
-    block = program.global_block()
+    block = program.main_block
     found = [layer for layer in model.layers if _loss(block, layer) and _is_hard(block, layer)]
     if not found:
         raise PeError(

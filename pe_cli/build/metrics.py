@@ -63,7 +63,7 @@ def _declared(name: str, spec: ArgSpec, program: Program, find: Find, mistakes: 
         wanted = getattr(options, key)
         v = None if wanted is None else find(wanted, options.at_of(key))
         if v is not None:
-            types[key], variables[key] = program.global_block().var(v.name).type, v.name
+            types[key], variables[key] = program.var(v.name).type, v.name
     if len(variables) < sum(getattr(options, key) is not None for key in kind.inputs):
         return None
     before = mistakes.total

@@ -45,7 +45,7 @@ class Layers:
     aliases: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.block = self.program.global_block()
+        self.block = self.program.main_block
         self.maker = Maker(self.mistakes)
         self.keys = {layer.key: layer for layer in self.model.layers}
         self.broken |= self.model.broken

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pe_cli.config.spec import ModelSpec
 from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.program.region import every_op
 
 
 def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> list[str]:
@@ -17,13 +18,12 @@ def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> li
         model: it.
         used: variables that are read by others than its layers: the loss, and what is fetched.
     """
-    ops = [op for op in program.global_block().ops if op.role is Role.FORWARD]
-    return [*_losses(ops), *_unused(ops, model, used)]
+    return [*loss_doubts(program), *_unused([op for op in program.top_ops if op.role is Role.FORWARD], model, used)]
 
 
 def loss_doubts(program: Program) -> list[str]:
     """Return those of the sentences that explain a loss which is no number."""
-    return list(_losses([op for op in program.global_block().ops if op.role is Role.FORWARD]))
+    return list(_losses([op for op in every_op(program) if op.role is Role.FORWARD]))
 
 
 def _losses(ops: list[Operator]) -> Iterator[str]:

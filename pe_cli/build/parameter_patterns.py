@@ -8,6 +8,7 @@ from pe_cli.config.error_collector import Mistakes
 from pe_cli.core.errors import Span
 from pe_cli.core.patterns import matches, nearest
 from pe_cli.program.ir import Operator, Parameter, Program
+from pe_cli.program.region import every_op
 
 
 class Matching:
@@ -23,16 +24,15 @@ class Matching:
     """
 
     def __init__(self, program: Program) -> None:
-        block = program.global_block()
-        self.parameters = {p.name: p for p in block.parameters()}
+        self.parameters = {p.name: p for p in program.parameters()}
         self.readers: dict[str, list[Operator]] = defaultdict(list)
         self._layers: dict[str, set[str]] = defaultdict(set)
-        for op in block.ops:
+        for op in every_op(program):
             for name in op.input_names():
                 if name in self.parameters:
                     self._layers[name].add(op.scope.strip("/"))
                     self.readers[name].append(op)
-        self.statistics = {name for op in block.ops for name in op.output_names() if name in self.parameters}
+        self.statistics = {name for op in program.top_ops for name in op.output_names() if name in self.parameters}
 
     def find(self, pattern: str, where: str, mistakes: Mistakes, at: Span | None) -> list[Parameter]:
         """Return the parameters that a pattern fits, in order of creation; none is a mistake.

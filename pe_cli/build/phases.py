@@ -123,7 +123,7 @@ class Phases:
 
     def _shared_out(self, wanted: Sequence[Wanted], fetched: Collection[str]) -> list[list[str]]:
         """Return what every phase computes beside its updates; of phases with equal work the last one computes a fetch."""
-        block, given = self.forward.global_block(), self._given()
+        block, given = self.forward.main_block, self._given()
         targets = [list(each.targets) for each in wanted]
         if len(wanted) < 2 or self.mistakes:
             return targets
@@ -135,7 +135,7 @@ class Phases:
 
     def _given(self) -> set[str]:
         """Return variables whose values are not of this step alone: what reads them needs no op that writes them, too."""
-        return {v.name for v in self.forward.list_vars() if v.persistable}
+        return {v.name for v in self.forward.persistables()}
 
     def _phase(self, wanted: Wanted, targets: Sequence[str]) -> Phase:
         spec, run = wanted.spec, self.run
@@ -143,9 +143,8 @@ class Phases:
         if spec.name:
             program.name, program.prefix = f"train, {spec.name}", f"{spec.name}/"
         with program_guard(program):
-            block = program.global_block()
-            terms = {name: (block.var(v.name), term) for name, (v, term) in wanted.terms.items()}
-            loss, weights = (block.var(wanted.loss.name) if wanted.loss else None), dict[str, str]()
+            terms = {name: (program.var(v.name), term) for name, (v, term) in wanted.terms.items()}
+            loss, weights = (program.var(wanted.loss.name) if wanted.loss else None), dict[str, str]()
             if terms and spec.loss:
                 places = {name: run.tree_key(*spec.path, "loss", name) for name in terms}
                 loss, weights = append_total(program, terms, places, spec.loss)
@@ -202,7 +201,7 @@ class Phases:
         recorded = {"learning_rate": rate.name} if rate else {}
         follows = {optimizer.state(slot, p).name: p.name for p, _ in pairs for slot in optimizer.follows()}
         if section.ema is not None:
-            mine = [p for p in program.global_block().parameters() if wanted is None or p.name in wanted]
+            mine = [p for p in program.parameters() if wanted is None or p.name in wanted]
             averaged = [p for p in mine if p.trainable or p.name in self.waiting]
             average = append_moving_average(program, default_startup_program(), averaged, section.ema.decay)
         norms: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ def set_checkpoints(program: Program, wish: Literal["blocks"] | Every | list[str
         mistakes: get layers that there are not, and wishes that nothing can act on.
         at: place of the wish.
     """
-    layers = [op.scope.strip("/") for op in program.global_block().ops]
+    layers = [op.scope.strip("/") for op in program.top_ops]
     if isinstance(wish, list):
         for name in wish:
             if name not in layers:

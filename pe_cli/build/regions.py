@@ -65,7 +65,7 @@ def append_region(layers: Layers, layer: RegionSpec) -> list[Variable]:
 
 def _check_sizes(layer: RegionSpec, region: Region) -> None:
     """Raise where a variable gives a size: a loop or branch is planned with the step around it."""
-    for op in region.program.global_block().ops:
+    for op in region.program.top_ops:
         sizes = op.definition.get(FedSizes)
         if sizes is not None and any(op.inputs.get(slot) for slot in sizes.attrs):
             text = f"op '{op.type}' takes a size from a variable, which it cannot inside {layer.type}"

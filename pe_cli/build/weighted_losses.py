@@ -27,7 +27,7 @@ def append_total(
     Returns:
         The sum, [1], and metric -> variable for weights that change.
     """
-    block = program.global_block()
+    block = program.main_block
     parts, recorded = [], {}
     for name, (variable, term) in terms.items():
         part = program.unique(f"{variable.name}@WEIGHTED")
@@ -45,7 +45,7 @@ def append_total(
 
 def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Term]], total: str = TOTAL_LOSS) -> None:
     """Append the sum to a program for evaluation, where weights that ramp up have their last value."""
-    block = program.global_block()
+    block = program.main_block
     parts = []
     for variable, term in terms.values():
         part = program.unique(f"{variable.name}@WEIGHTED")
@@ -55,6 +55,6 @@ def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Ter
 
 
 def _sum(program: Program, parts: list[str], total: str) -> Variable:
-    block = program.global_block()
+    block = program.main_block
     block.append_op("sum", {"X": parts}, {"Out": total})
     return block.var(total)

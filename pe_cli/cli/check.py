@@ -217,13 +217,14 @@ def _kernels(source: Source, wanted: Sequence[Capability], *, asked: bool) -> li
 def _resources(source: Source) -> Resources:
     """Return what the config asks for; a number of CUDA devices even where they are not here."""
     from pe_cli.cli.common import resources_of
-    from pe_cli.core.types import Place
-    from pe_cli.devices.cuda import cuda_count
-    from pe_cli.session.device_choice import Resources
 
     executor = source.run.executor if source.run else None
     if executor is None or executor.place == "cpu":
         return resources_of(source)
+    from pe_cli.core.types import Place
+    from pe_cli.devices.cuda import cuda_count
+    from pe_cli.session.device_choice import Resources
+
     here, why_not = cuda_count()
     wanted = 1 if executor.devices == "auto" else executor.devices
     if wanted > here:

@@ -102,7 +102,7 @@ def _step(source: Source, evaluation: bool) -> tuple[list[Built], Counter[str], 
     fetches = list(dict.fromkeys(source.built.fetches.values()))
     build = source.run.build_strategy if source.run else None
     program = source.program(evaluation)
-    read = {name for op in program.global_block().ops for name in (*op.input_names(), *op.output_names())}
+    read = {name for op in program.top_ops for name in (*op.input_names(), *op.output_names())}
     kept = [f for f in fetches if f in read]
     cuda = [Place("cuda", 0)]
     how = numerics_of(source, "cuda")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pe_cli.cli.common import json_option, override_option, path_argument, path_option
 from pe_cli.cli.terminal_text import echo
+
+if TYPE_CHECKING:
+    from pe_cli.metrics.curves import Judged
+    from pe_cli.session.evaluation.confusion_matrix import Confusion
+    from pe_cli.session.job import Job
 
 
 @click.command()
@@ -16,7 +22,7 @@ from pe_cli.cli.terminal_text import echo
 @click.option("--split", default=None, help="Data of the config: train, eval, test or predict; eval when absent.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @click.option(
-    "--classes", is_flag=True, help="Of a classifier: precision and recall by class, and the confusion matrix."
+    "--classes", is_flag=True, help="Of a classifier: precision and recall by class or tag, and the confusion matrix."
 )
 @path_option("--confusion", metavar="FILE", help="Write the confusion matrix as CSV.")
 @override_option
@@ -39,6 +45,8 @@ def command(
     """
     from pe_cli.cli.common import open_trained, print_json, with_files
     from pe_cli.cli.progress import Quiet
+    from pe_cli.session.evaluation.classifier_report import per_class
+    from pe_cli.session.evaluation.classifier_report import text_of as table_of
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.training.epoch_lines import text_of
 
@@ -49,14 +57,11 @@ def command(
     split = split or ("predict" if files else "eval")
     job, values = open_trained(target, overrides, checkpoint, Quiet(), launched=True)
     with job.group.together():
-        metrics = Evaluator(job).evaluate(split)
+        evaluator = Evaluator(job)
+        metrics = evaluator.evaluate(split)
         assert metrics is not None, "nobody asks it to stop"
         samples = len(job.data.dataset(split))
-        found = None
-        if classes or confusion:
-            from pe_cli.session.evaluation.confusion_matrix import confusion as count
-
-            found = count(job, split)
+        found, judged = _classes(job, split, matrix=confusion is not None) if classes or confusion else (None, None)
     if not job.group.leads:
         return
     if found and confusion:
@@ -64,9 +69,31 @@ def command(
 
         write_text(confusion, found.to_csv())
     if as_json:
-        report = {"classes": found.per_class(), "confusion": found.counts.tolist()} if found else {}
-        print_json({"checkpoint": values, "split": split, "samples": samples, **metrics, **report})
+        report: dict[str, object] = {"classes": found.per_class(), "confusion": found.counts.tolist()} if found else {}
+        report |= {"classes": per_class(judged)} if judged else {}
+        decided = {"decided": [one.to_json() for one in evaluator.counts()]} if evaluator.counts() else {}
+        print_json({"checkpoint": values, "split": split, "samples": samples, **metrics, **decided, **report})
         return
     echo(f"{' '.join(map(str, files)) or split}: {text_of(metrics)}  ({samples:,} samples, {values})")
-    if found and classes:
-        echo(f"\n{found.text()}")
+    for line in evaluator.decided():
+        echo(line)
+    if classes:
+        echo(f"\n{found.text() if found else table_of(judged) if judged else ''}")
+
+
+def _classes(job: Job, split: str, *, matrix: bool) -> tuple[Confusion | None, Judged | None]:
+    """Return how often classes are taken for each other; of tags, and where there is one score per row, what is decided of each.
+
+    Raises:
+        PeError: USAGE; the model is no classifier, or tags have no matrix, and one is wanted.
+    """
+    from pe_cli.core.errors import PeError
+    from pe_cli.session.evaluation.classifier_report import classifier_of, judged
+    from pe_cli.session.evaluation.confusion_matrix import confusion
+
+    one = classifier_of(job.built.eval)
+    if one is None or not one.several:
+        return confusion(job, split), None
+    if matrix:
+        raise PeError("--confusion: a row may have several tags, so that none is taken for another", hint="--classes counts each tag")
+    return None, judged(job, split)

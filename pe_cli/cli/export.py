@@ -47,7 +47,8 @@ def command(
 
     TARGET is a run folder, a checkpoint in one, or a config with --checkpoint. Inputs are the columns of the data as they are in the file,
     one each; what columns have learned in training and what the config does with feeds is part of the model. Outputs keep the names of
-    their variables: numbers are in the units of the file, and OUTPUT_label names the most probable class. The batch axis stays open. Where
+    their variables: numbers are in the units of the file, and OUTPUT_label names the class that is
+    taken; OUTPUT_tags has 1 for every tag that is given. The batch axis stays open. Where
     an input cannot be the cell as it is, FILE.data.json says what it is made of.
     """
     if out is None and weights is None:
@@ -60,7 +61,7 @@ def command(
     from pe_cli.cli.progress import Quiet
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())
-    held = {v.name: job.scope.get(v.name) for v in job.built.eval.list_vars() if v.persistable}
+    held = {v.name: job.scope.get(v.name) for v in job.built.eval.persistables()}
     if weights is not None:
         _weights(job, held, weights, layout or "pe", values)
     if out is not None:

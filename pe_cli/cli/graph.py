@@ -233,7 +233,7 @@ def _stages(source: Source, resources: Resources, evaluation: bool) -> Stages:
         strategy, checked = source.run.build_strategy, source.run.executor.check_nan_inf
         execution, precision = source.run.exec_strategy, source.run.executor.precision
         # how many there will be changes nothing in the graph of each
-        processes = 2 if source.run.executor.processes == "mpi" and not source.run.has_servers else 1
+        processes = 2 if source.run.executor.processes != 1 and not source.run.has_servers else 1
     threads = threads_of(resources.execution(execution), resources.places)
     purpose = Purpose(resources.places, strategy, processes, checked, threads=threads, precision=precision)
     program = source.program(evaluation)
@@ -266,7 +266,7 @@ def _types(source: Source, stages: Stages, graph: Graph) -> Callable[[VarNode], 
         types = device_types(graph, parts)
     except PeError:
         return None
-    return lambda v: types[v.device].get(v.name, graph.program.global_block().var(v.name).type)
+    return lambda v: types[v.device].get(v.name, graph.program.var(v.name).type)
 
 
 def _draw(

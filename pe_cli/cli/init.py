@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 @click.option("--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted.")
 @click.option(
     "--task",
-    type=click.Choice(["auto", "classes", "number", "series"]),
+    type=click.Choice(["auto", "classes", "tags", "number", "series"]),
     default="auto",
     show_default=True,
-    help="With --from: what the target is: classes, a number, or a series to forecast; auto takes few different whole numbers for "
-    "classes, and numbers at regular times for a series.",
+    help="With --from: what the target is: classes, sets of tags, a number, or a series to forecast; auto takes few different whole "
+    "numbers for classes, cells such as a|b for tags, and numbers at regular times for a series.",
 )
 @click.option(
     "--columns",
     multiple=True,
     metavar="NAME=TYPE",
-    help="With --from: what a column is: number, bool, category, date, bag or text, or {type: date, format: '%d/%m/%Y'} with options as "
-    "the config has them. May be given several times.",
+    help="With --from: what a column is: number, bool, category, date, bag (also called tags) or text, or {type: date, format: "
+    "'%d/%m/%Y'} with options as the config has them. May be given several times.",
 )
 @click.option("--drop", multiple=True, metavar="NAME", help="With --from: a column to leave out. May be given several times.")
 @click.option("--encoding", metavar="NAME", help="With --from: encoding of the text, such as cp1252, where it is not found out.")

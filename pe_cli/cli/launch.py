@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pe_cli.cli.common import path_option
 from pe_cli.cli.terminal_text import echo
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
+
+if TYPE_CHECKING:
+    from pe_cli.config.spec import RunSpec
+    from pe_cli.session.launch.surroundings import Machine
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("-n", "count", type=click.IntRange(1, 4096), required=True, help="Number of processes, servers among them.")
-@path_option("--hosts", metavar="FILE", help="Machines, one on each line: NAME, NAME:SLOTS or NAME slots=SLOTS. This one when absent.")
+@click.option("-n", "count", type=click.IntRange(1, 4096), help="Number of processes, servers among them; what fits when absent.")
+@click.option("--nodes", type=click.IntRange(1, 4096), metavar="N", help="Machines of --hosts or of the job; all when absent.")
+@click.option("--per-node", type=click.IntRange(1, 4096), metavar="N", help="Processes on each machine.")
+@click.option(
+    "--hosts",
+    metavar="FILE|NAMES",
+    help="Machines: names with commas, or a file with one on each line; NAME, NAME:SLOTS or, in a file, NAME slots=SLOTS.",
+)
 @click.option(
     "--ssh", default="ssh", show_default=True, metavar="COMMAND", help="With --hosts: what runs a command on a machine: ssh HOST COMMAND."
 )
-@click.option("--mpiexec", default="", metavar="COMMAND", help="With mode: collective: the launcher of MPI, with options of its own.")
+@click.option("--mpiexec", default="", metavar="COMMAND", help="The launcher of MPI, with options of its own.")
 @click.option(
     "--restarts",
     type=click.IntRange(0, 1000),
@@ -26,22 +36,57 @@ from pe_cli.core.errors import PeError
     metavar="K",
     help="Go on from the last checkpoint up to K times when a process is lost, with those that are left.",
 )
+@click.option("--dry-run", is_flag=True, help="Print what would be started, and which variables and options that goes by.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CONFIG [OPTIONS OF PE TRAIN]...")
-def command(
-    count: int, hosts: Path | None, ssh: str, mpiexec: str, restarts: int, arguments: tuple[str, ...]
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
+    count: int | None,
+    nodes: int | None,
+    per_node: int | None,
+    hosts: str | None,
+    ssh: str,
+    mpiexec: str,
+    restarts: int,
+    dry_run: bool,
+    arguments: tuple[str, ...],
 ) -> int:
-    """Start N processes that train one model as CONFIG's `distributed` says.
+    """Start the processes that train one model: as many as fit to where this is, in the way that is used there.
 
-    With mode: parameter_server the processes are started here, or by ssh on the machines of --hosts, and need no MPI. With mode:
-    collective mpiexec starts them, which gets --hosts as its own host file. What follows CONFIG goes to pe train as it is.
+    On a machine one process takes all cores, and one takes each card; with --hosts, mpiexec or ssh starts them; in a script of sbatch or
+    a shell of salloc, srun; under srun, in an indexed Job of Kubernetes and with the variables of torchrun, processes meet; under mpiexec
+    they know each other. What follows CONFIG goes to pe train as it is.
     """
+    import os
     import shlex
 
+    from pe_cli.session.launch.hosts import hosts_of
+    from pe_cli.session.launch.launch import Launch, described, launch
+    from pe_cli.session.launch.plan import Wanted, plan
+    from pe_cli.session.launch.surroundings import surroundings
+
+    run = _run(arguments)
+    machines, file = hosts_of(hosts) if hosts is not None else ([], None)
+    words = shlex.split(ssh)
+    if not words:
+        raise PeError("--ssh is empty", hint="ssh, or another command that takes a host and a command")
+    machine = _machine(run)
+    around = surroundings(os.environ, machine)
+    made = plan(run, Wanted(count, nodes, per_node, machines), around, machine)
+    rest, goes_on = _apart(list(arguments))
+    kept = file if nodes is None and per_node is None else None
+    wish = Launch(run, rest, made, around, kept, words, shlex.split(mpiexec), restarts, goes_on)
+    if dry_run:
+        echo("\n".join(described(wish)))
+        return ExitCode.DONE
+    if made.crowd:
+        echo(f"note: {made.crowd}", err=True)
+    return launch(wish, lambda line, wrong: echo(line, err=wrong))
+
+
+def _run(arguments: tuple[str, ...]) -> RunSpec:
+    """Return the config that the options of pe train name."""
     from pe_cli.cli import train
     from pe_cli.cli.common import config_of
     from pe_cli.config.load import load_run
-    from pe_cli.session.launch.hosts import read_hosts
-    from pe_cli.session.launch.launch import Launch, launch
 
     given = train.command.make_context("pe train", list(arguments)).params
     resume, config = given["resume"], given["config"]
@@ -49,14 +94,23 @@ def command(
         raise click.UsageError("name a config, or a run after --resume")
     if given["folds"] is not None:
         raise PeError("--folds starts processes of its own", hint="pe train --folds K CONFIG")
-    found = load_run(config if config is not None else config_of(Path(resume)), given["overrides"])
-    machines = read_hosts(hosts) if hosts is not None else []
-    words = shlex.split(ssh)
-    if not words:
-        raise PeError("--ssh is empty", hint="ssh, or another command that takes a host and a command")
-    rest, goes_on = _apart(list(arguments))
-    wish = Launch(found, rest, count, machines, hosts, words, shlex.split(mpiexec), restarts, goes_on)
-    return launch(wish, lambda line, wrong: echo(line, err=wrong))
+    return load_run(config if config is not None else config_of(Path(resume)), given["overrides"])
+
+
+def _machine(run: RunSpec) -> Machine:
+    """Return what of this machine decides how processes are started; cards are counted where the run wants some."""
+    import socket
+
+    from pe_cli.core.limits import usable_cores
+    from pe_cli.session.launch.mpi_launcher import mpi_here
+    from pe_cli.session.launch.surroundings import Machine
+
+    cards = 0
+    if run.executor.place == "cuda":
+        from pe_cli.devices.cuda_driver import device_count
+
+        cards = device_count()
+    return Machine(usable_cores(), cards, mpi_here(), socket.getfqdn() if "." not in socket.gethostname() else socket.gethostname())
 
 
 def _apart(arguments: list[str]) -> tuple[list[str], list[str]]:

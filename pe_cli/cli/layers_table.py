@@ -91,10 +91,10 @@ def members_of(source: Source) -> list[Member]:
     groups = source.run.train.groups if source.run and source.run.train else []
     if not groups:
         return []
-    block = source.built.eval.global_block()
+    program = source.built.eval
     kept = {n for op in source.built.ops for n in op.output_names()}
     found = []
-    for p in block.parameters():
+    for p in program.parameters():
         number = source.built.groups.get(p.name)
         if p.trainable or number is not None or p.name not in kept:
             group = "" if number is None else ", ".join(groups[number].patterns)
@@ -129,7 +129,7 @@ def trained_of(source: Source) -> list[Trained]:
     found = []
     for phase in source.built.phases:
         if phase.name:
-            parameters = [p for p in phase.program.global_block().parameters() if p.name in phase.trained]
+            parameters = [p for p in phase.program.parameters() if p.name in phase.trained]
             written = find(phase.spec.optimizer, ("type",)) if phase.spec.optimizer else None
             optimizer = str(written.value) if isinstance(written, ScalarNode) else ""
             names, numbers = [p.name for p in parameters], sum(p.type.size for p in parameters)
@@ -146,8 +146,8 @@ def rows_of(source: Source) -> list[Row]:
     rows = {layer.key: Row(layer.key, layer.type) for layer in source.model.layers}
     types = _types(program)
     seen: set[str] = set()
-    variables = program.global_block().vars
-    for op in program.global_block().ops:
+    variables = program.vars
+    for op in program.top_ops:
         row = rows.get(owner(op, rows))
         if row is None:
             continue

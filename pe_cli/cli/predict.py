@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 @path_option("--out", metavar="FILE", help="What is written: .csv, .jsonl or .npz; CSV on standard output when absent.")
 @click.option("--id", "id_column", metavar="COLUMN", help="Column that stands before the answers.")
 @click.option("--raw", is_flag=True, help="Write the variables' arrays, without names of classes and units.")
+@click.option(
+    "--threshold",
+    "thresholds",
+    multiple=True,
+    metavar="[TAG=]P",
+    help="Take the second of two classes, or tags, from this probability on. May be given again.",
+)
 @click.option("--split", default=None, help="Data of the config; predict where there is such data, else eval.")
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
@@ -33,6 +40,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     out: Path | None,
     id_column: str | None,
     raw: bool,
+    thresholds: tuple[str, ...],
     split: str | None,
     checkpoint: Path | None,
     overrides: tuple[str, ...],
@@ -52,6 +60,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
 
     if files and split:
         raise click.UsageError("--split names data of the config, and FILES are other data")
+    if thresholds and (raw or (fetches and not files) or (out is not None and out.suffix == ".npz")):
+        raise click.UsageError("--threshold is for names of classes, and arrays are written as they are")
     with tempfile.TemporaryDirectory(prefix="pe-input-") as folder:
         paths = [_standard_input(target, overrides, Path(folder)) if str(file) == "-" else file for file in files]
         if paths:
@@ -64,7 +74,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
             if raw or (fetches and not files) or (out is not None and out.suffix == ".npz"):
                 _arrays(job, use, fetches or tuple(job.outputs()), out, values)
             else:
-                _answers(job, use, fetches, out, id_column, values, unnamed=Path("-") in files)
+                _answers(job, use, fetches, out, id_column, thresholds, values, unnamed=Path("-") in files)
 
 
 def _standard_input(target: Path, overrides: tuple[str, ...], folder: Path) -> Path:
@@ -99,8 +109,8 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
 
     if out is None:
         raise PeError("arrays need a file", hint="add --out FILE, which ends in .npz, .csv or .jsonl")
-    block = job.built.eval.global_block()
-    by_sample = [name for name in fetches if block.var(job.variable(name)).shape[:1] == (-1,)]
+    program = job.built.eval
+    by_sample = [name for name in fetches if program.var(job.variable(name)).shape[:1] == (-1,)]
     names, rows = list(dict.fromkeys(fetches)), 0
     if not job.group.leads:
         _help(job, use, names)
@@ -113,15 +123,24 @@ def _arrays(job: Job, use: str, fetches: tuple[str, ...], out: Path | None, valu
 
 
 def _answers(
-    job: Job, use: str, fetches: tuple[str, ...], out: Path | None, id_column: str | None, values: str, *, unnamed: bool
+    job: Job,
+    use: str,
+    fetches: tuple[str, ...],
+    out: Path | None,
+    id_column: str | None,
+    thresholds: tuple[str, ...],
+    values: str,
+    *,
+    unnamed: bool,
 ) -> None:
     """Write what the outputs mean, a row per sample."""
     from pe_cli.io.row_output import row_writer
     from pe_cli.session.data.row_ids import row_ids, superfluous
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.evaluation.output_meaning import answers, said
+    from pe_cli.session.evaluation.said_thresholds import with_thresholds
 
-    meant = answers(job, fetches)
+    meant = with_thresholds(answers(job, fetches), thresholds)
     names = list(dict.fromkeys(name for answer in meant for name in answer.variables))
     if not job.group.leads:
         _help(job, use, names)

@@ -37,7 +37,7 @@ def command(
     The first batch is run again and again, as in pe bench. Times are means over the recorded steps; a step lasts as long
     as its slowest thread, so that the times of ops on several threads add up to more. GFLOP/s are shown where an op
     counts its operations; bytes are those of the variables that it reads and writes. The last line tells whether steps wait for
-    their data: the reader works beside them, a few batches ahead. Under mpiexec, with executor.processes: mpi, all processes take
+    their data: the reader works beside them, a few batches ahead. Under mpiexec, with executor.processes: auto, all processes take
     their steps together, and the first shows its own; the timeline has the lanes of all.
     """
     import json

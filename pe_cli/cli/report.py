@@ -20,9 +20,9 @@ def command(runs: tuple[Path, ...], out: Path | None, profile: int | None, curve
     """Write an HTML page about RUNS, which are folders of runs or of folds.
 
     Curves of all runs in one chart per metric, learning rate, gradients, throughput, timeline, graph, memory, config and
-    environment; of a classifier its ROC and calibration over all of data.eval, where the data is there, and its confusion
-    matrix. The page needs no network and nothing beside it. The timeline is that of trace.json, which `output.trace: STEPS` in
-    the config leaves; --profile measures one now, for which the data must be there.
+    environment; of a classifier its ROC, precision over recall, calibration and figures by class or tag over all of data.eval,
+    where the data is there, and its confusion matrix. The page needs no network and nothing beside it. The timeline is that of
+    trace.json, which `output.trace: STEPS` in the config leaves; --profile measures one now, for which the data must be there.
     """
     from pe_cli.cli.run_facts import facts_of
     from pe_cli.io import atomic

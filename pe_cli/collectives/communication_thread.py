@@ -58,6 +58,7 @@ class CommunicationThread:
 
     def __init__(self, links: Links, beat: Callable[[], None], seconds: float) -> None:
         self._links, self._beat, self._seconds = links, beat, seconds
+        # One queue and one thread: all processes begin their sums in the same order, so none waits for one that another has behind its own.
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._room = np.empty(0, np.uint8)
         self._rooms = np.empty(0, np.uint8), np.empty(0, np.uint8)
@@ -75,6 +76,7 @@ class CommunicationThread:
         """Begin a sum; see `Summing`."""
         room = self._room[: len(self._room) // values.itemsize * values.itemsize].view(values.dtype)
         links = self._halved if halved else self._links
+        # Pieces bound the room, and let the first of them be used while later ones are on the way.
         cuts = pieces(len(values), most)
         assert room_for(max(cut.stop - cut.start for cut in cuts)) <= len(room), "room was reserved"
         job = Job([partial(all_reduce, links, values[cut], room) for cut in cuts])

@@ -11,8 +11,11 @@ RANK, SIZE, SERVERS, GROUP = "PE_RANK", "PE_SIZE", "PE_SERVERS", "PE_GROUP"
 SECRET = "PE_GROUP_SECRET"
 #: What Open MPI's mpiexec says the number of processes in.
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
-#: What launchers say the number of a machine's processes in: those of MPICH and of Open MPI.
-HERE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+#: What launchers say the number of a machine's processes in: `pe launch`, whose tasks have a launcher each, MPICH's and Open MPI's.
+LOCAL = "PE_LOCAL_SIZE"
+HERE = (LOCAL, "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+#: Seconds after a signal in which those that Slurm and the processes of a task send beside it have come.
+ONE_REQUEST = 10.0
 #: What Slurm says it in, and what says that srun has started the process: the script of a job has the former, too.
 _SLURM, _STEP = "SLURM_NTASKS", "SLURM_STEP_ID"
 #: Launchers with the variables of size and rank, their names, and the variables that are the same in all processes of one start alone.
@@ -41,6 +44,12 @@ class Started:
     variable: str
     launcher: str
     group: str = ""
+
+
+def one_request(environment: Mapping[str, str]) -> float:
+    """Return the seconds in which signals are one request to stop: Slurm sends it to every process of a task, and they pass it on."""
+    several = "SLURM_STEP_ID" in environment and environment.get("SLURM_STEP_NUM_TASKS", "1") != "1"
+    return ONE_REQUEST if several else 0.0
 
 
 def asked_for(environment: Mapping[str, str]) -> tuple[int, str]:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ from pe_cli.collectives import hydra
 from pe_cli.collectives.communication_thread import CommunicationThread
 from pe_cli.collectives.process_supervisor import BEGUN, LEFT, tell
 from pe_cli.collectives.protocol import Array, Failure, Parts, PeerError, Pending
-from pe_cli.collectives.startup_watch import check_size, watched_startup
+from pe_cli.collectives.startup_watch import check_manager, check_size, watched_startup
 from pe_cli.collectives.tree_reduce import gather, seat, small_sum
 from pe_cli.core.errors import ExitCode, PeError
 
@@ -77,6 +78,13 @@ def _check_shared_memory() -> None:
         )
 
 
+def _version_of_wheel() -> str:
+    """Return the version of MPICH that was installed by pip; empty for none."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version("mpich")
+    return ""
+
+
 def load_mpi() -> Any:
     """Return the module mpi4py.MPI, which starts MPI when it is first imported.
 
@@ -84,6 +92,7 @@ def load_mpi() -> Any:
         PeError: it is not there, or finds no MPI library, or that is not made for threads; DEVICE, there is too little shared memory.
     """
     _check_shared_memory()
+    check_manager(os.environ, _version_of_wheel())
     try:
         import mpi4py
 
@@ -91,11 +100,12 @@ def load_mpi() -> Any:
         from mpi4py import MPI
     except ModuleNotFoundError:
         raise PeError(
-            "executor.processes: mpi needs the package mpi4py, which is not installed", hint=INSTALL
+            "executor.processes: auto needs the package mpi4py, which is not installed", hint=INSTALL
         ) from None
     except (ImportError, RuntimeError, OSError) as error:
         why = str(error).partition("\n")[0]
         raise PeError(f"mpi4py cannot be used: {why}", hint=INSTALL) from None
+    # The communication thread sums while the main one may ask for other things: calls come from two threads, one at a time.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise PeError(
             "this MPI library allows calls from one thread only", hint="use one that has MPI_THREAD_SERIALIZED"
@@ -112,6 +122,7 @@ class MpiPeers:
     """
 
     def __init__(self, timeout: float, *, by_machine: bool = False) -> None:
+        # The launcher has to know before MPI is loaded, as that is where a start may hang.
         tell(BEGUN, f"{timeout:g}")
         with watched_startup(timeout):
             self._mpi = load_mpi()
@@ -137,6 +148,7 @@ class MpiPeers:
 
     def _renumber(self) -> None:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
+        # By machine in the order of their first process, so that all processes find the same numbers without asking again.
         machines = gather(self, socket.gethostname().encode())
         self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
         self._number = [self._world_rank.index(r) for r in range(self.size)]
@@ -186,6 +198,7 @@ class MpiPeers:
 
         def begin() -> list[_Transfer]:
             made: list[_Transfer] = []
+            # The receive is posted first: what arrives has a place, and the library need not keep a copy.
             if into is not None and into.size:
                 made.append(_Request(peer, self._world.Irecv(_bytes(into), self._world_rank[peer], PART)))
             if out is not None and out.size:
@@ -270,6 +283,7 @@ class MpiPeers:
 
     def _beat(self) -> None:
         """Give those that may wait for this process a sign of life, where the last was some time ago."""
+        # Asked for at every look, and sent once a second: signs of life are for silence, not for traffic.
         if time.monotonic() - self._beaten < self._rhythm:
             return
         self._beaten = time.monotonic()

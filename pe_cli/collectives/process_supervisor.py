@@ -48,6 +48,7 @@ def supervise(lost: Lost) -> None:
     Args:
         lost: writes into the folder of a run why it has failed, where the child was killed and cannot; see `Lost`.
     """
+    # Only mpiexec kills the others at once; processes that were started alone need nobody above them.
     started = started_by(os.environ)
     if started is None or started.size == 1 or not sys.platform.startswith("linux") or _line() is not None:
         return
@@ -156,6 +157,7 @@ def _end(code: int, said: Mapping[str, str], lost: Lost, who: str) -> NoReturn:
         text, until = f"{who} was ended by signal {-code}", time.monotonic() + float(said[BEGUN]) + MERCY
         os.write(2, f"error: {text}; the others notice within {said[BEGUN]} seconds (executor.peer_timeout)\n".encode())
         if RUN in said:
+            # SIGKILL is somebody else, and this the first to know; other signals may follow the end of another process, which says why.
             time.sleep(0.0 if code == -signal.SIGKILL else FIRST)
             while lost(Path(said[RUN]), text) is None and time.monotonic() < until:
                 time.sleep(AGAIN)

@@ -43,6 +43,7 @@ def order(size: int) -> list[int]:
     """
     seats = _seats(size)
     levels = size.bit_length() - 1
+    # The nearest partners halve first, and the lowest bit of a place says which half is its own: bits are read backwards.
     turned = sorted(range(len(seats)), key=lambda number: int(f"{number:0{levels}b}"[::-1], 2))
     return [rank for number in turned for rank in seats[number]]
 
@@ -128,6 +129,7 @@ def _exchange(links: Links, step: Step, parts: Parts, rooms: tuple[Array, Array]
     outs, ins = (_messages([a for r in ranks for a in parts[r]], most) for ranks in (step.out, step.into))
     for out, into in itertools.zip_longest(outs, ins):
         sent = None if out is None else _packed(out, rooms[0])
+        # What comes for one array alone is received where it belongs, without a copy.
         if into is None or (len(into) == 1 and not step.adds):
             links.swap(step.peer, sent, None if into is None else into[0])
             continue

@@ -18,7 +18,7 @@ from pe_cli.core.signals import fatal
 #: Which launcher goes with which library.
 REMEDY = (
     "start it with the launcher of the library that mpi4py uses (the mpiexec beside this Python, for one from pip); "
-    "with Slurm srun --mpi=pmi2 or --mpi=pmix, whichever the library was built for"
+    "with Slurm pe launch in the script of the job, without srun"
 )
 
 
@@ -75,6 +75,23 @@ def _watch(here: int, there: int, seconds: float, starting: int, started: Starte
                 os.kill(starting, signal.SIGABRT)
     finally:
         os._exit(0)
+
+
+def check_manager(environment: Mapping[str, str], mpich: str) -> None:
+    """Refuse MPICH from pip below the PMI of Slurm's srun: the messages of one are longer than the 1,024 bytes that the other reads.
+
+    MPICH sends its address with what lies behind it in memory, 4 KiB, so that only a process that has done nothing yet gets through.
+
+    Args:
+        environment: variables of this process.
+        mpich: version of the wheel; empty where there is none.
+
+    Raises:
+        PeError: it is so.
+    """
+    if mpich and "PMI_FD" in environment and "SLURM_STEP_ID" in environment and hydra.way(environment) is None:
+        text = f"MPICH {mpich} from pip does not start below srun: Slurm cuts what it says of itself after 1,024 bytes"
+        raise PeError(text, hint="pe launch CONFIG in place of pe train CONFIG: with srun, or without it in the script of the job")
 
 
 def check_size(size: int, environment: Mapping[str, str] | None = None) -> None:

@@ -77,6 +77,7 @@ def seat(rank: int, size: int) -> Seat:
     levels = size.bit_length() - 1
     folded = size - (1 << levels)
     pair = rank ^ 1 if rank < 2 * folded else None
+    # The first processes are the pairs, so that the places of those that are left are in the order of their ranks.
     number = rank // 2 if pair is not None else rank - folded
     gives = pair is not None and pair < rank
     others = (number ^ (1 << level) for level in range(0 if gives else levels))
@@ -144,6 +145,7 @@ def all_reduce(links: Links, values: Array, room: Array) -> None:
         halves = values[:half], values[half:]
         mine, other = halves[at.gives], halves[not at.gives]
         _take(links, at.pair, other, mine, room)
+        # From here on the other one of the pair acts for both, until the result comes back.
         links.swap(at.pair, mine if at.gives else None, None if at.gives else other)
     spans: list[tuple[Array, Array]] = []
     held = values
@@ -196,6 +198,7 @@ def gather(links: Links, message: bytes) -> list[bytes]:
         came = links.swap_block(at.pair, block if at.gives else None, not at.gives)
         block += came
     for partner in at.partners:
+        # What is sent grows, so that its length goes before it; see `Links.swap_block`.
         block += links.swap_block(partner, block, True)
     if at.pair is not None:
         came = links.swap_block(at.pair, None if at.gives else block, at.gives)

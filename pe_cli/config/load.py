@@ -173,7 +173,7 @@ class _Run:
         if distributed is not None:
             for text, at, hint in distributed_mistakes(distributed, executor, train, output, schedule):
                 self.mistakes.say(text, at, hint)
-            executor = executor.model_copy(update={"processes": "mpi"})
+            executor = executor.model_copy(update={"processes": "auto"} if executor.processes == 1 else {})
         build = self.strategy(wishes, alone=executor.processes == 1)
         servers = distributed is not None and distributed.mode == "parameter_server"
         for text, at, hint in process_mistakes(executor, wishes, output, servers=servers):

@@ -1,4 +1,4 @@
-"""Checks which settings of a run file go together with `executor.processes: mpi`."""
+"""Checks which settings of a run file go together with `executor.processes: auto`."""
 
 from __future__ import annotations
 

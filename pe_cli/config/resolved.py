@@ -116,7 +116,7 @@ def _stand_alone(section: Any, base: Path) -> None:
 def _executor(run: RunSpec) -> dict[str, Any]:
     """Return the executor's section; what one type cannot act on is left out with it."""
     found = {k: v for k, v in _dump(run.executor).items() if k != "num_threads" and v is not None}
-    if run.distributed is not None:
+    if run.distributed is not None and run.executor.processes == "auto":
         found.pop("processes")
     if run.executor.type == "async":
         found = {k: v for k, v in found.items() if k not in ("deterministic", "uneven_batch")}

@@ -181,6 +181,58 @@ class Above(Step):
         return TensorType(kind.shape, "int64")
 
 
+class Column(Step):
+    """One number of the last axis."""
+
+    index: int
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return it alone; see `Step.after`."""
+        return TensorType((*kind.shape[:-1], 1), kind.dtype)
+
+
+class Both(Step):
+    """A probability [1] becomes those of two classes, of which it is the second."""
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return two numbers; see `Step.after`."""
+        return TensorType((*kind.shape[:-1], 2), kind.dtype)
+
+
+class Softmax(Step):
+    """Logits of the last axis become probabilities that add up to 1."""
+
+
+class Sigmoid(Step):
+    """Every logit becomes a probability by itself."""
+
+
+class Interpolate(Step):
+    """Straight lines between points, constant outside; of float64.
+
+    Args:
+        at: points of each number of the last axis, rising.
+        to: values at these points.
+    """
+
+    at: tuple[tuple[float, ...], ...]
+    to: tuple[tuple[float, ...], ...]
+
+
+class AtLeast(Step):
+    """1 for numbers that are at least a limit and 0 for others, int64.
+
+    Args:
+        limits: one for all numbers, or one for each of the last axis.
+    """
+
+    limits: tuple[float, ...]
+
+    def after(self, kind: TensorType) -> TensorType:
+        """Return whether they are; see `Step.after`."""
+        return TensorType(kind.shape, "int64")
+
+
 class Names(Step):
     """An index becomes a text."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -128,10 +128,14 @@ class ColumnType(Generic[AnyOptions]):
         """
         raise NotImplementedError
 
-    def separator(self, options: AnyOptions) -> str | None:
-        """Return the text between the classes of a cell that may have several; None where it has one."""
+    def several(self, options: AnyOptions) -> bool:
+        """Whether a cell may have any number of its classes."""
         del options
-        return None
+        return False
+
+    def join(self, options: AnyOptions, names: Sequence[str]) -> str:
+        """Return the cell that has some classes; for columns with `several`."""
+        raise NotImplementedError
 
     def notation(self, options: AnyOptions) -> Notation:
         """Return how the numbers in its cells are written."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pe_cli.core.errors import PeError
 from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from pe_cli.data.column import Context
+from pe_cli.data.columns.bag import items_of_cell
 from pe_cli.data.columns.date import parse
 from pe_cli.data.dataset import Dataset, sequence_fields
 from pe_cli.data.fields import Rows
@@ -187,7 +188,7 @@ def _items(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitte
     train = parts[0]
     codes = train.table.cells(source).codes()
     separator = facts.options.get("separator", "|" if facts.type == "bag" else None)
-    split = [[item for item in (part.strip() for part in word.split(separator)) if item] for word in codes.words]
+    split = [items_of_cell(word, separator, facts.options.get("format")) for word in codes.words]
     used = codes.codes[train.chosen]
     times = np.bincount(used[used >= 0], minlength=len(split))
     lengths = np.array([len(items) for items in split] + [0])[used]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,9 +22,10 @@ from pe_cli.core.encoding import ChannelsFirst, Count, Lane, Reshape, Step
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.data.column import ColumnOptions, ColumnType, State, discover
+from pe_cli.metrics.decisions import Decision
 
 FORMAT = 1
-NAME = "data.json"
+NAME, DECISION = "data.json", "decision.json"
 #: Values of a list that stay in `data.json`.
 LONG = 100
 #: Bytes of all files together that are read.
@@ -70,9 +71,13 @@ class FittedColumn:
         return self.inner[0].classes if len(self.inner) == 1 else self.kind.classes(self.state)
 
     @property
-    def separator(self) -> str | None:
-        """Text between the classes of a cell that may have several; None where it has one."""
-        return self.kind.separator(self.checked)
+    def several(self) -> bool:
+        """Whether a cell may have any number of its classes."""
+        return self.kind.several(self.checked)
+
+    def join(self, names: Sequence[str]) -> str:
+        """Return the cell that has some of its classes; see `ColumnType.join`."""
+        return self.kind.join(self.checked, names)
 
     @property
     def counts(self) -> bool:
@@ -156,10 +161,12 @@ class Fitted:
     Args:
         columns: by name.
         split: what is kept of the split; see `pe_cli.data.row_split.describe`.
+        decision: what was chosen on the evaluation rows, of the newest evaluation.
     """
 
     columns: dict[str, FittedColumn] = field(default_factory=dict)
     split: Mapping[str, object] | None = None
+    decision: Decision | None = None
 
     def to_files(self) -> dict[str, bytes]:
         """Return the files of a checkpoint's folder: name -> content."""
@@ -169,6 +176,8 @@ class Fitted:
             state = _moved(found.state, name, files)
             columns[name] = {"type": found.type, "target": found.target, "options": dict(found.options), "state": state}
         value = {"format": FORMAT, "columns": columns, **({"split": self.split} if self.split else {})}
+        if self.decision is not None:
+            files[DECISION] = _dumps(self.decision.to_json())
         return {NAME: _dumps(value), **files}
 
     @classmethod
@@ -191,7 +200,20 @@ class Fitted:
             columns[name] = _column(name, found, files, where)
         columns = {name: column.with_inner(columns) for name, column in columns.items()}
         split = value.get("split")
-        return cls(columns, split if isinstance(split, dict) else None)
+        return cls(columns, split if isinstance(split, dict) else None, _decision(files, where))
+
+
+def _decision(files: Mapping[str, bytes], where: str) -> Decision | None:
+    """Return the decision that lies beside a checkpoint, which is untrusted."""
+    if DECISION not in files:
+        return None
+    path = f"{where}/{DECISION}"
+    try:
+        return Decision.from_json(_loads(files[DECISION], path))
+    except ValidationError as failure:
+        detail = failure.errors(include_url=False)[0]
+        said = f"{path}: {'.'.join(map(str, detail['loc']))} {wanted(detail, detail['input'])[0]}"
+        raise _error(said, "take another checkpoint of the run") from None
 
 
 def _moved(value: Any, name: str, files: dict[str, bytes]) -> Any:

@@ -31,6 +31,7 @@ def _zeroed(nbytes: int) -> np.ndarray[Any, Any]:
     with contextlib.suppress(OSError):  # the system has none
         held.madvise(mmap.MADV_HUGEPAGE)
     raw = np.frombuffer(held, np.uint8)
+    # A huge page begins at a multiple of its size: what lies before the first one stays unused.
     return raw[-raw.ctypes.data % HUGE :]
 
 

@@ -85,6 +85,7 @@ class CpuStep:
         self._spot = spot
         self._reach = [(w.written, w.buckets) for w in works]
         self._progress = progress
+        # Kernels read the number of the step here, so that no record changes from step to step.
         self._step = np.zeros(1, np.int64)
         self._loans = ZeroCopyFeeds()
         self._words = 0
@@ -104,6 +105,7 @@ class CpuStep:
         self._places = [[c.part for c in row] for row in calls]
         self._real = [[c is not NOTHING for c in row] for row in calls]
         for i, (row, of) in enumerate(zip(calls, instances, strict=True)):
+            # Calls of other batches, which may come here, may have more arguments, and a record cannot grow.
             room = max(WORDS, *(len(c.args) for c in row)) if works[i].spare else 0
             instructions += [self._instruction(i, c, instance, room) for c, instance in zip(row, of, strict=True)]
         joined = self._chains(works, calls, threads) if threads > 1 else []
@@ -159,6 +161,7 @@ class CpuStep:
         rows = {}
         for work, given in works.items():
             settled = settle(self._places[work], self._ordered(work, given.calls))
+            # The other batch has more calls or other parts than there is room for here: it gets a plan of its own.
             if settled is None:
                 return False
             rows[work] = [c or NOTHING for c in settled]
@@ -286,6 +289,7 @@ class CpuStep:
             return self._nested[at].lay_out(arg)
         if isinstance(arg, (Table, Numbers)):
             values = arg.values if isinstance(arg, Numbers) else [self._address(b) for b in arg.buffers]
+            # One word more, so that an empty table has an address, too.
             array = self._tables[at] = np.array([*values, 0], np.int64)
             for i, b in enumerate(arg.buffers if isinstance(arg, Table) else ()):
                 spot, offset = self._place(b)

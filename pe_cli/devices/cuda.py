@@ -160,6 +160,7 @@ class CudaStep:
         At most one step before may not have been waited for. None where steps are waited for at once: watched ones, and those of several
         devices.
         """
+        # Their ends are not one mark in one stream.
         if self._watch is not None or len(self._homes) > 1:
             return None
         half = self._launch(step)
@@ -184,6 +185,7 @@ class CudaStep:
         half = self._runs % TURNS
         self._ends[half].wait()
         self._host_step[half] = step
+        # Only from the second run on: the first one shows that every launch is right by itself, and loads what is loaded on first use.
         if self._runs and half not in self._replays:
             self._replays[half] = self._driver.captured(self._sequence(half), self._order())
         self._runs += 1
@@ -255,6 +257,7 @@ class CudaStep:
             if time.monotonic() > end:
                 self._driver.give_up()
                 raise tell(Stalled(seconds, (), (), 0))
+            # A wait of the driver cannot be left: a watched step is asked whether it is done, again and again.
             time.sleep(WATCH_EVERY)
 
     def _failure(self, half: int) -> tuple[int, list[int]] | None:

@@ -137,6 +137,7 @@ class Group(Member):
         if home == self._last:
             return
         for other, driver in enumerate(self._drivers):
+            # All that came before is behind the device that was asked last; where none is known, behind each.
             if other != home and self._last in (other, None):
                 self._drivers[home].follow(driver)
         self._last = home

@@ -51,6 +51,7 @@ class CudaFeed:
             self._halves.append((words.view(np.uint8)[: array.nbytes], self._driver.mark(), room))
             self._turn = len(self._halves) - 1
         held, copied, room = self._halves[self._turn]
+        # Not filled before the copy of two steps ago has left it.
         copied.wait()
         np.copyto(held.view(array.dtype).reshape(array.shape), array)
         if room is None:

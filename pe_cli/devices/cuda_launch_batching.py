@@ -74,6 +74,7 @@ def merged(launches: Sequence[Launch], send: Send) -> list[Launch]:
     groups = {i: _Group([launch]) for i, launch in enumerate(launches)}
     order = Order(waits_of(launches))
     _join(groups, order, _alike)
+    # Few launches are not worth kernels of their own, which have to be compiled.
     if len(groups) >= SEVERAL:
         _chain_neighbours(groups, order, send)
         _join(groups, order, _mixable)
@@ -93,6 +94,7 @@ def _join(groups: dict[int, _Group], order: Order, may: Callable[[_Group, _Group
             if other.apart or other.home != groups[i].home or not may(other, groups[i]):
                 continue
             length = order.length_with(i, j)
+            # The shortest longest way through the graph is what a step takes at least: joining may not make it longer than it must.
             if length is not None and (found is None or length < found[0]):
                 found = length, j
         if found:

@@ -101,6 +101,7 @@ class LaunchBuilder:
             report = next(left[home]) if STATUS in call.args else 0
             args = [self._argument(call, kind, arg, report, home) for kind, arg in zip(call.kernel.params, call.args, strict=True)]
             places = [a.address for a in args if isinstance(a, Extent)]
+            # A copy of a value to where it lies already: the plan has given both the same place.
             if isinstance(call.kernel, CudaKernel) and call.kernel.copies and places[0] == places[1]:
                 continue
             movable = not works[work].buckets
@@ -111,6 +112,7 @@ class LaunchBuilder:
                 continue
             if isinstance(call.kernel, (SumKernel, AcrossKernel, MirroredKernel)):
                 run, writes = self._joining(call, args, home)
+                # Devices that met in different orders would wait for each other for ever.
                 args.append(self._in_turn())
                 yield Launch(work, NOTHING, (), (), args, writes | {len(args) - 1}, movable, home, run)
                 continue

@@ -75,6 +75,7 @@ class Order:
                 if j != one:
                     back[j].add(one)
                     links[one].add(j)
+        # Who waits for one of the two now waits for both, and so do those further on: bits follow without measuring anew.
         for reach, seen in ((self._earlier, self._later), (self._later, self._earlier)):
             found = (reach[one] | reach.pop(other)) & ~(1 << one | 1 << other)
             reach[one] = found

@@ -28,6 +28,7 @@ class CudaMemory:
         self.nbytes = nbytes
         self.driver = driver
         self.address = driver.allocate(max(1, nbytes))
+        # Not __del__: at the end of the process the driver may be gone first.
         weakref.finalize(self, _free, driver, self.address)
         driver.zero(self.address, max(1, nbytes))
 

@@ -93,6 +93,7 @@ def _take(s, queue):
 def _kept(s, thread):
     """Take the node that a thread keeps for later, or -1."""
     at = s[KEPT] + LINE * thread
+    # A look comes first, as it leaves the line in the caches of its owner; a swap takes it away.
     return atomic_swap(at, -1) if atomic_load(at) >= 0 else -1
 
 
@@ -155,6 +156,7 @@ def work(schedule, me, spin, yield_):
             if atomic_load(s[DONE]) >= nodes or atomic_load(s[ABORT]) != 0:
                 return
             idle += 1
+            # Nodes take microseconds, so that spinning is fastest at first; after that who is waited for may need the core.
             if idle < spin:
                 pause()
             else:

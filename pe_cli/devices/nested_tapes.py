@@ -74,6 +74,7 @@ class NestedTapes:
                 records[i] = self._word(arg, _at(head), _at(records, i), moving)
                 reports = reports or (_at(head, REPORT) if arg is STATUS else 0)
             rows += self._found[Instance(call.kernel, call.dtype, call.second)], _at(records, int(begin)), reports
+        # Addresses that this loop moves it moves from their base in every round; those further out move the base.
         own = [m for m in moving if len(m.strides) > nested.depth and m.strides[nested.depth]]
         moves = self._words([w for m in own for w in (m.target, m.base, m.strides[nested.depth])])
         inner = {id(m) for m in own}

@@ -112,12 +112,14 @@ def pieces(
         before = frozenset().union(*(last[w] for w in found)) if found else frozenset()
         whole = ANYONE if shared else home
         if not row:
+            # A work without calls still orders those around it.
             out.append(Piece(whole, at, at, before))
             before = frozenset({len(out) - 1})
         for numbered, group in itertools.groupby(row, key=lambda c: c.part is not None):
             first = len(out)
             for number, part in itertools.groupby(group, key=lambda c: c.part):
                 end = at + len(list(part))
+                # The same number goes to the same thread in every work, as what that part wrote before is in its caches.
                 to = whole if number is None else (home + step * number) % threads if step else home
                 out.append(Piece(to, at, end, before))
                 at = end

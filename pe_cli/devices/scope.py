@@ -113,6 +113,7 @@ class Scope:
     def spot(self, name: str, index: int) -> Spot:
         """Return where a device's replica lies."""
         memories, offset, arena = self._where[name]
+        # Devices that share a copy get the same space, as accesses to it have to be ordered; spaces of scopes are below 0.
         copy = memories.index(memories[index])
         return Spot(memories[index], offset, -1 - arena * len(self.places) - copy)
 
@@ -134,6 +135,7 @@ class Scope:
                 f"'{name}' is {list(value.shape)} in the file and {list(kind.shape)} in the model", code=ExitCode.DATA
             )
         memories, offset, _ = self._where[name]
+        # A shared copy is written once.
         for memory in dict.fromkeys(memories if index is None else [memories[index]]):
             memory.write(offset, kind, value)
 

@@ -49,6 +49,7 @@ class StampedStep:
             idle: seconds since it last got on.
         """
         tape = self._tape
+        # Threads go on stamping while this looks: a copy is of nearly one moment.
         stamps = tape.stamps[: len(tape.work)].copy()
         begun, ended = stamps[:, BEGIN] >= tape.started, stamps[:, END] >= np.maximum(stamps[:, BEGIN], tape.started)
         lanes = tape.lanes()

@@ -76,6 +76,7 @@ class Tape:
     ) -> None:
         self.instructions = list(instructions)
         self.chains = chains
+        # More threads than chains would only spin.
         self.threads = min(threads, max(1, len(chains)))
         self.offsets = offsets = np.cumsum([0, *(max(len(i.args), i.room) for i in instructions)])
         self.records = np.zeros(max(1, int(offsets[-1])), np.int64)
@@ -88,6 +89,7 @@ class Tape:
         self._serial = np.array([self._tape.ctypes.data, len(instructions), self._failed.ctypes.data], np.int64)
         self._serial_at = int(self._serial.ctypes.data)
         self._run_serial = native_function(native_loops.run_tape)
+        # Native code knows addresses alone, which keep no array alive.
         self._keep: list[Any] = []
         if self.threads > 1:
             self._schedule()
@@ -106,6 +108,7 @@ class Tape:
         """Replace an instruction between steps; target: address of its kernel."""
         before, self.instructions[i] = self.instructions[i], instruction
         report = self._record(i, instruction)
+        # Arguments are read from the record at every call: the row changes for another kernel alone.
         if before.instance != instruction.instance:
             self._aim(i, target, report)
 
@@ -121,6 +124,7 @@ class Tape:
 
     def _lines(self, n: int, initial: Sequence[int] = ()) -> tuple[np.ndarray[Any, Any], int]:
         """Return n words 64 bytes apart."""
+        # A cache line each: threads that change neighbouring words would take the line from each other all the time.
         raw = np.zeros((n + 1) * 8, np.int64)
         skip = (-raw.ctypes.data % native_loops.LINE) // 8
         block = raw[skip : skip + 8 * n].reshape(n, 8)
@@ -143,6 +147,7 @@ class Tape:
         self._line_up()
         ends = np.cumsum([0, *(sum(end - begin for begin, end in c.spans) for c in chains)])
         self._count, count = self._lines(n, waits.tolist())
+        # Every queue has a slot for every chain, so that it cannot run over and nobody has to ask.
         self._queue = np.full(self.threads * n, -1, np.int64)
         self._heads, heads = self._lines(self.threads)
         self._tails, tails = self._lines(self.threads)
@@ -185,6 +190,7 @@ class Tape:
             failed = self._aborted[0] != 0
         if not failed:
             return None
+        # Several threads may have failed: the first in order is the one that a single thread would have met.
         rows = np.flatnonzero(self.status[:, 0])
         report = self.status[rows[0]].tolist()
         self._reset()
@@ -192,6 +198,7 @@ class Tape:
 
     def _reset(self) -> None:
         """Make the tape runnable again after an aborted step."""
+        # Threads left off in the middle: counts are half down, and queues half full.
         self.status[:] = 0
         if self.threads > 1:
             self._count[:, 0] = self._waits

@@ -62,6 +62,7 @@ class Pool:
     """
 
     def __init__(self, size: int) -> None:
+        # Semaphores of the C library: native threads park and wake there without a word to the interpreter.
         libc = ctypes.CDLL(None)
         self.size = size
         self.lock = threading.Lock()
@@ -91,6 +92,7 @@ class Pool:
             thread.start()
             self.identities[thread.ident or 0] = t
             self._threads.append(thread.native_id or 0)
+        # Made once: a step then writes one word, and makes no Python object.
         self._record = np.array([self.block.ctypes.data, 0, size - 1], np.int64)
         self._record_at = int(self._record.ctypes.data)
         self._words = self._record.data
@@ -101,6 +103,7 @@ class Pool:
         Raises:
             PeError: it is called by a kernel of another step.
         """
+        # From inside of a step the lock is held by that very step: waiting for it would never end.
         if not self.lock.acquire(blocking=not inside_host()):
             raise PeError(
                 "a step with several threads cannot run inside a py_func of another", hint="set num_threads to 1"

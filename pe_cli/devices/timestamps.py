@@ -62,6 +62,7 @@ class Clock:
     def _pair(self) -> tuple[int, int]:
         """Return counter and nanoseconds of one moment: of three tries, the one that took least."""
         tries = []
+        # The thread may lose its core between the two clocks: the shortest try has the smallest error.
         for _ in range(3):
             before = time.perf_counter_ns()
             count = self.now()
@@ -116,6 +117,7 @@ class StampedTape(Tape):
         self.started = 0
 
     def _aim(self, i: int, target: int, report: int) -> None:
+        # The tape calls the stamping kernel; the kernel that it stamps stands in its arguments.
         self._wrapped[i, 0] = target
         super()._aim(i, int(self._tape[i, 0]), report)
 

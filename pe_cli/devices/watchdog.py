@@ -67,6 +67,7 @@ class Guard:
     def look(self) -> None:
         """Compare with the last look; called from the monitor's thread."""
         now = time.monotonic()
+        # The number of the run counts, too: two short steps may look alike from one look to the next.
         seen = self._runs, self._watched.progress()
         if seen != self._seen:
             self._seen, self._since = seen, now
@@ -83,6 +84,7 @@ def _end(error: PeError) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"{error.render()}\nnote: a thread is stuck inside that kernel, so the process ends\n")
     sys.stderr.flush()
+    # An ordinary exit would wait for the thread that is stuck.
     os._exit(ExitCode.STALLED)
 
 
@@ -103,6 +105,7 @@ class _Monitor:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = Thread(target=self._watch, daemon=True, name="pe-watchdog")
                 self._thread.start()
+        # Every step comes by here: a look is cheaper than to set what is set.
         if not self._work.is_set():
             self._work.set()
         if guard.seconds / 4 < self._pause:

@@ -59,6 +59,7 @@ class ZeroCopyFeed:
         words, offsets = self._words
         base = self._spot.memory.address + self._spot.offset if array is None else address(array)
         for tape in tapes:
+            # All words at once: one numpy call, however many kernels read the feed.
             tape.records[words] = base + offsets
         for (_, index), (table, offset) in self.tables.items():
             table[index] = base + offset

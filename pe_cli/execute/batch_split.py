@@ -22,6 +22,7 @@ def split_sizes(samples: int, devices: int) -> list[int]:
     if samples < devices:
         return [int(d < samples) for d in range(devices)]
     least, more = divmod(samples, devices)
+    # Which device has one more is the same everywhere: processes split by this without asking each other.
     return [least + (d >= devices - more) for d in range(devices)]
 
 
@@ -66,6 +67,7 @@ def cut_sequences(name: str, levels: Lod, arrays: Mapping[str, Array], begin: in
     for level in levels:
         part = arrays[level][begin : end + 1]
         begin, end = int(part[0]), int(part[-1])
+        # Kernels read offsets from 0, as in a batch of its own.
         out[level] = part - part[0]
     if name in arrays:
         out[name] = arrays[name][begin:end]

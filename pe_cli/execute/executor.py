@@ -109,7 +109,7 @@ class Executor:
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
-        scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+        scope.allocate({v.name: v.type for v in program.persistables()})
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -197,7 +197,7 @@ class Executor:
             first, other = ends.setdefault(lod[-1], (rows, name))
             if first != rows:
                 what = f"'{name}' has {rows} rows, but belongs to the sequences of '{other}', which has {first}"
-                raise PeError(what, at=self.program.global_block().var(name).at, code=ExitCode.DATA)
+                raise PeError(what, at=self.program.var(name).at, code=ExitCode.DATA)
         return ends
 
     def all_plans(self) -> list[Plan]:
@@ -285,7 +285,7 @@ class Executor:
         if found is not None and self.plans.use(found.request) is found.plan:
             return found.batch(feed)  # type: ignore[arg-type]
         for name in fetches:
-            self.program.global_block().var(name)
+            self.program.var(name)
         first = len(self.places) * self.peers.rank if self.peers else 0
         if self.peers is None or samples is None:
             parts, sizes = self.split(feed)

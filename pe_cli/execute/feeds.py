@@ -31,7 +31,8 @@ class Feeds:
 
     def __init__(self, sequences: Sequences, constants: Mapping[str, Array]) -> None:
         program = sequences.program
-        ops = program.global_block().ops
+        ops = program.top_ops
+        # A gradient is typed after the forward variable, even where no op reads that any more.
         grads = [n for op in ops if op.definition.is_grad_of for n in op.output_names()]
         self.read = {n for op in ops for n in op.input_names()} | set(map(forward_name, grads))
         made = {recipe.name for recipe in sequences.recipes}

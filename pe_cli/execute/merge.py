@@ -28,6 +28,7 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
         return np.asarray(sum(values))
     if len(values) == 1:
         return values[0]
+    # Devices have unequal parts of a batch: the mean is over samples, not over devices.
     weights = np.asarray(sizes, np.float64) / max(1, sum(sizes))
     total = sum(w * v.astype(np.float64) for w, v in zip(weights, values, strict=True))
     return np.asarray(total).astype(values[0].dtype)

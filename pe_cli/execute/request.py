@@ -36,6 +36,6 @@ class Request:
 
 def fetched_rows(graph: Graph, request: Request) -> dict[str, str]:
     """Return the row-sparse gradients that are fetched, with the variables of their row numbers."""
-    block = graph.program.global_block()
+    block = graph.program.main_block
     found = {name: rows_of(block, name) for name in request.fetches}
     return {name: rows for name, rows in found.items() if rows is not None}

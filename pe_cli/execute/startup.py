@@ -20,7 +20,7 @@ def run_startup(
     threads: int = 1,
 ) -> None:
     """Run a startup program on the CPU, and copy its values to every device that has a replica."""
-    scope.allocate({v.name: v.type for v in program.list_vars() if v.persistable})
+    scope.allocate({v.name: v.type for v in program.persistables()})
     here = device(scope.places[0].kind).is_host
     first = scope.of_first() if here else Scope([Place("cpu", 0)])
     Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})

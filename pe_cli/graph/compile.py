@@ -123,9 +123,9 @@ class Stages:
         graph, at = self.graph(active), self.purpose
         key = self._key(active)
         if key not in self._executed:
-            fetched = {*self.fetches, *filter(None, (rows_of(graph.program.global_block(), n) for n in self.fetches))}
+            fetched = {*self.fetches, *filter(None, (rows_of(graph.program.main_block, n) for n in self.fetches))}
             # what devices keep of their own they keep where a pass has left out the op that writes it, as in an evaluation
-            own = {v.name for v in self.program.list_vars() if v.persistable} - self.shared
+            own = {v.name for v in self.program.persistables()} - self.shared
             made = share_updates.run(graph, shared_variables(graph.program, at.places, at.strategy) - own, fetched)
             if at.strategy.fuse_all_reduce_ops and at.threads <= len(at.places):
                 made = absorb_sums.run(made)

@@ -28,7 +28,7 @@ def owner(op: Operator, keys: Collection[str]) -> str:
 def several_outputs(program: Program) -> dict[str, list[str]]:
     """Return the names of what each layer with several outputs makes, `key.0` and so on in order; layers with one are not among them."""
     numbers: dict[str, list[int]] = {}
-    for name in program.global_block().vars:
+    for name in program.vars:
         key, dot, number = name.rpartition(".")
         if dot and number.isascii() and number.isdecimal():
             numbers.setdefault(key, []).append(int(number))
@@ -62,7 +62,7 @@ def model_picture(program: Program, layers: Mapping[str, str], title: str, *, li
     for (source, _), names in flows.items():
         if source in groups:
             groups[source].given |= names
-    types = {name: v.type for name, v in program.global_block().vars.items()}
+    types = {name: v.type for name, v in program.vars.items()}
     fed = dict.fromkeys(source for source, _ in flows if source not in groups)
     boxes = [Box(key, key.removeprefix("feed "), "feed", lines=(str(types[key.removeprefix("feed ")]),)) for key in fed]
     several = several_outputs(program)
@@ -77,20 +77,19 @@ def _flows(
     program: Program, layers: Mapping[str, str], groups: Mapping[str, _Group], depth: int
 ) -> dict[tuple[str, str], dict[str, None]]:
     """Return what flows between boxes, and note the parameters of each: (who makes it, who reads it) -> variables."""
-    block = program.global_block()
-    given = [name for name in layers if isinstance(block.vars.get(name), Parameter)]  # layers that are a parameter
+    given = [name for name in layers if isinstance(program.find_var(name), Parameter)]  # layers that are a parameter
     made = {name: _group(name, depth) for name in given}
     for name, group in made.items():
-        groups[group].parameters[name] = block.vars[name].type.size
+        groups[group].parameters[name] = program.vars[name].type.size
     read: set[str] = set()
     flows: dict[tuple[str, str], dict[str, None]] = {}
-    for op in block.ops:
+    for op in program.top_ops:
         key = owner(op, layers)
         if not key:
             continue
         group = _group(key, depth)
         for name in op.input_names():
-            variable = block.vars[name]
+            variable = program.vars[name]
             if isinstance(variable, Parameter) and name not in given:
                 if name not in read:
                     groups[group].parameters[name] = variable.type.size
@@ -115,7 +114,7 @@ def _group(key: str, depth: int) -> str:
 
 def _box(name: str, group: _Group, program: Program, several: Mapping[str, list[str]]) -> Box:
     """Return the box of a layer, or of a block: what it is, how many parameters it has, and what it makes that no arrow says."""
-    variables = program.global_block().vars
+    variables = program.vars
     if name in group.layers and len(group.layers) == 1:
         kinds = group.layers[name]
         outputs = several.get(name) or [n for n in (name,) if n in variables]

@@ -18,7 +18,7 @@ from pe_cli.ops.define.lod import Lod, LodRequest, Recipe, offsets_name
 from pe_cli.ops.define.registry import find, forward_name
 from pe_cli.ops.define.traits import HasRegions, MergesRows, NamesOnly, Runs, Sequenced, View
 from pe_cli.program.ir import EMPTY, Block, Operator, Program
-from pe_cli.program.region import Region, regions_of
+from pe_cli.program.region import Region, given, regions_of
 
 Array = np.ndarray[Any, Any]
 #: Two sizes for an unknown number of rows, to see whether an op keeps it; primes that no layer's sizes make.
@@ -80,11 +80,11 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
         PeError: an op needs sequences that its input does not have; with the op's place.
     """
     found = {name: n for name, n in (declared_levels(program) if levels is None else levels).items() if n}
-    wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.global_block().ops)
+    wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.top_ops)
     if not found and not wanting:
         return Sequences(program)
     made = program.clone()
-    return _Walk(made.global_block(), found).run()
+    return _Walk(made.main_block, found).run()
 
 
 def _rule_slots(op: Operator) -> tuple[str, ...]:
@@ -173,8 +173,7 @@ class _Walk:
         captured, seen = op.inputs.get("Captured", []), dict[str, None]()
         inner: dict[str, _Inner] = {}
         for attr, region in regions.items():
-            names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())][-len(region.args) :]
-            inner[attr] = _Inner(self, region, dict(zip(region.args, names, strict=True)), len(op.inputs.get("X", ())))
+            inner[attr] = _Inner(self, region, given(op, region), len(op.inputs.get("X", ())))
             seen |= dict.fromkeys(inner[attr].more)
             self.inner[id(region)] = inner[attr].lods
         if not seen:
@@ -272,7 +271,7 @@ class _Inner(_Walk):
     def __init__(self, outer: _Walk, region: Region, names: Mapping[str, str], steps: int) -> None:
         self.of, self.outer = region, outer
         program = region.program.clone()
-        super().__init__(program.global_block(), {})
+        super().__init__(program.main_block, {})
         whole = dict(list(names.items())[steps:])
         # what a gradient is given of the rounds has the sequences that it had there
         forward = outer.inner.get(id(region.like), {})

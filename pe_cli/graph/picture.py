@@ -112,7 +112,7 @@ def picture_of(
         title: over the picture.
         versions: False draws every variable once, as a program names it, however often it is written.
     """
-    variables = graph.program.global_block().vars
+    variables = graph.program.vars
     kind_of = type_of or (lambda v: variables[v.name].type)
     made: dict[str, Box] = {}
     arrows: dict[Arrow, None] = {}

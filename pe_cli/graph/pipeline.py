@@ -1,12 +1,10 @@
 """The pipeline of program passes: which passes a strategy asks for, and in which order they run.
 
 The order is fixed: what need not be computed goes first; then the layout of images, so that patterns are matched once images are
-channels-last; then fusions, those that take the most operators first: batch_norm + sum + relu, batch_norm + relu, relu +
-depthwise_conv2d (a relu between batch_norm and a depthwise_conv2d goes to batch_norm, where it costs nothing), elementwise_add +
-activation, mul or conv2d + bias, conv2d + the batch_norm after it, or + the statistics of that and then the batch_norm + relu before it;
+channels-last; then fusions, those that take the most operators first (`FUSIONS`; each says with its operator what it takes the place of);
 gradients that are added in place, by whatever operators make them now; then updates, first those that gradients do themselves, and
 the pointwise operators that are left; then, with precision bf16, which values are stored as bfloat16, whatever operators make and read
-them by now; then batch_norm over all devices, whose halves no other pass knows; and last what is computed again for the backward pass,
+them by now; then statistics over all devices, whose halves no other pass knows; and last what is computed again for the backward pass,
 by the operators that are there by then.
 """
 
@@ -126,14 +124,14 @@ def apply_passes(
         report: gets a sentence per pass.
         target: where it runs.
     """
-    in_segments = any(op.segment for op in program.global_block().ops)
+    in_segments = any(op.segment for op in program.top_ops)
     for run in (*passes(strategy, target), *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)
         if report is not None:
             report.append(sentence)
-    if any(regions_of(op) for op in program.global_block().ops):
+    if any(regions_of(op) for op in program.top_ops):
         program = program.clone()
-        block = program.global_block()
+        block = program.main_block
         block.ops = [_inside(op, strategy, target, report) for op in block.ops]
     return program
 

@@ -64,7 +64,7 @@ def replicate(
     """
     if processes > 1:
         assert strategy.reduce_strategy != "Reduce", "owners are found before"
-        if any(op.definition.has(ReadsAllDevices) for op in program.global_block().ops):
+        if any(op.definition.has(ReadsAllDevices) for op in program.top_ops):
             program = program.clone()  # it gets variables of what processes tell each other
     return _Replication(program, places, strategy, active, processes, fetches).run()
 
@@ -76,10 +76,9 @@ def shared_variables(program: Program, places: Sequence[Place], strategy: BuildS
     """
     if len(places) < 2 or (strategy.reduce_strategy != "Reduce" and not all(device(p.kind).shares_memory for p in places)):
         return set()
-    block = program.global_block()
-    updated = {n for op in block.ops if op.role in UPDATES for n in op.output_names()}
-    own = {n for op in block.ops if op.role not in UPDATES for n in op.output_names()} - updated
-    found = (v for v in block.vars.values() if v.persistable and v.name not in own)
+    updated = {n for op in program.top_ops if op.role in UPDATES for n in op.output_names()}
+    own = {n for op in program.top_ops if op.role not in UPDATES for n in op.output_names()} - updated
+    found = (v for v in program.vars.values() if v.persistable and v.name not in own)
     return {v.name for v in found if isinstance(v, Parameter) or v.name in updated}
 
 
@@ -109,7 +108,7 @@ class _Replication:
     ) -> None:
         self.program = program
         self.strategy = strategy
-        self.ops = program.global_block().ops
+        self.ops = program.top_ops
         self.devices = range(len(places))
         self.running = sorted(self.devices if active is None else active)
         self.graph = Graph(program, tuple(places), tuple(self.running))
@@ -126,7 +125,7 @@ class _Replication:
         self.bucket = _Bucket()
         self.limit = strategy.fuse_all_reduce_bytes
         if processes > 1:
-            variables = program.global_block().vars
+            variables = program.vars
             self.limit = bucket_bytes(self.limit, sum(variables[n].type.nbytes for n in self.gradients))
         self.begun: list[tuple[type[Wait], list[str]]] = []  # buckets that processes exchange, and nobody has waited for
         self.scattered = self._scattered(fetches) if processes > 1 else set[str]()
@@ -164,7 +163,7 @@ class _Replication:
         """Refuse programs in which every device computes with what only the one that updates a parameter has."""
         if not self.reduce:
             return
-        variables = self.program.global_block().vars
+        variables = self.program.vars
         made = {n for op in self.ops if op.role in UPDATES for n in op.output_names() if not variables[n].persistable}
         for op in (op for op in self.ops if op.role not in UPDATES and not made.isdisjoint(op.input_names())):
             why = "does not go with an optimizer that computes a gradient twice in a step on several devices of one process, such as SAM"
@@ -189,7 +188,7 @@ class _Replication:
 
     def _tell(self, name: str) -> str:
         """Gather a variable from all devices of all processes; return the new variable, which has one row per device."""
-        block = self.program.global_block()
+        block = self.program.main_block
         whole, kind = f"{name}@PROCESSES", block.vars[name].type
         if whole not in block.vars:
             rows = len(self.devices) * self.processes
@@ -211,7 +210,7 @@ class _Replication:
         if self.reduce:
             self._reduce(name)
             return
-        variables = self.program.global_block().vars
+        variables = self.program.vars
         apart = self.processes > 1 and variables[name].persistable  # it does not lie beside the others
         if self.bucket.names and (apart or self._differ(self.bucket.names[0], name)):
             self._flush()
@@ -232,7 +231,7 @@ class _Replication:
             self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs=outs))
         if self.processes > 1:
             ins: Slots = {"X": first} if self.running else {}
-            halved = self.strategy.fp16_allreduce and self.program.global_block().vars[names[0]].dtype == "float32"
+            halved = self.strategy.fp16_allreduce and self.program.vars[names[0]].dtype == "float32"
             pieces = max(1, -(-nbytes // self.limit))
             start, wait = (StartScatter, WaitScatter) if names[0] in self.scattered else (StartSum, WaitSum)
             self.build.append(start(device=0, ins=ins, outs={"Out": first}, pieces=pieces, halved=halved))
@@ -257,17 +256,17 @@ class _Replication:
         for op in self.ops:
             own = op.definition.get(OwnRows)
             whole |= set(op.input_names()) if own is None or own.gives else set()
-        variables = self.program.global_block().vars
+        variables = self.program.vars
         return {n for n in self.gradients if n not in whole and not variables[n].persistable}
 
     def _differ(self, first: str, second: str) -> bool:
         """Whether two variables cannot be in one bucket."""
-        variables = self.program.global_block().vars
+        variables = self.program.vars
         return variables[first].dtype != variables[second].dtype or (first in self.scattered) != (second in self.scattered)
 
     def _give(self, name: str) -> None:
         """Append an all-gather of a parameter's rows over processes, in a bucket with others."""
-        variables = self.program.global_block().vars
+        variables = self.program.vars
         if self.updated.names and self._differ(self.updated.names[0], name):
             self._hand_out()
         self.updated.add(variables[name])
@@ -296,7 +295,7 @@ class _Replication:
     def _own(self, parameter: str) -> int:
         """Return the device that updates a parameter: the one with the fewest bytes so far."""
         owner = min(self.devices, key=lambda d: (self.load[d], d))
-        self.load[owner] += self.program.global_block().vars[parameter].type.nbytes
+        self.load[owner] += self.program.vars[parameter].type.nbytes
         self.owner[parameter] = owner
         return owner
 

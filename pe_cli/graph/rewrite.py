@@ -36,14 +36,14 @@ class Rewriter:
     def program(self) -> Program:
         """The copy, made when it is first asked for."""
         made = self._before.clone()
-        for place, op in enumerate(made.global_block().ops):
+        for place, op in enumerate(made.top_ops):
             self._enter(place, op)
         return made
 
     @cached_property
     def block(self) -> Block:
         """The block of the copy."""
-        return self.program.global_block()
+        return self.program.main_block
 
     @cached_property
     def ops(self) -> list[Operator | None]:
@@ -59,7 +59,7 @@ class Rewriter:
 
     def places_of(self, wanted: Callable[[OpDef], bool]) -> list[tuple[int, Operator]]:
         """Return the operators whose definition is wanted with their places, in order."""
-        if "ops" not in self.__dict__ and not any(wanted(op.definition) for op in self._before.global_block().ops):
+        if "ops" not in self.__dict__ and not any(wanted(op.definition) for op in self._before.top_ops):
             return []  # a program without any need not be copied
         return [(place, op) for place, op in enumerate(self.ops) if op is not None and wanted(op.definition)]
 

@@ -87,7 +87,7 @@ def own_rows(program: Program, rank: int, size: int) -> Owned:
         size: processes.
     """
     made = program.clone()
-    found = _Finder(made.global_block())
+    found = _Finder(made.main_block)
     touched = list(dict.fromkeys(found.of[op] for op in found.owned))
     kinds = [found.block.vars[name].type for name in touched]
     whole = [i for i, name in enumerate(touched) if name in found.whole]
@@ -104,7 +104,7 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
         rank: of this process.
     """
     made = startup.clone()
-    block = made.global_block()
+    block = made.main_block
     ops: list[Operator] = []
     for op in block.ops:
         ops.append(op)

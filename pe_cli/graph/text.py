@@ -27,7 +27,7 @@ from pe_cli.program.text import bare_or_quoted
 
 def describe(graph: Graph) -> str:
     """Return the graph as text, one line per node, with a newline at the end."""
-    number = {id(op): i for i, op in enumerate(graph.program.global_block().ops)}
+    number = {id(op): i for i, op in enumerate(graph.program.top_ops)}
     head = f"graph {bare_or_quoted(graph.program.name or 'program')} on {', '.join(map(str, graph.places))}"
     idle = graph.active != tuple(range(len(graph.places)))
     lines = [f"{head} active {', '.join(map(str, graph.active))}".rstrip() if idle else head]
@@ -132,7 +132,7 @@ def _device(line: Line, graph: Graph) -> int:
 
 def _variable(line: Line, program: Program) -> str:
     name = line.word()
-    if name not in program.global_block().vars:
+    if name not in program.vars:
         raise line.error(f"the program has no variable '{name}'")
     return name
 
@@ -157,7 +157,7 @@ def _read(line: Line, builder: GraphBuilder) -> None:
     if line.peek() == "op":
         line.word()
         kind = Compute.kind
-        ops = graph.program.global_block().ops
+        ops = graph.program.top_ops
         facts["op"] = ops[_numbers(line, len(ops), "operator")[0]]
         if line.peek() == "as":
             line.word()
@@ -211,7 +211,7 @@ def _version(line: Line, text: str, graph: Graph, versions: dict[str, None]) -> 
         return EMPTY, 0
     name, _, rest = text.rpartition("@")
     device, _, _ = rest.partition(".")
-    if name not in graph.program.global_block().vars or not device.isdigit() or int(device[:9]) >= len(graph.places):
+    if name not in graph.program.vars or not device.isdigit() or int(device[:9]) >= len(graph.places):
         raise line.error(f"'{text}' is no version of a variable of the program on a device", "variable@device.version")
     versions[text] = None
     return name, int(device)

@@ -52,24 +52,9 @@ from pe_cli.io.table_pieces import Pieces, Value, read_pieces
 from pe_cli.io.tensors import data_error, read_npz, read_safetensors, write_safetensors
 
 __all__ = [
-    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "opened", "prune", "read_files", "resolve", "save",
-    "set_aside",
+    "folder_of", "load", "load_arrays", "mark", "marked", "newest_whole", "opened", "prune", "read_files", "resolve", "set_aside",
     "steps", "tidy", "unmark", "write",
 ]  # fmt: skip
-
-
-def save(
-    root: Path,
-    step: int,
-    arrays: Mapping[str, np.ndarray],
-    meta: Mapping[str, object],
-    keep: int | None = None,
-    files: Mapping[str, bytes] | None = None,
-    pieces: Pieces | None = None,
-) -> Path:
-    """Do what `write` does, and return the folder of the checkpoint."""
-    write(root, step, arrays, meta, keep, files, pieces)
-    return root / f"step-{step}"
 
 
 def write(

@@ -31,6 +31,9 @@ class ClassOptions(Section):
     )
 
 
+ClassNumber = Annotated[int, Field(strict=True, ge=0)]
+
+
 class DecisionOptions(ClassOptions):
     """What metrics of the most probable class take."""
 
@@ -40,6 +43,21 @@ class DecisionOptions(ClassOptions):
     )
     axis: Annotated[int, Field(strict=True)] = Field(default=-1, description="axis of scores that the classes lie along")
     ignore_index: Int | None = Field(default=None, description="label that does not count")
+
+
+def check_class(options: Section, number: int | None, found: Layout) -> None:
+    """Check the number of the class that a metric is about, where one is written.
+
+    Raises:
+        PeError: USAGE; there is no such class, or an average is written, too.
+    """
+    if number is None:
+        return
+    if "average" in options.model_fields_set:
+        raise PeError("class: a metric of one class has no average", at=options.at_of("class"), hint="leave class or average out")
+    if number >= found.classes:
+        text = f"class: {number}, and there are {found.classes} classes, numbered from 0"
+        raise PeError(text, at=options.at_of("class"), hint=f"at most {found.classes - 1}; pe data names the classes in their order")
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def append_moving_average(
 
 def _common(program: Program, startup: Program, dtype: str, decay: float | Variable, name: str) -> tuple[str, str]:
     """Append what all parameters of an element type share: the decay, and the weight that was seen."""
-    block = program.global_block()
+    block = program.main_block
     rate = decay.name if isinstance(decay, Variable) else program.unique(f"ema{name}_decay")
     one = program.unique(f"ema{name}_one")
     if not isinstance(decay, Variable):
@@ -82,11 +82,11 @@ def _common(program: Program, startup: Program, dtype: str, decay: float | Varia
 
 
 def _kept(program: Program, startup: Program, name: str, kind: TensorType) -> str:
-    made = program.global_block().create_var(program.unique_own(name), kind, persistable=True, stop_gradient=True)
-    Constant(0.0)(made, startup.global_block())
+    made = program.main_block.create_var(program.unique_own(name), kind, persistable=True, stop_gradient=True)
+    Constant(0.0)(made, startup.main_block)
     return made.name
 
 
 def _move(program: Program, x: str, average: str, decay: str) -> None:
     ins = {"X": x, "Average": average, "Decay": decay}
-    program.global_block().append_op("moving_average", ins, {"AverageOut": average})
+    program.main_block.append_op("moving_average", ins, {"AverageOut": average})

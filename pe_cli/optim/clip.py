@@ -185,9 +185,9 @@ def set_gradient_clip(
     Raises:
         PeError: a name is no parameter's.
     """
-    block = (program or default_main_program()).global_block()
+    program = program or default_main_program()
     chosen = (
-        block.parameters() if param_list is None else [block.var(p) if isinstance(p, str) else p for p in param_list]
+        program.parameters() if param_list is None else [program.var(p) if isinstance(p, str) else p for p in param_list]
     )
     for parameter in chosen:
         if not isinstance(parameter, Parameter):

@@ -44,12 +44,12 @@ def add_up(pairs: Pairs, loss: Variable, startup: Program | None = None) -> tupl
     startup = startup or default_startup_program()
     program = loss.block.program
     _weigh(loss)
-    for op in program.global_block().ops:
+    for op in program.top_ops:
         op.role_vars = []  # devices sum what has been added up, not the parts
     sums = _sums(pairs, startup)
     others = program.clone()
     others.name = f"{program.name}, all parts but the last"
-    block = others.global_block()
+    block = others.main_block
     with others.role(Role.BACKWARD), others.name_scope("accumulate"):
         for (parameter, gradient), kept in zip(pairs, sums, strict=True):
             names = {"X": [kept.name, gradient.name]}
@@ -79,7 +79,7 @@ def _sums(pairs: Pairs, startup: Program) -> list[Variable]:
         name = block.program.unique_own(f"{gradient.name}@ACCUMULATED")
         facts = {"persistable": True, "stop_gradient": True, "at": parameter.at}
         made.append(block.create_var(name, parameter.type, **facts))
-        Constant(0.0)(made[-1], startup.global_block())
+        Constant(0.0)(made[-1], startup.main_block)
     return made
 
 

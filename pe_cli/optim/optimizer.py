@@ -271,7 +271,7 @@ class Optimizer:
                 stop_gradient=True,
                 at=parameter.at,
             )
-            Constant(float(state.value))(made, startup.global_block())
+            Constant(float(state.value))(made, startup.main_block)
             self._states[key] = made
         return self._states[key]
 
@@ -300,10 +300,10 @@ class Optimizer:
                 return common
             name = program.unique(f"{common.name}@SCALED")
             with program.role(Role.LR_SCHED), program.name_scope("learning_rate"):
-                program.global_block().append_op(
+                program.main_block.append_op(
                     "scale", {"X": common}, {"Out": name}, {"scale": parameter.learning_rate}, at=parameter.at
                 )
-            self._rates[key] = program.global_block().var(name)
+            self._rates[key] = program.var(name)
         return self._rates[key]
 
     def _common_rate(self, program: Program, startup: Program, dtype: str) -> Variable:
@@ -315,13 +315,13 @@ class Optimizer:
             elif isinstance(given, Variable):
                 self._rates[key] = given
             else:
-                made = program.global_block().create_var(
+                made = program.main_block.create_var(
                     self._name_of(program, "", "learning_rate"),
                     TensorType((1,), dtype),
                     persistable=True,
                     stop_gradient=True,
                 )
-                Constant(float(given))(made, startup.global_block())
+                Constant(float(given))(made, startup.main_block)
                 self._rates[key] = made
         return self._rates[key]
 

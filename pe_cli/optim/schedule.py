@@ -24,11 +24,11 @@ Steps = int
 
 def step_counter(main: Program, startup: Program) -> Variable:
     """Return the counter of steps, int64 [1]; the first call makes it, and appends what counts it up once a step."""
-    block, name = main.global_block(), counter_name(main)
+    block, name = main.main_block, counter_name(main)
     if name not in block.vars:
         made = block.create_var(name, TensorType((1,), "int64"), persistable=True, stop_gradient=True)
         # The op that counts runs before the schedules: it starts one below the first step.
-        Constant(-1.0)(made, startup.global_block())
+        Constant(-1.0)(made, startup.main_block)
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
             block.append_op("increment", {"X": name}, {"Out": name}, {"step": 1.0})
     return block.var(name)
@@ -78,9 +78,9 @@ class Schedule:
             elif f.metadata.get("attribute", True):
                 attrs[f.name] = list(value) if isinstance(value, (list, tuple)) else value
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
-            op = main.global_block().append_op(self.op, inputs, {"Out": name}, {k: _numbers(v) for k, v in attrs.items()})
+            op = main.main_block.append_op(self.op, inputs, {"Out": name}, {k: _numbers(v) for k, v in attrs.items()})
         op.attrs |= {name: value for name, value in attrs.items() if _in_epochs(value)}
-        made = main.global_block().var(name)
+        made = main.var(name)
         made.stop_gradient = True
         return made
 
@@ -111,10 +111,10 @@ def as_rate(
         return given.append(main, startup, dtype, counter)
     name = main.unique_own("learning_rate")
     with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
-        main.global_block().append_op(
+        main.main_block.append_op(
             "fill_constant", {}, {"Out": name}, {"shape": [1], "dtype": dtype, "value": float(given)}
         )
-    return main.global_block().var(name)
+    return main.var(name)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pe_cli.ops.define.registry import grad_name
 from pe_cli.ops.define.traits import Table
 from pe_cli.optim.optimizer import Optimizer, Pairs
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
+from pe_cli.program.region import every_op
 from pe_cli.program.sparse import rows_of
 
 
@@ -86,7 +87,7 @@ class GradientCentralization(OptimizerWrapper):
 
 def looked_up(program: Program) -> set[str]:
     """Return the names of the variables that ops take rows of."""
-    lookups = [(op, op.definition.get(Table)) for block in program.blocks for op in block.ops]
+    lookups = [(op, op.definition.get(Table)) for op in every_op(program)]
     return {name for op, lookup in lookups if lookup is not None for name in op.inputs[lookup.table]}
 
 

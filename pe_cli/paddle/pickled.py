@@ -16,7 +16,7 @@ import numpy as np
 _TYPE = re.compile(r"[biuf][1248]")
 #: What arrays are made of, by the name that a pickle has for it.
 _RECONSTRUCT = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")}
-_ARRAY, _DTYPE, _ENCODE = ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")
+_ARRAY, _DTYPE, _ENCODE, _NOTHING = ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode"), ("__builtin__", "bytes")
 _VALUES = {
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
     "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
@@ -134,12 +134,14 @@ def _paired(into: dict[Any, Any], found: list[Any]) -> dict[Any, Any]:
 
 
 def _known(name: tuple[Any, Any]) -> _Made:
-    if name not in {_ARRAY, _DTYPE, _ENCODE} | _RECONSTRUCT:
+    if name not in {_ARRAY, _DTYPE, _ENCODE, _NOTHING} | _RECONSTRUCT:
         raise ValueError(f"it would call {name[0]}.{name[1]}")
     return _Made(name)
 
 
 def _called(what: Any, arguments: Any) -> Any:
+    if isinstance(what, _Made) and what.what == _NOTHING and arguments == ():
+        return b""
     if not isinstance(what, _Made) or not isinstance(arguments, tuple) or not arguments:
         raise ValueError("an instruction calls what is no function")
     first = arguments[0]

@@ -40,14 +40,14 @@ class BranchGradient(RegionGradient):
 
     def _region(self, region: Region, places: Sequence[int], outs: Sequence[int]) -> Region:
         made: Program = region.program.clone()
-        inner = made.global_block()
+        inner = made.main_block
         targets = [region.args[i] for i in places]
         active = {a for a in targets if flows(inner.vars[a])}
         with made.role(Role.BACKWARD):
             return self._made(region, made, targets, active, outs)
 
     def _made(self, region: Region, made: Program, targets: Sequence[str], active: set[str], outs: Sequence[int]) -> Region:
-        inner = made.global_block()
+        inner = made.main_block
         starts = {region.results[i]: given_gradient(inner, region.results[i]) for i in outs}
         reach = self.walk(inner, active).reachable(list(inner.ops))
         flowing = {r: s for r, s in starts.items() if r in reach}

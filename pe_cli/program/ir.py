@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from pe_cli.core.errors import PeError, Span, WrongType, did_you_mean
 from pe_cli.core.types import BFLOAT16, TensorType, check_dtype
-from pe_cli.ops.define.inference import infer_types
 from pe_cli.ops.define.registry import find
 from pe_cli.ops.define.schema import EMPTY
-from pe_cli.ops.define.traits import SameNumbers, View
 from pe_cli.program.operator import Mark, Operator, Role
+from pe_cli.program.output_types import agrees, output_types
 
 
 @dataclass(eq=False)
@@ -237,39 +236,8 @@ class Block:
                     raise PeError(f"op '{op.type}' writes {found} to '{name}', which is {self.vars[name].type}")
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
-        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables).
-
-        An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
-        is declared so, but for views.
-        """
-        definition = op.definition
-        moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
-        absent = TensorType(())  # of a gradient that a list slot leaves out
-
-        def seen(name: str) -> TensorType:
-            kind = absent if name == EMPTY else cast(TensorType, type_of(name))
-            return kind if moves else kind.computed
-
-        inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-        found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
-        if moves and definition.has(View):  # it may not even copy
-            return found
-        for slot, names in op.outputs.items():
-            for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
-                found[slot][i] = self._stored(name, kind)
-        return found
-
-    def _stored(self, name: str, found: TensorType) -> TensorType:
-        """Return the type that a variable has where an operator makes it of this type."""
-        v = self.vars.get(name)
-        rounds = v is not None and v.dtype == BFLOAT16 and found.dtype == "float32"
-        return TensorType(found.shape, BFLOAT16) if rounds else found
-
-
-def agrees(declared: TensorType, found: TensorType) -> bool:
-    """Return whether two types can be the same once every size is known."""
-    alike = declared.dtype == found.dtype and len(declared.shape) == len(found.shape)
-    return alike and all(a == b or -1 in (a, b) for a, b in zip(declared.shape, found.shape, strict=True))
+        """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
+        return output_types(op, type_of, lambda name: v.dtype if (v := self.vars.get(name)) else None)
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -311,9 +279,40 @@ class Program:
         self.mark = Mark()
         self._counters: dict[str, int] = {}
 
-    def global_block(self) -> Block:
-        """Return block 0."""
+    @property
+    def main_block(self) -> Block:
+        """Block 0, for whoever changes or walks it in order; those that follow it belong to parameter servers."""
         return self.blocks[0]
+
+    def global_block(self) -> Block:
+        """Return the main block, as fluid calls it."""
+        return self.main_block
+
+    @property
+    def top_ops(self) -> list[Operator]:
+        """The main block's operators in order. A loop or condition is one of them; `region.every_op` yields those inside, too."""
+        return self.main_block.ops
+
+    @property
+    def vars(self) -> dict[str, Variable]:
+        """The main block's variables by name, and so all that lives between steps: regions are given what they read."""
+        return self.main_block.vars
+
+    def var(self, name: str) -> Variable:
+        """Return a variable of the main block; see `Block.var`."""
+        return self.main_block.var(name)
+
+    def find_var(self, name: str) -> Variable | None:
+        """Return a variable of the main block, or None."""
+        return self.main_block.find_var(name)
+
+    def parameters(self) -> list[Parameter]:
+        """Return all parameters in order of creation, those that only regions read among them."""
+        return self.main_block.parameters()
+
+    def persistables(self) -> list[Variable]:
+        """Return what lives in the scope between steps, in order of creation."""
+        return [v for v in self.list_vars() if v.persistable]
 
     @property
     def num_blocks(self) -> int:

@@ -50,7 +50,7 @@ class LoopGradient(RegionGradient):
         args = region.args
         self.x_args, self.states, self.constants = args[:n], args[n : n + len(self.inits)], args[n + len(self.inits) :]
         self.made = region.program.clone()
-        self.inner = self.made.global_block()
+        self.inner = self.made.main_block
         forward = list(self.inner.ops)
         active = self._active(forward)
         with self.made.role(Role.BACKWARD):
@@ -68,7 +68,7 @@ class LoopGradient(RegionGradient):
     def _forward(self, count: int) -> None:
         """Rebuild the op's region from its forward ops as they are now: loops among them may collect more."""
         program = self.made.clone()
-        block = program.global_block()
+        block = program.main_block
         keep_only(block, block.ops[:count], self.region.args)
         self.region = replace(self.region, program=program)
         self.op.attrs = {**self.op.attrs, "body": self.region}
@@ -252,7 +252,7 @@ class LoopGradient(RegionGradient):
         missing = [n for n in names if n not in rows]
         if missing:
             program = region.program.clone()
-            inner = program.global_block()
+            inner = program.main_block
             written = {n for o in inner.ops for n in o.output_names()}
             results = [n if n in written else copied(inner, n) for n in missing]
             made = [self.block.program.unique(f"{n}@ROWS") for n in missing]

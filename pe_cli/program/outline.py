@@ -86,7 +86,7 @@ class Outline:
 
     @property
     def _inner(self) -> Block:
-        return self._program.global_block()
+        return self._program.main_block
 
     def _outside(self, name: str) -> bool:
         return name in self._before or (name in self.block.vars and self.block.vars[name].persistable)

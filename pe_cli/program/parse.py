@@ -125,7 +125,7 @@ def _region(line: Line, around: Block, attr: str, op: Operator | None, steps: in
     line.expect(")")
     line.expect("->")
     program = Program(f"{around.program.name}/region")
-    return _Inside(attr, program.global_block(), tuple(args), tuple(line.names("")), op, steps)
+    return _Inside(attr, program.main_block, tuple(args), tuple(line.names("")), op, steps)
 
 
 def _close(found: _Inside, around: list[_Inside], line: Line) -> None:

@@ -32,7 +32,7 @@ def needed(block: Block, targets: Collection[str], given: Collection[str] = ()) 
 def prune(program: Program, targets: Collection[str], given: Collection[str] = ()) -> Program:
     """Return a copy with only the operators that targets depend on; arguments and errors as of `needed`."""
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     block.ops = needed(block, targets, given)
     used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())} | set(targets)
     block.vars = {name: v for name, v in block.vars.items() if name in used}

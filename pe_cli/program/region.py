@@ -1,7 +1,7 @@
 """Regions: ops that another op runs, such as a loop's body. A region is closed: it reads its arguments and nothing else.
 
 So an op with regions is an op like any other to whoever looks at its block: what it reads and writes stands in its slots. Who has to see
-the ops inside, too, walks over `blocks_of`.
+the ops inside, too, walks over `every_op` or `blocks_of`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Region:
     @property
     def block(self) -> Block:
         """Its ops."""
-        return self.program.global_block()
+        return self.program.main_block
 
     def types(self, args: Sequence[TensorType], like: Sequence[TensorType] = ()) -> dict[str, TensorType]:
         """Return the types of all variables.
@@ -77,6 +77,12 @@ def regions_of(op: Operator) -> dict[str, Region]:
     return {name: op.attrs[name] for name in found.attrs if isinstance(op.attrs[name], Region)} if found else {}
 
 
+def given(op: Operator, region: Region) -> dict[str, str]:
+    """Return what a region of an op is given: argument -> variable; an argument that is a row stands for what is gone through."""
+    names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())]
+    return dict(zip(region.args, names[-len(region.args) :] if region.args else (), strict=True))
+
+
 def blocks_of(program: Program) -> Iterator[Block]:
     """Yield the blocks of a program and of all regions in it, the outermost first."""
     for block in program.blocks:
@@ -84,6 +90,22 @@ def blocks_of(program: Program) -> Iterator[Block]:
         for op in block.ops:
             for region in regions_of(op).values():
                 yield from blocks_of(region.program)
+
+
+def with_inner(op: Operator) -> Iterator[Operator]:
+    """Yield an op, and those of its regions and of regions in them."""
+    yield op
+    for region in regions_of(op).values():
+        yield from every_op(region.program)
+
+
+def every_op(program: Program) -> Iterator[Operator]:
+    """Yield the ops of a program's main block in order, each followed by those of its regions.
+
+    `Outline` keeps the names of what a region captures, so that a parameter is called the same in all of these ops.
+    """
+    for op in program.top_ops:
+        yield from with_inner(op)
 
 
 def changed(op: Operator, change: Callable[[Region], Region]) -> Operator:

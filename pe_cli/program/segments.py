@@ -19,8 +19,8 @@ def cut(program: Program, ends: Collection[int]) -> int:
     """
     wanted = set(ends)
     number = 1
-    last = len(program.global_block().ops) - 1
-    for place, op in enumerate(program.global_block().ops):
+    last = len(program.top_ops) - 1
+    for place, op in enumerate(program.top_ops):
         op.segment = number
         number += place in wanted and place < last
     return number - 1

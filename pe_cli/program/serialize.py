@@ -160,7 +160,7 @@ def _read_region(node: _Node, depth: int) -> Region:
     if depth > MAX_DEPTH:
         raise PeError(f"{node.path}: regions are nested more than {MAX_DEPTH} levels deep")
     program = Program("region")
-    block = program.global_block()
+    block = program.main_block
     _read_block(_Node(node.get("block", dict), f"{node.path}.block"), block, depth)
     sides = []
     for key in ("args", "results"):

@@ -60,15 +60,14 @@ RULES.append(check_reader)
 def notes(program: Program) -> list[str]:
     """Return where `is_sparse` and `lazy_mode` have no effect, and why; a sentence each."""
     found = []
-    block = program.global_block()
-    for op in block.ops:
+    for op in program.top_ops:
         table = op.definition.is_grad_of and op.attrs.get("is_sparse") and op.outputs
         if table:
             name = forward_name(next(iter(op.output_names())))
-            others = sorted({o.type for o in block.ops if name in o.input_names() and _whole(o)})
+            others = sorted({o.type for o in program.top_ops if name in o.input_names() and _whole(o)})
             why = f"{' and '.join(others)} needs a gradient for all rows" if others else "it is no parameter"
             found.append(f"is_sparse: the gradient of '{name}' is dense: {why}")
-    lazy = [op for op in block.ops if op.attrs.get("lazy_mode")]
+    lazy = [op for op in program.top_ops if op.attrs.get("lazy_mode")]
     if lazy and not any("Rows" in op.inputs for op in lazy):
         found.append("lazy_mode: no gradient is row-sparse, so that all updates are the ordinary ones")
     return list(dict.fromkeys(found))

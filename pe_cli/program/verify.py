@@ -35,7 +35,7 @@ def verify(program: Program, *, read: bool = False) -> None:
 
 def _block_errors(block: Block, read: bool, like: Sequence[Operator]) -> Iterator[PeError]:
     """Yield the mistakes of a block; like: ops elsewhere that gradients in it are of."""
-    around = block.program.global_block().vars if block.parent_idx >= 0 else {}
+    around = block.program.vars if block.parent_idx >= 0 else {}
     defined = {name for name, v in {**around, **block.vars}.items() if v.persistable or v.is_data or read}
     for v in block.vars.values():
         if any(size < -1 or size > MAX_SIZE for size in v.shape) or v.type.nbytes > MAX_BYTES:

@@ -89,7 +89,7 @@ class Job:
         self.built, self._divided = divided(run, self.built, self.group)
         if places is None:
             samples = run.train.batch_size if run.train else DEFAULT_BATCH
-            heaviest = max(self.built.programs, key=lambda p: len(p.global_block().ops), default=self.built.eval)
+            heaviest = max(self.built.programs, key=lambda p: len(p.top_ops), default=self.built.eval)
             self.resources = self.group.resources(run, partial(best_layout, heaviest, samples))
         else:
             self.resources = Resources(tuple(places), 0, f"{len(places)} {places[0].kind}")
@@ -192,7 +192,7 @@ class Job:
             PeError: see `read_start` and `check_frozen`.
         """
         if device(self.places[0].kind).is_host:
-            check_room(sum(v.type.nbytes for v in self.built.startup.list_vars() if v.persistable))
+            check_room(sum(v.type.nbytes for v in self.built.startup.persistables()))
         threads = threads_of(self.resources.execution(self.run.exec_strategy), self.places)
         run_startup(self.built.startup, self.scope, self.run.executor.seed, self.observer.compiling, threads)
         return fresh and self.run.train is not None and self._start(self.run.train)
@@ -206,9 +206,9 @@ class Job:
             for line in start.lines():
                 self.note(line)
             taken = start.values
-        drawn = {n for op in self.built.startup.global_block().ops if op.definition.has(Random) for n in op.output_names()}
+        drawn = {n for op in self.built.startup.top_ops if op.definition.has(Random) for n in op.output_names()}
         drawn -= self.built.waiting.keys()
-        frozen = [p.name for p in self.built.eval.global_block().parameters() if not p.trainable and p.name in drawn]
+        frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
         by_group = [name for name in frozen if name in self.built.groups]
         check_frozen(frozen if section.init is not None else by_group, taken, self.run.at_of("train", "init" if section.init else "groups"))
         return section.init is not None
@@ -233,7 +233,7 @@ class Job:
         self.built = self.data.built = made
         self.values = self._values()
         startup = self.built.startup
-        fresh = [v.name for v in startup.list_vars() if v.persistable and v.name not in self.scope]
+        fresh = [v.name for v in startup.persistables() if v.name not in self.scope]
         if fresh:
             first = Scope([Place("cpu", 0)])
             run_startup(prune(startup, fresh), first, self.run.executor.seed, self.observer.compiling)
@@ -249,7 +249,7 @@ class Job:
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""
-        self.scope.allocate({v.name: v.type for v in self.built.eval.list_vars() if v.persistable})
+        self.scope.allocate({v.name: v.type for v in self.built.eval.persistables()})
 
     @property
     def step_size(self) -> int:
@@ -342,7 +342,7 @@ class Job:
             PeError: there is none.
         """
         found = self.built.fetches.get(name, name)
-        known = self.built.eval.global_block().vars
+        known = self.built.eval.vars
         if found not in known:
             named = ", ".join(self.built.fetches)
             hint = did_you_mean(name, known) or f"the model's fetches are {named or 'none'}; pe check CONFIG lists all variables"
@@ -355,8 +355,8 @@ class Job:
         Raises:
             PeError: there is none.
         """
-        block = self.built.eval.global_block()
-        found = [v for v in dict.fromkeys(self.built.fetches.values()) if block.var(v).shape[:1] == (-1,)]
+        program = self.built.eval
+        found = [v for v in dict.fromkeys(self.built.fetches.values()) if program.var(v).shape[:1] == (-1,)]
         if not found:
             raise PeError("no fetch of the model has a value for every sample", hint="name variables with --fetch")
         return found
@@ -372,10 +372,9 @@ class Job:
         if phase is not None:
             wanted = {name: variable for name, variable in wanted.items() if self.built.phase_of(variable) is phase}
             wanted |= {name: variable for name, variable in phase.recorded.items() if name not in wanted}
-        block = program.global_block()
         found = {}
         for name, variable in wanted.items():
-            v = block.vars.get(variable)
+            v = program.find_var(variable)
             if v is not None and v.type.size == 1 and v.dtype.startswith("float"):
                 found[name] = variable
         return found

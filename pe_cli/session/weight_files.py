@@ -11,6 +11,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.io.weight_layouts import LAYOUTS, turned
 from pe_cli.ops.define.traits import Weight
 from pe_cli.program.ir import Program
+from pe_cli.program.region import every_op
 from pe_cli.session.training.initial_values import readings
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +61,7 @@ def _turned(value: Array, ours: Mapping[str, str]) -> Array:
 def _roles(program: Program) -> dict[str, str]:
     """Return what PyTorch calls the variables that ops read: name -> weight, bias, running_mean or running_var."""
     found: dict[str, str] = {}
-    for op in (op for index in range(program.num_blocks) for op in program.block(index).ops):
+    for op in every_op(program):
         weight = op.definition.get(Weight)
         of_weights = dict.fromkeys(weight.slots, "bias" if weight.kind == "elementwise" else "weight") if weight is not None else {}
         for slot, role in {**_SLOTS, **of_weights}.items():

@@ -156,6 +156,10 @@ CASES = {
         "out: {type: fsp_matrix, x: x, y: y}", lambda x, y: torch.einsum("nchw,ndhw->ncd", x, y) / 6, (3, 2, 3), (2, 2, 3), learned="xy",
     ),
     "add_position_encoding": Case("out: {type: add_position_encoding, input: x, alpha: 2.0, beta: 0.5}", encoded, (5, 6)),
+    "piecewise_linear_encoding": Case(
+        "out: {type: piecewise_linear_encoding, input: x, edges: [[-1, 0.25, 2], [], [-0.5, 0.5]]}",
+        lambda x: torch.stack([(x[:, 0] + 1) / 1.25, (x[:, 0] - 0.25) / 1.75, x[:, 2] + 0.5], 1).clamp(0, 1), (3,),
+    ),
     "cos_sim": Case("out: {type: cos_sim, X: x, Y: y}", lambda x, y: F.cosine_similarity(x, y)[:, None], (5,), (5,), learned="xy"),
     # --- losses
     "bpr_loss": Case("out: {type: bpr_loss, input: x, label: label}", bpr, (4,), more=LABEL),

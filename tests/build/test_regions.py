@@ -132,7 +132,7 @@ def test_an_if_runs_one_of_two_blocks(built: Model) -> None:
         (SCAN, "{shape: [5], value: 0.25}", "{shape: [4]}", "begins as float32[batch, 4] and becomes float32[batch, 5]"),
         (SCAN, ", size: 5}", ", size: 5, width: 4}", "layer 'read' has no argument 'width'"),
         (SCAN, ", size: 5}", "}", "block 'cell' needs the argument 'size'"),
-        (SCAN, "act: tanh", "act: tan", "there is no activation 'tan'"),
+        (SCAN, "act: tanh", "act: tahn", "there is no activation 'tahn'"),
         (SCAN, "{scan: cell", "{type: fc, scan: cell", "layer 'read' has both type and scan"),
         (SCAN, "input: x, start", "input: y, start", "there is no variable 'y'"),
         (SCAN, "fetches: [read, read.1]", "fetches: [read/made]", "there is no variable 'read/made'"),

@@ -13,7 +13,7 @@ from pe_cli.cli.cuda_kernels import capabilities
 from pe_cli.devices.cuda import cuda_count
 from tests.cli.conftest import ROOT, Pe
 from tests.graph.dot_parser import parse_dot
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
 MODELS = sorted(ROOT.glob("models/**/*.yaml"))
@@ -97,6 +97,7 @@ def test_check_looks_at_the_data(pe: Pe, config: Path, override: str, code: int,
     assert (said.code, text in said.err) == (code, True), said.err
 
 
+@on_its_day(0, of=3)
 def test_check_plans_for_a_gpu_that_is_not_here(pe: Pe, config: Path) -> None:
     said = pe("check", config, "-o", "executor.place=cuda", "--arch", "sm_80")
     assert said.code == 0, said.err
@@ -214,6 +215,7 @@ def test_graph_writes_dot(pe: Pe, config: Path, tmp_path: Path) -> None:
     assert "cluster_1" in text
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize("stage", ["program", "ssa", "fused", "multi_device", "plan"])
 @pytest.mark.parametrize("full", [[], ["--full"]], ids=["large ones collapsed", "whole"])
 @pytest.mark.parametrize("path", ["configs/digits_cnn.yaml", "configs/resnet20_synthetic.yaml", "models/mlp.yaml"])

@@ -127,7 +127,7 @@ def test_there_is_no_suggestion_where_all_rates_are_too_large(pe: Pe, config: Pa
         pytest.param(("--to", "nan"), "the rate grows from --from to --to", id="NaN"),
         pytest.param(("--steps", "3"), "invalid value for '--steps'", id="too few steps"),
         pytest.param(("-o", "train=null"), "there is no learning rate without training", id="no training"),
-        pytest.param(("-o", "executor.processes=mpi"), "a range test does its steps in one process", id="several processes"),
+        pytest.param(("-o", "executor.processes=auto"), "a range test does its steps in one process", id="several processes"),
         pytest.param(
             ("-o", "train.batch_size=1", "-o", "executor.devices=2", "-o", "executor.uneven_batch=drop"),
             "no batch has a sample for every device",

@@ -1,4 +1,4 @@
-"""What a run file may ask for together with `executor.processes: mpi`."""
+"""What a run file may ask for together with `executor.processes: auto`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ def test_one_process_is_the_default_and_mpi_the_other_choice(folder: Callable[..
     folder(run="model: model.yaml\n")
     alone = load_run("run.yaml").executor
     assert (alone.processes, alone.peer_timeout) == (1, 60.0)
-    several = load_run("run.yaml", ("executor.processes=mpi", "executor.peer_timeout=5")).executor
-    assert (several.processes, several.peer_timeout) == ("mpi", 5.0)
+    several = load_run("run.yaml", ("executor.processes=auto", "executor.peer_timeout=5")).executor
+    assert (several.processes, several.peer_timeout) == ("auto", 5.0)
     assert load_run("run.yaml", ("executor.processes=1",)).executor.processes == 1
+    assert load_run("run.yaml", ("executor.processes=3",)).executor.processes == 3
+    assert load_run("run.yaml", ("executor.processes=mpi",)).executor.processes == "auto", "as release candidates called it"
 
 
-@pytest.mark.parametrize("value", ["2", "true", "1.0", "MPI", "null"])
-def test_a_number_of_processes_is_for_mpiexec(run_errors: Errors, value: str) -> None:
+@pytest.mark.parametrize("value", ["0", "4097", "true", "1.0", "MPI", "null"])
+def test_processes_are_a_number_or_what_fits(run_errors: Errors, value: str) -> None:
     (text,) = run_errors(f"model: model.yaml\nexecutor: {{processes: {value}}}\n")
-    assert text.startswith("run.yaml:2:23: error: executor.processes must be 1 or mpi (mpiexec -n says how many), got ")
+    assert text.startswith("run.yaml:2:23: error: executor.processes must be auto or a number of processes, 1 to 4096, got ")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon"])
@@ -81,11 +83,11 @@ def test_the_section_distributed_asks_for_processes(folder: Callable[..., None])
     folder(run=SERVED)
     run = load_run("run.yaml", ("distributed.sync={geo: 100}",))
     assert run.has_servers
-    assert run.executor.processes == "mpi"
+    assert run.executor.processes == "auto"
     assert run.distributed is not None
     assert (run.distributed.servers, run.distributed.sync, run.distributed.min_block_size) == (2, 100, 8192)
     collective = load_run("run.yaml", ("distributed={mode: collective}",))
-    assert (collective.has_servers, collective.executor.processes) == (False, "mpi")
+    assert (collective.has_servers, collective.executor.processes) == (False, "auto")
     assert load_run("run.yaml", ("distributed=null",)).executor.processes == 1
     again = resolved_yaml(run)
     assert "geo: 100" in again

@@ -11,6 +11,7 @@ from pe_cli.core.types import Place
 from pe_cli.devices.cuda_dry_run import launches_of
 from pe_cli.execute.diagnostics.estimate import step_on_paper
 from pe_cli.execute.numeric_settings import Numerics
+from tests.rotation import on_its_day
 
 ROOT = Path(__file__).parents[2]
 #: Workload -> launches that a step may have: what it takes to launch them must not be what a step takes.
@@ -30,6 +31,7 @@ def launches(name: str, precision: str) -> int:
     return len(launches_of(works, places))
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 @pytest.mark.parametrize("name", AIMS)
 def test_a_step_has_no_more_launches_than_it_may(name: str, precision: str):

@@ -74,7 +74,7 @@ def test_owners_of_rows_on_cards_stop_go_on_and_leave_what_one_process_leaves(mo
     Path("process.py").write_text(PROCESS)
 
     def several(*more: str, code: int = ExitCode.DONE) -> None:
-        line = ["train", "run.yaml", "--quiet", "-o", "output.dir=several", "-o", "executor.processes=mpi", "-o", "executor.devices=1"]
+        line = ["train", "run.yaml", "--quiet", "-o", "output.dir=several", "-o", "executor.processes=auto", "-o", "executor.devices=1"]
         found, _, err = finished(mpiexec(2, "process.py", *line, "-o", "build_strategy.reduce_strategy=Reduce", *more))
         assert found == code, err
 

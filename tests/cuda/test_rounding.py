@@ -21,6 +21,7 @@ from pe_cli.session.job import Job
 from pe_cli.session.training.step import Stepper
 from tests.cuda.ptx.device import PtxDriver, needs_compiler
 from tests.cuda.ptx.loops import KIND, MULTIPLY_ADD
+from tests.rotation import on_its_day
 
 MULTIPLY, ADD = 0x020, 0x021
 MODEL = """
@@ -73,6 +74,7 @@ def count(image: bytes, kind: int) -> int:
     return sum(struct.unpack_from("<Q", code, at)[0] & KIND == kind for code in code_of(image) for at in range(0, len(code), INSTRUCTION))
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0)])
 @pytest.mark.parametrize("own", [pytest.param(as_written, id="exact"), pytest.param(joined, id="not exact")])
 def test_a_product_and_a_sum_are_joined_where_a_kernel_is_not_exact(own: Kernel | CudaKernel, capability: Capability):

@@ -12,11 +12,8 @@ from tests.docs.console import ROOT, difference, run_page, same
 from tests.docs.forked import started
 from tests.rotation import of_today
 
-PAGES = [
-    page
-    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if "```console\n" in page.read_text(encoding="utf-8")
-]
+README = ROOT / "README.md"
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "```console\n" in page.read_text(encoding="utf-8")]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +23,7 @@ def pe() -> Iterator[str]:
         yield line
 
 
-@pytest.mark.parametrize("page", of_today(sorted(PAGES), 12), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [README, *of_today(PAGES, 12)], ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_works_as_it_is_told(page: Path, tmp_path: Path, pe: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

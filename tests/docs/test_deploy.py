@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from pe_cli.core.errors import ExitCode
+from tests.mpi_support import needs_mpi
 from tests.needs import package
 from tests.rotation import on_its_day
 
@@ -130,22 +131,22 @@ def test_the_job_trains_and_goes_on_and_its_model_is_served(work: Path) -> None:
 
 
 @on_its_day(1, of=2)
-def test_pods_of_an_indexed_job_are_trainers_and_servers(work: Path) -> None:
-    job = parts("parameter-servers")["Job"]
+@pytest.mark.parametrize("name", ["parameter-servers", pytest.param("processes", marks=needs_mpi)])
+def test_pods_of_an_indexed_job_meet_and_train_one_model(work: Path, name: str) -> None:
+    job = parts(name)["Job"]
     pod = next(containers(job))[0]
-    shutil.copy(work / "people.yaml", work / "clicks.yaml")
-    with (work / "clicks.yaml").open("a") as config:
-        config.write("\ndistributed: {mode: parameter_server, servers: 2}\n")
+    (config,) = (word for word in pod["command"] if word.endswith(".yaml"))
+    config = config.removeprefix("/job/")
+    if name == "parameter-servers":
+        text = (work / "people.yaml").read_text() + "\ndistributed: {mode: parameter_server, servers: 1}\n"
+        (work / config).write_text(text)
     variables = {each["name"]: each.get("value", "a secret of sixteen letters") for each in pod["env"]}
-    listening = []
-    for _ in variables["PE_SERVERS"].split(","):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            listening.append(f"127.0.0.1:{free.getsockname()[1]}")
-    variables["PE_SERVERS"] = ",".join(listening)
-    assert int(variables["PE_SIZE"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
-    variables |= {"PE_SIZE": "3", "PE_SERVERS": listening[0]}
-    (work / "clicks.yaml").write_text((work / "clicks.yaml").read_text().replace("servers: 2", "servers: 1"))
-    pods = [started(pod["command"], work, JOB_COMPLETION_INDEX=str(i), **variables) for i in range(3)]
-    ends = [each.communicate(timeout=120) for each in pods]
-    assert [each.returncode for each in pods] == [0, 0, 0], ends
-    assert len(list((work / "runs").iterdir())) == 1
+    assert int(variables["WORLD_SIZE"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
+    assert variables["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{job['spec']['template']['spec']['subdomain']}"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        variables |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    pods = [started([*pod["command"], "--max-steps", "5"], work, JOB_COMPLETION_INDEX=str(i), **variables) for i in range(2)]
+    ends = [each.communicate(timeout=300) for each in pods]
+    stopped = [ExitCode.STOPPED, ExitCode.DONE if name == "parameter-servers" else ExitCode.STOPPED]  # a server ends as it has served
+    assert [each.returncode for each in pods] == stopped, ends
+    assert len([each for each in (work / "runs").iterdir() if not each.name.startswith(".")]) == 1

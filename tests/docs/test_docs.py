@@ -18,6 +18,7 @@ from pe_cli.cli.main import cli
 from pe_cli.cli.main import run as run_command_line
 from pe_cli.devices.cuda import cuda_count
 from pe_cli.io.run_folder import RunFolder
+from tests.rotation import on_its_day
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -65,6 +66,7 @@ def test_every_complete_config_trains(page: Path, path: str, tmp_path: Path) -> 
     assert float(str(newest["acc"])) > 0.9
 
 
+@on_its_day(1, of=3)
 def test_the_worked_example_of_an_op_passes_its_tests(tmp_path: Path) -> None:
     files = examples(ROOT / "docs" / "adding-an-op.md", "tested")
     assert len(files) == 2

@@ -20,6 +20,7 @@ from pe_cli.optim.schedule import SCHEDULES
 from pe_cli.program.defaults import program_guard
 from pe_cli.program.ir import Program, Role
 from tests.execute.support import latest
+from tests.rotation import on_its_day
 
 SETTINGS = {
     "SGD": {"regularization": L2Decay(0.01)},
@@ -91,6 +92,7 @@ def test_as_on_one_device(optimizer, devices):
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=loose, err_msg=name)
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("optimizer", SETTINGS)
 @pytest.mark.parametrize(
     "build",

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from tests.fuzz import (
     grammar_archives,
     grammar_columns,
+    grammar_graphs,
+    grammar_originals,
     grammar_pictures,
     grammar_texts,
     grammar_tokens,
     read_archives,
     read_columns,
+    read_graphs,
+    read_originals,
     read_pictures,
     read_texts,
     read_tokens,
@@ -29,9 +33,11 @@ GRAMMARS: dict[str, Grammar] = {
     "arrow": grammar_columns.arrow,
     "tokenizer": grammar_tokens.tokenizer,
     "archive": grammar_archives.archive,
+    "original_model": grammar_originals.model,
     "packed_text": grammar_texts.packed,
     "feed_description": grammar_texts.feed_description,
     "picture": grammar_pictures.picture,
     "picture_folder": grammar_pictures.other_picture,
+    "onnx_graph": grammar_graphs.graph,
 }
-assert all((read_archives, read_columns, read_pictures, read_texts, read_tokens))
+assert all((read_archives, read_columns, read_graphs, read_originals, read_pictures, read_texts, read_tokens))

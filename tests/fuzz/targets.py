@@ -202,7 +202,7 @@ def checkpoint_meta(data: bytes, folder: Path) -> None:
     root = folder / "checkpoints"
     step = root / "step-3"
     if not step.exists():
-        checkpoint.save(root, 3, {"w": np.arange(6, dtype=np.float32)}, {"epoch": 1})
+        checkpoint.write(root, 3, {"w": np.arange(6, dtype=np.float32)}, {"epoch": 1})
     (step / "meta.json").write_bytes(data)
     with refused(folder):
         arrays, meta = checkpoint.load(step)
@@ -216,7 +216,7 @@ def checkpoint_mark(data: bytes, folder: Path) -> None:
     """The file `last`, that names a checkpoint and may not name any other file."""
     root = folder / "checkpoints"
     if not root.exists():
-        checkpoint.save(root, 3, {"w": np.arange(6, dtype=np.float32)}, {})
+        checkpoint.write(root, 3, {"w": np.arange(6, dtype=np.float32)}, {})
     (root / "last").write_bytes(data)
     with refused(folder):
         assert checkpoint.load(root)[1]["step"] == 3

@@ -27,6 +27,8 @@ from tests.program.support import TWO_LAYERS
 from tests.session.http.shapes import RIGHT, WRONG
 
 KERNEL = MAGIC + hashlib.sha256(b"\x7fELF machine code").digest() + b"\x7fELF machine code"
+#: Files that PaddlePaddle 1.8.5 wrote.
+RECORDED = ROOT / "tests" / "paddle" / "recordings"
 OVERRIDES = (
     "train.epochs=1", "data.train.file=x.csv", "fetches={loss: {every: 1 steps}}",
     "train.optimizer.learning_rate=0.1", "model.args.classes=3", "args.size=4", "train.batch_size=${size}", "train.groups+={match: fc}",
@@ -121,6 +123,8 @@ def binaries() -> dict[str, list[bytes]]:
         "kernel": [KERNEL],
         "onnx_values": [_onnx()],
         "frames": messages.wholes(),
+        "original_model": [file.read_bytes() for file in sorted((RECORDED / "models").glob("*/__model__"))],
+        "original_values": [(RECORDED / "values" / name).read_bytes() for name in ("persistables", "fc_0.w_0", "saved.pdparams")],
         "handshake": _handshakes(),
         "http": [*WRONG.values(), *(data for data, _ in RIGHT.values())],
     }

@@ -11,6 +11,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.program.backward import append_backward
 from pe_cli.program.ir import Program, Role
+from tests.rotation import on_its_day
 
 
 def random_network(seed: int) -> Program:  # noqa: C901 - one branch per kind of op
@@ -117,6 +118,7 @@ def test_layout_and_fusions_change_no_value(seed):
             near(found[name], value, f"{name} with {build}")
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize("seed", range(24))
 def test_devices_with_synchronised_norms_change_no_value(seed):
     expected = train(seed, 1)

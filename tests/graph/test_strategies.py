@@ -17,7 +17,7 @@ from pe_cli.graph.replicate import replicate, shared_variables
 from pe_cli.graph.ssa import Reduce
 from pe_cli.graph.text import describe
 from tests.execute.test_executor import batch, classifier, reference, values
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 OPTIONS = [
     {},
@@ -50,6 +50,7 @@ def run(build: dict, execution: dict | None = None, devices: int = 2, sizes=(13,
     return losses, {name: scope.get(name) for name in ("w0", "w1")}, executor
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize("threads", [0, 1, 3])
 @pytest.mark.parametrize("devices", [1, 2, 3])
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: ", ".join(f"{k}={v}" for k, v in o.items()) or "defaults")

@@ -46,7 +46,7 @@ def die_before(k: int) -> None:
 
 def save(root: Path, step: int) -> None:
     """Write and mark one checkpoint whose arrays say their step."""
-    checkpoint.save(root, step, {"w": np.full(1000, step, np.float32), "b": np.zeros(3)}, {"again": step == 1}, keep=1)
+    checkpoint.write(root, step, {"w": np.full(1000, step, np.float32), "b": np.zeros(3)}, {"again": step == 1}, keep=1)
     checkpoint.mark(root, "last", step)
 
 
@@ -64,7 +64,7 @@ def seen(root: Path) -> dict[str, object]:
 
 def main(base: Path, resave: bool) -> None:
     """Kill children until one survives."""
-    checkpoint.save(base, 1, {"w": np.full(1000, 1, np.float32), "b": np.zeros(3)}, {})
+    checkpoint.write(base, 1, {"w": np.full(1000, 1, np.float32), "b": np.zeros(3)}, {})
     checkpoint.mark(base, "last", 1)
     for k in range(1, 1000):
         root = base.with_name(f"{base.name}-{k}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,19 +28,25 @@ ARRAYS = {
 META = {"epoch": 3, "metrics": {"loss": 0.25, "bad": float("nan")}, "seed": 7, "at": np.float32(0.5)}
 
 
+def saved(root: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object]) -> Path:
+    """Write a checkpoint, and return its folder."""
+    checkpoint.write(root, step, arrays, meta)
+    return root / f"step-{step}"
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Give a folder with checkpoints of the steps 10 and 20; last is 20, best is 10."""
     root = tmp_path / "run" / "checkpoints"
     for step in (10, 20):
-        checkpoint.save(root, step, {"w": np.full(5, step, np.float32)}, {})
+        checkpoint.write(root, step, {"w": np.full(5, step, np.float32)}, {})
     checkpoint.mark(root, "last", 20)
     checkpoint.mark(root, "best", 10)
     return root
 
 
 def test_arrays_come_back_bit_by_bit(tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path / "c", 12, ARRAYS, META)
+    folder = saved(tmp_path / "c", 12, ARRAYS, META)
     arrays, meta = checkpoint.load(folder)
     assert folder == tmp_path / "c" / "step-12"
     assert list(arrays) == list(ARRAYS)
@@ -56,7 +62,7 @@ def test_arrays_come_back_bit_by_bit(tmp_path: Path) -> None:
 
 
 def test_the_library_reads_what_we_write(tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path, 1, ARRAYS, {})
+    folder = saved(tmp_path, 1, ARRAYS, {})
     for name, array in safetensors.numpy.load_file(folder / "params.safetensors").items():
         assert array.tobytes() == ARRAYS[name].tobytes()
         assert array.shape == ARRAYS[name].shape
@@ -72,16 +78,16 @@ def test_we_read_what_the_library_writes(tmp_path: Path) -> None:
 
 
 def test_big_endian_arrays_keep_their_values(tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path, 1, {"w": np.array([1.5, 2.5], ">f4")}, {})
+    folder = saved(tmp_path, 1, {"w": np.array([1.5, 2.5], ">f4")}, {})
     assert np.array_equal(checkpoint.load(folder)[0]["w"], np.array([1.5, 2.5], np.float32))
 
 
 def test_no_arrays_is_a_checkpoint_too(tmp_path: Path) -> None:
-    assert checkpoint.load(checkpoint.save(tmp_path, 0, {}, {}))[0] == {}
+    assert checkpoint.load(saved(tmp_path, 0, {}, {}))[0] == {}
 
 
 def test_meta_is_strict_json(tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path, 1, ARRAYS, META)
+    folder = saved(tmp_path, 1, ARRAYS, META)
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
@@ -150,7 +156,7 @@ def test_a_type_that_no_variable_has_is_refused(tmp_path: Path, array: np.ndarra
         checkpoint.load_arrays(tmp_path / "a.npz")
     assert caught.value.code == ExitCode.DATA
     with pytest.raises(PeError, match="'w' is"):
-        checkpoint.save(tmp_path / "c", 1, {"w": array}, {})
+        checkpoint.write(tmp_path / "c", 1, {"w": array}, {})
     assert not list((tmp_path / "c").iterdir())
 
 
@@ -303,7 +309,7 @@ def names(root: Path) -> set[str]:
 
 def test_pruning_keeps_the_newest_and_the_marked(root: Path) -> None:
     for step in (30, 40, 50):
-        checkpoint.save(root, step, {}, {}, keep=2)
+        checkpoint.write(root, step, {}, {}, keep=2)
     # 10 is the best, 20 still is the last.
     assert names(root) == {"step-10", "step-20", "step-40", "step-50", "last", "best"}
     checkpoint.mark(root, "last", 50)
@@ -312,24 +318,24 @@ def test_pruning_keeps_the_newest_and_the_marked(root: Path) -> None:
 
 
 def test_a_step_saved_behind_the_others_is_not_pruned(root: Path) -> None:
-    checkpoint.save(root, 5, {}, {}, keep=1)
+    checkpoint.write(root, 5, {}, {}, keep=1)
     assert "step-5" in names(root)
 
 
 def test_step_zero_is_pruned_as_any_other(tmp_path: Path) -> None:
     for step in (0, 1, 2):
-        checkpoint.save(tmp_path, step, {}, {}, keep=2)
+        checkpoint.write(tmp_path, step, {}, {}, keep=2)
     assert checkpoint.steps(tmp_path) == [1, 2]
 
 
 def test_a_damaged_mark_stops_no_training(root: Path) -> None:
     (root / "best").write_text("")
-    checkpoint.save(root, 30, {}, {}, keep=1)
+    checkpoint.write(root, 30, {}, {}, keep=1)
     assert checkpoint.steps(root) == [20, 30]
 
 
 def test_saving_a_step_again_replaces_it(root: Path) -> None:
-    checkpoint.save(root, 20, {"w": np.zeros(1)}, {})
+    checkpoint.write(root, 20, {"w": np.zeros(1)}, {})
     assert checkpoint.load(root / "step-20")[0]["w"].shape == (1,)
     assert names(root) == {"step-10", "step-20", "last", "best"}
 
@@ -357,7 +363,7 @@ def test_a_folder_that_goes_while_it_is_written_to_is_a_failed_write(
     for module in (checkpoint_folder, checkpoint):
         monkeypatch.setattr(module, "locked", swapped)
     act: dict[str, Callable[[], object]] = {
-        "save": lambda: checkpoint.save(root, 30, ARRAYS, {}, keep=1),
+        "save": lambda: checkpoint.write(root, 30, ARRAYS, {}, keep=1),
         "mark": lambda: checkpoint.mark(root, "best", 20),
         "prune": lambda: checkpoint.prune(root, 1),
     }
@@ -372,18 +378,18 @@ def test_leftovers_are_ignored_and_removed_by_the_next_save(root: Path) -> None:
     (root / ".tmp-1-89abcdef").write_text("step-")
     (root / "step-20").rename(root / ".old-step-20")
     assert checkpoint.load(root.parent)[1]["step"] == 20
-    checkpoint.save(root, 30, {}, {})
+    checkpoint.write(root, 30, {}, {})
     assert names(root) == {"step-10", "step-20", "step-30", "last", "best"}
 
 
 def test_too_long_a_meta_is_refused_before_it_is_written(tmp_path: Path) -> None:
     with pytest.raises(PeError, match=r"meta\.json would have"):
-        checkpoint.save(tmp_path, 1, {}, {"notes": "x" * (17 * 2**20)})
+        checkpoint.write(tmp_path, 1, {}, {"notes": "x" * (17 * 2**20)})
     assert not list(tmp_path.iterdir())
 
 
 def test_the_hash_is_the_files(tmp_path: Path) -> None:
-    folder = checkpoint.save(tmp_path, 1, ARRAYS, {})
+    folder = saved(tmp_path, 1, ARRAYS, {})
     assert checkpoint.load(folder)[1]["sha256"] == tensors.sha256(folder / "params.safetensors")
 
 

@@ -22,10 +22,10 @@ def remount(disk: Path, how: str) -> None:
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(disk: Path) -> None:
-    checkpoint.save(disk / "c", 1, {"w": np.ones(100)}, {})
+    checkpoint.write(disk / "c", 1, {"w": np.ones(100)}, {})
     checkpoint.mark(disk / "c", "last", 1)
     with pytest.raises(PeError, match="800000 bytes wanted") as caught:
-        checkpoint.save(disk / "c", 2, {"w": np.ones(100_000)}, {})
+        checkpoint.write(disk / "c", 2, {"w": np.ones(100_000)}, {})
     assert caught.value.code == ExitCode.DEVICE
     assert "step-2" in caught.value.message
     assert ".tmp-" not in caught.value.render()
@@ -55,11 +55,11 @@ def test_fetches_that_do_not_fit_leave_the_earlier_file(disk: Path, suffix: str)
 
 
 def test_a_read_only_disk_is_the_users_mistake(disk: Path) -> None:
-    checkpoint.save(disk / "c", 1, {}, {})
+    checkpoint.write(disk / "c", 1, {}, {})
     remount(disk, "ro")
     try:
         for write in (
-            lambda: checkpoint.save(disk / "c", 2, {}, {}),
+            lambda: checkpoint.write(disk / "c", 2, {}, {}),
             lambda: checkpoint.mark(disk / "c", "last", 1),
             lambda: RunFolder.create(disk, "run", "", "", {}),
             lambda: open_writer(disk / "a.npz"),
@@ -78,13 +78,13 @@ def test_a_folder_without_permission_is_the_users_mistake(tmp_path: Path) -> Non
     if os.access(tmp_path, os.W_OK):
         needs.skip("a folder that this process may not write to")
     with pytest.raises(PeError, match="permission denied") as caught:
-        checkpoint.save(tmp_path / "c", 1, {}, {})
+        checkpoint.write(tmp_path / "c", 1, {}, {})
     assert caught.value.code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "mkdir", "rename"])
 def test_any_call_may_find_the_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    checkpoint.save(tmp_path / "c", 1, {"w": np.ones(3)}, {})
+    checkpoint.write(tmp_path / "c", 1, {"w": np.ones(3)}, {})
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -92,7 +92,7 @@ def test_any_call_may_find_the_disk_full(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(os, call, refuse)
         with pytest.raises(PeError, match="no space left") as caught:
-            checkpoint.save(tmp_path / "c", 2, {"w": np.ones(3)}, {})
+            checkpoint.write(tmp_path / "c", 2, {"w": np.ones(3)}, {})
     assert caught.value.code == ExitCode.DEVICE
     assert [p.name for p in (tmp_path / "c").iterdir()] == ["step-1"]
     assert checkpoint.load(tmp_path / "c")[1]["step"] == 1

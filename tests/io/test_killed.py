@@ -48,7 +48,7 @@ from pe_cli.io import checkpoint
 root, arrays = Path(sys.argv[1]), {"w": np.zeros(2_000_000, np.float32)}
 for step in range(1, 10**6):
     arrays["w"][:] = step
-    checkpoint.save(root, step, arrays, {}, keep=2)
+    checkpoint.write(root, step, arrays, {}, keep=2)
     checkpoint.mark(root, "last", step)
     print(step, flush=True)
 """

@@ -17,7 +17,7 @@ from pe_cli.io import checkpoint
 def folder(tmp_path: Path) -> Path:
     """Give a checkpoint of step 10, with a file of two bytes outside of it."""
     (tmp_path / "other").write_text("no")
-    checkpoint.save(tmp_path / "checkpoints", 10, {"w": np.zeros(2, "float32")}, {"step": 10})
+    checkpoint.write(tmp_path / "checkpoints", 10, {"w": np.zeros(2, "float32")}, {"step": 10})
     return tmp_path / "checkpoints" / "step-10"
 
 

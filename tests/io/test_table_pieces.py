@@ -31,7 +31,8 @@ def saved(base: Path, cuts: tuple[int, ...] = (0, 3, 7)) -> Path:
         arrays = {f"t.block{number}": TABLE[begin:end], f"n.block{number}": COUNT[begin:end]}
         files.append(write_piece(draft, number, arrays, rows))
     whole = {"t": {"dtype": "float32", "shape": [7, 5]}, "n": {"dtype": "int64", "shape": [7]}}
-    return checkpoint.save(base / "checkpoints", 4, {"b": np.ones(2, np.float32)}, {}, 2, None, Pieces(draft, files, whole))
+    checkpoint.write(base / "checkpoints", 4, {"b": np.ones(2, np.float32)}, {}, 2, None, Pieces(draft, files, whole))
+    return base / "checkpoints" / "step-4"
 
 
 @pytest.mark.parametrize("cuts", [(0, 7), (0, 3, 7), (0, 1, 1, 2, 7)])

@@ -101,7 +101,7 @@ ARRAYS = {"w": np.ones((3, 2), "float32"), "b": np.zeros(4, "float64")}
 
 
 def test_a_checkpoint_is_on_the_disk_before_its_name_and_then_its_name(recorder, tmp_path):
-    checkpoint.save(tmp_path / "checkpoints", 7, ARRAYS, {"epoch": 1}, keep=1, files={"data.json": b"{}"})
+    checkpoint.write(tmp_path / "checkpoints", 7, ARRAYS, {"epoch": 1}, keep=1, files={"data.json": b"{}"})
     assert recorder.check() == ["checkpoints/step-7"]
     files = {Path(n).name for what, n in recorder.events if what == "fsync"}
     assert {"params.safetensors", "meta.json", "data.json", "checkpoints"} <= files
@@ -109,7 +109,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_name_and_then_its_name(recorder,
 
 def test_a_checkpoint_replaces_that_of_the_same_step(recorder, tmp_path):
     for _ in range(2):
-        checkpoint.save(tmp_path / "checkpoints", 7, ARRAYS, {}, keep=1)
+        checkpoint.write(tmp_path / "checkpoints", 7, ARRAYS, {}, keep=1)
     assert recorder.check() == ["checkpoints/step-7"] * 2
 
 

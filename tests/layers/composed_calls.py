@@ -46,6 +46,10 @@ CALLS = {
         lambda f: L.add_position_encoding(f.codes, 1.0, 0.5),
         "assign_value scale scale elementwise_add", ["float32[b, 3, 4]"],
     ),
+    "piecewise_linear_encoding": (
+        lambda f: L.piecewise_linear_encoding(f.x, [[0, 1, 3], [], [-1, 1], [5]]),
+        "assign_value transpose gather transpose assign_value elementwise_sub assign_value elementwise_mul clip", ["float32[b, 3]"],
+    ),
     "im2sequence": (lambda f: L.im2sequence(f.image, [2, 3], 2, [1, 0]), "unfold transpose reshape", ["float32[b, 36]"]),
     "image_resize": (lambda f: L.image_resize(f.image, [4, 12], resample="NEAREST"), "nearest_interp", ["float32[b, 6, 4, 12]"]),
     "image_resize_short": (lambda f: L.image_resize_short(f.image, 4), "bilinear_interp", ["float32[b, 6, 4, 4]"]),

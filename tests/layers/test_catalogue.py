@@ -49,6 +49,7 @@ CALLS = {
     "layer_norm": (lambda f: L.layer_norm(f.volume), "layer_norm", ["float32[b, 2, 3]"]),
     "l2_normalize": (lambda f: L.l2_normalize(f.x, 1), "square reduce_sum scale rsqrt elementwise_mul",
                      ["float32[b, 4]"]),
+    "select": (lambda f: L.select(L.greater_than(f.x, f.y), f.x, f.y), "greater_than select", ["float32[b, 4]"]),
     "dropout": (lambda f: L.dropout(f.x, 0.5), "dropout", ["float32[b, 4]"]),
     "cross_entropy": (lambda f: L.cross_entropy(f.probability, f.label), "cross_entropy", ["float32[b, 1]"]),
     "softmax_with_cross_entropy": (

@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    f1_score,
+    precision_recall_curve,
+    roc_auc_score,
+    roc_curve,
+)
 
+from pe_cli.io.view.classifier_report import judgement
 from pe_cli.metrics.curves import Scores, judge
+from pe_cli.metrics.decisions import Decision
 
 
 def drawn(classes: int, rows: int = 500, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,6 +48,43 @@ def test_two_classes_have_the_numbers_of_scikit_learn(seed: int) -> None:
     np.testing.assert_allclose(found.calibration.right, right, rtol=1e-12)
     assert found.calibration.rows.sum() == 500
     np.testing.assert_array_equal(found.confusion, confusion_matrix(labels, probabilities.argmax(axis=1)))
+
+
+def test_precision_and_recall_are_those_of_scikit_learn() -> None:
+    probabilities, labels = drawn(2)
+    found = judge(seen(probabilities, labels), ["no", "yes"], "eval", Decision("label", (0.3,)))
+    (curve,) = found.precisions
+    precision, recall, _ = precision_recall_curve(labels, probabilities[:, 1])
+    np.testing.assert_allclose(curve.precision, precision[-2::-1], rtol=1e-12)
+    np.testing.assert_allclose(curve.recall, recall[-2::-1], rtol=1e-12)
+    assert curve.average == pytest.approx(average_precision_score(labels, probabilities[:, 1]), rel=1e-12)
+    taken = probabilities[:, 1] >= 0.3
+    np.testing.assert_array_equal(found.confusion, confusion_matrix(labels, taken))
+    assert found.figures[1].f1 == pytest.approx(f1_score(labels, taken), rel=1e-12)
+    assert [one.threshold for one in found.figures] == [None, 0.3]
+
+
+def test_tags_have_figures_of_their_own() -> None:
+    rng = np.random.default_rng(1)
+    probabilities = rng.uniform(size=(300, 3))
+    labels = (probabilities + rng.standard_normal((300, 3)) / 3 > 0.6).astype(np.int64)
+    made = Scores(several=True)
+    made.add(probabilities[:100], labels[:100].astype(np.float32))
+    made.add(probabilities[100:], labels[100:].astype(np.float32))
+    limits = (0.3, 0.5, 0.7)
+    found = judge(made, list("abc"), "eval", Decision("label", limits))
+    taken = probabilities >= limits
+    assert found.confusion is None
+    assert found.right == (taken == labels).all(axis=1).sum()
+    for c, one in enumerate(found.figures):
+        assert one.threshold == limits[c]
+        assert one.f1 == pytest.approx(f1_score(labels[:, c], taken[:, c]), rel=1e-12)
+        assert one.average == pytest.approx(average_precision_score(labels[:, c], probabilities[:, c]), rel=1e-12)
+        assert found.rocs[c].area == pytest.approx(roc_auc_score(labels[:, c], probabilities[:, c]), rel=1e-12)
+    page = judgement(found)
+    assert page.count("<th>a</th>") == 1
+    assert "precision-recall" in page
+    assert "confusion" not in page
 
 
 def test_several_classes_are_each_drawn_against_the_others() -> None:

@@ -80,6 +80,28 @@ def test_several_classes_at_once_are_those_of_scikit_learn(rng):
         for type_ in ("precision", "recall", "f1"):
             expected = sklearn(f"{type_}_score", labels, scores >= 0.6, average=average)
             assert measure(type_, given, 4, average=average, threshold=0.6) == pytest.approx(expected, rel=1e-12)
+        for type_, name in (("roc_auc", "roc_auc_score"), ("average_precision", "average_precision_score")):
+            assert measure(type_, given, 4, average=average) == pytest.approx(sklearn(name, labels, scores, average=average), rel=1e-12)
+    for number in range(3):
+        of_one = {"class": number}
+        assert measure("average_precision", given, 4, **of_one) == pytest.approx(
+            sklearn("average_precision_score", labels[:, number], scores[:, number]), rel=1e-12
+        )
+        assert measure("f1", given, 4, threshold=0.6, **of_one) == pytest.approx(
+            sklearn("f1_score", labels[:, number], scores[:, number] >= 0.6), rel=1e-12
+        )
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_either_of_two_classes_may_be_meant(rng, number):
+    scores = softmax(rng.standard_normal((300, 2)).astype(np.float32))
+    labels = (scores[:, 1] + rng.standard_normal(300) / 3 > 0.5).astype(np.int64)
+    of_one = {"class": number}
+    for given in (scores, scores[:, 1:]):
+        found = measure("average_precision", {"scores": given, "labels": labels[:, None]}, 2, **of_one)
+        assert found == pytest.approx(sklearn("average_precision_score", labels == number, scores[:, number]), rel=1e-6)
+    found = measure("recall", {"scores": scores, "labels": labels[:, None]}, 2, **of_one)
+    assert found == pytest.approx(sklearn("recall_score", labels == number, scores[:, number] >= 0.5), rel=1e-12)
 
 
 @pytest.mark.parametrize("type_", ["precision", "recall", "f1"])
@@ -291,6 +313,8 @@ def test_values_that_no_metric_can_be_computed_of(type_, values, options, said):
         pytest.param("accuracy", ((-1, 3), (-1, 3)), {}, "one class per row", id="several classes at once"),
         pytest.param("roc_auc", ((-1, 1), (-1, 1)), {"average": "macro"}, "nothing to average", id="an average of two classes"),
         pytest.param("roc_auc", ((-1, 4, 3), (-1, 4)), {}, "[batch, classes]", id="a class per position"),
+        pytest.param("f1", ((-1, 3), (-1, 1)), {"class": 3}, "there are 3 classes", id="a class that is not there"),
+        pytest.param("f1", ((-1, 3), (-1, 1)), {"class": 1, "average": "micro"}, "has no average", id="one class and an average"),
         pytest.param("top_k", ((-1, 3), (-1, 1)), {"k": 3}, "every row would count", id="as many as classes"),
         pytest.param("top_k", ((-1, -1), (-1, 1)), {"k": 3}, "must be known", id="a number of classes that is not known"),
     ],

@@ -11,6 +11,7 @@ from pe_cli.paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler i
 from tests.paddle.forked_processes import run_copies
 from tests.paddle.pserver_job import Job
 from tests.paddle.pserver_models import MODELS, batch
+from tests.rotation import on_its_day
 
 SCRIPT = """
 import sys
@@ -108,6 +109,7 @@ def check_model(folder):
     assert sorted(values) == ["fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0", "table"]
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("kind", ["sync", "half", "geo"])
 def test_one_script_trains_and_what_it_saves_loads_into_another_number_of_servers(kind, tmp_path):
     run(kind, tmp_path / "a")

@@ -19,6 +19,7 @@ from pe_cli.collectives.servers.secret import group_key
 from tests.paddle.forked_processes import run_copies
 from tests.paddle.pserver_job import Job, Threads, serve, side_by_side, train
 from tests.paddle.pserver_models import batch, built
+from tests.rotation import on_its_day
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -129,6 +130,7 @@ def _first_of(cut, job, index):
     return {n: np.array(scope.find_var(n).get_tensor()) for n in scope.local_var_names()}
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize(("optimizer", "smallest", "slices"), [("SGD", 8192, 1), ("Momentum+L2", 64, 1)])
 def test_processes_train_as_the_original_did(optimizer, smallest, slices, tmp_path):
     name = f"pserver-emb_sparse-{optimizer}-slice{slices}-{smallest}.npz"

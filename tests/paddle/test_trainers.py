@@ -8,6 +8,7 @@ import pytest
 import pe_cli.paddle.fluid as fluid
 from tests.mpi_support import finished, mpiexec, needs_mpi
 from tests.paddle.pserver_models import batch, built
+from tests.rotation import on_its_day
 
 SCRIPT = """
 import os, sys
@@ -60,6 +61,7 @@ def run(tmp_path, how):
     return code, out + err
 
 
+@on_its_day(1, of=3)
 @needs_mpi
 def test_two_trainers_leave_what_two_devices_leave_bit_for_bit(tmp_path, monkeypatch):
     """Dense and row-sparse gradients, batches of several lengths, and two numbers that nobody has started, which are refused first."""

@@ -108,6 +108,7 @@ def test_a_disk_that_fails_is_told_and_harms_nothing(bench: Bench, how: str, cod
             assert "hint: " in str(result["said"])
 
 
+@on_its_day(0, of=3)
 @needs(importlib.util.find_spec("_testcapi") is not None, "a Python with _testcapi")
 def test_memory_that_is_refused_is_told_and_harms_nothing(bench: Bench) -> None:
     results = harmed(bench, "memory", MORE or 8)
@@ -146,6 +147,7 @@ def test_after_a_power_failure_it_goes_on_bit_for_bit_from_what_was_flushed(benc
     assert {result["began"] for result in results if result["how"] == "lost"} > {-1, 5}, "at instants before and after the first checkpoint"
 
 
+@on_its_day(2, of=3)
 def test_a_real_kill_at_any_time_harms_nothing(bench: Bench) -> None:
     """Four processes that are killed some time after they begin to write, one after the other, on one run."""
     long = ["-o", "train.epochs=40", "-o", "output.checkpoint.every=7 steps"]

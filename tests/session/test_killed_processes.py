@@ -35,7 +35,7 @@ CHANGES = (
 
 def start(bench: Bench, where: str, processes: int, rank: int, how: str, when: object, *arguments: object) -> tuple[int, str]:
     """Train in several processes of which one is killed; return the launcher's exit code and all that was said."""
-    line = ["train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi", "-o", f"output.dir={bench.base / where}"]
+    line = ["train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=auto", "-o", f"output.dir={bench.base / where}"]
     started = mpiexec(processes, PROGRAM, rank, how, when, *line, "-o", "executor.peer_timeout=5", *arguments)
     code, out, err = finished(started)
     return code, out + err

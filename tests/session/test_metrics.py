@@ -255,7 +255,7 @@ def test_rows_of_sequences_are_measured_one_by_one(bench: Bench, rng: np.random.
 @needs_mpi
 def test_two_processes_find_what_two_devices_find(sorter: Bench) -> None:
     best = ["-o", "output.checkpoint={every: 1 epoch, best: {by: eval/auc, mode: max}}", "-o", "train.batch_size=7"]
-    line = ["-m", "pe_cli", "train", sorter.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi"]
+    line = ["-m", "pe_cli", "train", sorter.base / "run.yaml", "--quiet", "-o", "executor.processes=auto"]
     code, _, err = finished(mpiexec(2, *line, "-o", f"output.dir={sorter.base / 'several'}", *best))
     assert code == 0, err
     (several,) = (sorter.base / "several").iterdir()

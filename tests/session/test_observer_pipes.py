@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from pe_cli.core.errors import ExitCode
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 NAMES = ("env.json", "resolved.yaml", "model.yaml", "config.yaml", "metrics.jsonl", "status.json", "log.txt", "fetches/hidden.jsonl")
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_waits_for_a_pipe(bench: Bench, name: str, tmp_path: Path) -> None:
     folder = bench.train("runs", "--max-steps", 5, code=ExitCode.STOPPED)

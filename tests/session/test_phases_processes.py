@@ -35,7 +35,7 @@ def test_two_processes_leave_what_two_devices_leave_and_go_on_bit_for_bit(bench:
     where = bench.base / "several"
     for more, code in ((("--max-steps", "3"), ExitCode.STOPPED), (("--resume",), 0)):
         line = ["-m", "pe_cli", "train", config, "--quiet", *options, "-o", f"output.dir={where}", *more]
-        found, _, err = finished(mpiexec(2, *line, "-o", "executor.processes=mpi"))
+        found, _, err = finished(mpiexec(2, *line, "-o", "executor.processes=auto"))
         assert found == code, err
     (folder,) = where.iterdir()
     one = bench.train("one", "-o", "executor.devices=2", *options)

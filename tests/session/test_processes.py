@@ -18,7 +18,7 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.session.training.stop import SIGNALS
 from tests.mpi_support import finished, mpiexec, needs_mpi
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 pytestmark = needs_mpi
@@ -71,7 +71,7 @@ def start(bench: Bench, where: str, *arguments: object, processes: int = 2, prog
     (bench.base / "process.py").write_text(program)
     for left in bench.base.glob("code.*"):
         left.unlink()
-    line = [bench.base / "process.py", "train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi"]
+    line = [bench.base / "process.py", "train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=auto"]
     into = ["-o", f"output.dir={bench.base / where}"]
     return mpiexec(processes, *line, *into, *arguments)
 
@@ -106,6 +106,7 @@ def test_two_processes_with_two_devices_leave_what_four_devices_leave_bit_for_bi
     assert bench.seen(several) == bench.seen(bench.train("one", "-o", "executor.devices=4"))
 
 
+@on_its_day(0, of=3)
 def test_a_stopped_run_goes_on_bit_for_bit_in_as_many_processes(bench: Bench) -> None:
     train(bench, "pieces", "--max-steps", 7, code=ExitCode.STOPPED)
     folder = train(bench, "pieces", "--resume")
@@ -130,12 +131,13 @@ def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_
     assert bench.seen(folder) == bench.seen(bench.train("one", *average, *two))
 
 
+@on_its_day(2, of=3)
 def test_a_table_is_read_in_parts_and_goes_on_in_another_number_of_processes(bench: Bench) -> None:
     """Four processes and then two see the same rows in the same order as one."""
     line = [Path(__file__).parents[2] / "configs" / "people.yaml", "--quiet", "-o", "train.epochs=1", "-o", "fetches.x.every=1 step"]
     program = bench.base / "process.py"
     program.write_text(PROCESS)
-    several = ["-o", "executor.processes=mpi", "-o", f"output.dir={bench.base / 'several'}"]
+    several = ["-o", "executor.processes=auto", "-o", f"output.dir={bench.base / 'several'}"]
     code, _, err = finished(mpiexec(4, program, "train", *line, *several, "--max-steps", 5))
     assert code == ExitCode.STOPPED, err
     (folder,) = (bench.base / "several").iterdir()
@@ -153,7 +155,7 @@ def test_texts_are_shared_out_between_processes_as_between_devices(bench: Bench)
     line = [Path(__file__).parents[2] / "configs" / "topics.yaml", "--quiet", "--max-steps", "3", "-o"]
     program = bench.base / "process.py"
     program.write_text(PROCESS)
-    several = ["executor.processes=mpi", "-o", "executor.devices=1", "-o", f"output.dir={bench.base / 'several'}"]
+    several = ["executor.processes=auto", "-o", "executor.devices=1", "-o", f"output.dir={bench.base / 'several'}"]
     code, _, err = finished(mpiexec(2, program, "train", *line, *several))
     assert code == ExitCode.STOPPED, err
     assert bench.run("train", *line, f"output.dir={bench.base / 'one'}") == ExitCode.STOPPED
@@ -169,7 +171,7 @@ def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> No
     (bench.base / "process.py").write_text(PROCESS)
 
     def several(*line: object) -> str:
-        mpi = ["-o", "executor.processes=mpi", "-o", "executor.devices=1"]
+        mpi = ["-o", "executor.processes=auto", "-o", "executor.devices=1"]
         code, out, err = finished(mpiexec(2, bench.base / "process.py", *line, *mpi))
         assert code == 0, err
         return out
@@ -187,6 +189,7 @@ def test_several_processes_measure_and_predict_what_one_does(bench: Bench) -> No
         assert {n: ours[n].tobytes() for n in ours.files} == {n: theirs[n].tobytes() for n in theirs.files}
 
 
+@on_its_day(1, of=3)
 def test_limits_of_time_and_metrics_end_all(bench: Bench) -> None:
     train(bench, "time", *ENDLESS, "--max-time", "1s", code=ExitCode.STOPPED)
     early = "train.early_stopping={by: eval/loss, mode: max, patience: 2}"
@@ -304,7 +307,7 @@ if second and what == "data":  # another folder under the same path, as on anoth
     Origin.find = lambda self, name: find(self, "other.npz")
 size = 9 if second and what == "config" else 8
 auto = ["-o", "executor.devices=auto"]
-sys.exit(run(["train", str(config), "-o", "executor.processes=mpi", *auto, "-o", f"train.batch_size={size}"]))
+sys.exit(run(["train", str(config), "-o", "executor.processes=auto", *auto, "-o", f"train.batch_size={size}"]))
 """
 
 

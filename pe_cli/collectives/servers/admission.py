@@ -126,10 +126,12 @@ class Admission:
         handshake = stranger.handshake
         try:
             while not handshake.proved:
+                # No byte more than the word has: what follows belongs to who serves the trainer.
                 data = stranger.connection.recv(handshake.missing, socket.MSG_DONTWAIT)
                 if not data:
                     raise EOFError
                 answer = handshake.take(data)
+                # An answer of some dozens of bytes fits into any socket that is read: who lets it not through is no trainer.
                 if answer and stranger.connection.send(answer, socket.MSG_DONTWAIT) < len(answer):
                     raise EOFError
         except BlockingIOError:

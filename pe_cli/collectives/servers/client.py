@@ -50,6 +50,7 @@ def reach(endpoint: str, until: float, remedy: str = WAITING, key: bytes | None 
         try:
             left = max(until - time.monotonic(), AGAIN)
             made = socket.create_connection(where[again % len(where)][1:], min(FIRST if unanswered < TIMES else LONGEST, left))
+            # Linux lets a connection to a free port of this machine meet itself.
             if made.getsockname() == made.getpeername():  # a port that nobody has was given to this very connection
                 raise ConnectionRefusedError("nobody listens")
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -131,6 +132,7 @@ class Servers:
     ) -> None:
         self._trainer, self._seconds, self._most = trainer, seconds, most
         self._sockets: dict[str, socket.socket] = {}
+        # Two locks: signs of life are written while another thread waits for an answer.
         self._writing, self._asking = threading.Lock(), threading.Lock()
         self._ended = threading.Event()
         self._met = False

@@ -124,6 +124,7 @@ def _of_user() -> bytes:
     for folder in _folders():
         path = folder / _NAME
         with contextlib.suppress(OSError, PeError):  # another user's, as in a folder that several have in common, does not count
+            # A link may lead to a file of somebody else, or one that others will write.
             if not path.is_symlink() and not path.exists():
                 _make(path)
             return _read(path, str(path))
@@ -139,6 +140,7 @@ def _make(path: Path) -> None:
             file.write(secrets.token_hex(32) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        # A link is made whole or not at all, and never over another: nobody reads half a secret.
         with contextlib.suppress(FileExistsError):
             os.link(draft, path)
     finally:

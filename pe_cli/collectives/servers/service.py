@@ -156,6 +156,7 @@ class Service:
                     continue
                 if isinstance(event, Request):
                     answer(event)
+                # A trainer with other files is told so itself; the server ends too, as the right one may never come.
                 elif event.code != ExitCode.PEER_LOST:
                     raise PeerError(event.why, hint="install the same on all machines, and give all the same files", code=event.code)
                 elif event.why:
@@ -214,6 +215,7 @@ class Service:
     def _admit(self, connection: socket.socket) -> bool:
         """Begin to serve a connection that knows the secret."""
         with self._lock:
+            # Strangers who know the secret may not take all threads of this process.
             if len(self._sockets) >= self._trainers + OTHERS:
                 return False
             self._sockets.add(connection)
@@ -293,7 +295,9 @@ class Service:
                         self._left.add(number)
                     return ""
                 request = Request(number, message)
+                # One thread answers all trainers: what it changes needs no locks, and requests have one order.
                 self._events.put(request)
+                # A trainer waits for others here. Signs of life in both directions tell long work from a lost machine.
                 while (answer := request.wait(often(self._seconds))) is None:
                     frames.write(trainer, Message("wait"))  # fails where the trainer is gone
                     self._drain(trainer, number)
@@ -311,6 +315,7 @@ class Service:
         """Read the signs of life of a trainer that waits for an answer; EOFError where it has closed the connection."""
         trainer.setblocking(False)
         try:
+            # A look at the first byte without taking it: a message that has begun is then read whole, with a timeout.
             while trainer.recv(1, socket.MSG_PEEK):
                 trainer.settimeout(self._seconds)
                 if frames.read(trainer, 0).kind != "alive":

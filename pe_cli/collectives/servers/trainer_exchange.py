@@ -62,6 +62,7 @@ class Hub:
         last = max(self._done.values())
         for wish in request.message.names("wishes"):
             if self._due.get(wish, 0) < request.message.number("done"):  # a wish of before has been done
+                # No trainer is further than that, so that all can still do it after the same step.
                 self._due[wish] = last + 1
         request.reply(Message("values", self._due))
 

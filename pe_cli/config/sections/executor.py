@@ -9,6 +9,8 @@ from pe_cli.config.sections.value_types import PathName
 
 #: Devices and threads that a run may ask for; every one takes memory and a thread.
 MAX_DEVICES = 256
+#: Processes of one training.
+MAX_PROCESSES = 4096
 
 
 def _devices(value: object) -> int | Literal["auto"]:
@@ -19,12 +21,12 @@ def _devices(value: object) -> int | Literal["auto"]:
     raise ValueError(f"must be auto or a number of devices, 1 to {MAX_DEVICES}")
 
 
-def _processes(value: object) -> Literal[1, "mpi"]:
-    if value == "mpi":
-        return "mpi"
-    if value == 1 and isinstance(value, int) and not isinstance(value, bool):
-        return 1
-    raise ValueError("must be 1 or mpi (mpiexec -n says how many)")
+def _processes(value: object) -> int | Literal["auto"]:
+    if value in ("auto", "mpi"):  # the second is what release candidates called it
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PROCESSES:
+        return value
+    raise ValueError(f"must be auto or a number of processes, 1 to {MAX_PROCESSES}")
 
 
 Devices = Annotated[
@@ -33,7 +35,9 @@ Devices = Annotated[
     WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MAX_DEVICES}]}),
 ]
 Processes = Annotated[
-    Literal[1, "mpi"], PlainValidator(_processes), WithJsonSchema({"anyOf": [{"const": 1}, {"const": "mpi"}]})
+    int | Literal["auto"],
+    PlainValidator(_processes),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"const": "mpi"}, {"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES}]}),
 ]
 Threads = Annotated[int, Field(strict=True, ge=0, le=MAX_DEVICES)]
 
@@ -69,11 +73,12 @@ class ExecutorSection(Section):
     )
     processes: Processes = Field(
         default=1,
-        description="pe train: 1, or mpi: all processes that mpiexec has started train one model and share every batch",
+        description="processes that train one model and share every batch; auto: as many as pe launch, or mpiexec, starts. mpi says "
+        "the same as auto",
     )
     peer_timeout: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] = Field(
         default=60.0,
-        description="with processes: mpi, seconds without an answer after which another process counts as lost (exit code 6)",
+        description="of several processes: seconds without an answer after which another process counts as lost (exit code 6)",
     )
     num_threads: Threads | None = Field(default=None, description="the same as exec_strategy.num_threads")
     uneven_batch: Literal["weighted", "drop", "error"] = Field(

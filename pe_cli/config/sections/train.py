@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool
 
 from pe_cli.config.period import Period, PeriodField
+from pe_cli.config.sections.decide import Decide
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.config.sections.losses import Losses
 from pe_cli.config.sections.phase import PhaseSection
@@ -109,5 +110,16 @@ class TrainSection(Section):
     ema: EmaSection | None = Field(default=None, description="evaluate with a moving average of the parameters")
     early_stopping: EarlyStoppingSection | None = Field(default=None, description="end when a metric gets no better")
     plateau: PlateauSection | None = Field(default=None, description="lower a constant learning rate when a metric gets no better")
+    decide: Decide | None = Field(
+        default=None,
+        description="what the threshold of two classes, or of each tag, is chosen by on the evaluation rows, and kept with the model: f1, "
+        "`{precision: P}` or `{recall: R}` of at least so much, `{cost: {missed: A, false_alarm: B}}`, or `{threshold: T}` itself; "
+        "the most probable class when absent, and tags from 0.5 on",
+    )
+    calibrate: Literal["temperature", "isotonic"] | None = Field(
+        default=None,
+        description="make probabilities as large as what comes true in the evaluation rows, and keep that with the model: temperature "
+        "divides logits by one number; isotonic, of two classes or tags, is any function that never falls",
+    )
     init: StartSection | None = Field(default=None, description="first values from another run or a file")
     groups: list[GroupSection] = Field(default_factory=list, description="parameters that are frozen, or trained otherwise than the rest")

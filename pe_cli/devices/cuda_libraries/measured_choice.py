@@ -217,12 +217,14 @@ class _Measured:
                 if (seconds := self._library_seconds(launches)) < least and self._is_right(launches, wanted, spoilt):
                     algorithm, least = each, seconds
         del held, given
+        # A little faster is no reason: the next measurement might say the opposite.
         taken = algorithm is not None and least < FASTER * ours
         times = {"ours_us": ours * 1e6, "library_us": least * 1e6 if algorithm is not None else None}
         return {"what": self._kernel.name.removesuffix("_or_ours"), "algorithm": algorithm.hex() if algorithm and taken else None, **times}
 
     def _seconds(self, launches: Sequence[Launch]) -> float:
         """Return how long launches take in a graph, where the host is no part of it."""
+        # One launch takes less than the clock and the host: many behind one another are measured.
         many = [*launches] * LAUNCHES
         graph = self._driver.captured(many, [[i - 1] if i else [] for i in range(len(many))])
         graph()

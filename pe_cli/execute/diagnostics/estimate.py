@@ -86,7 +86,7 @@ def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, Te
         PeError: a feed has an axis, besides the batch, whose size only the data shows.
     """
     program = sequences.program
-    read = {n for op in program.global_block().ops for n in op.input_names()}
+    read = {n for op in program.top_ops for n in op.input_names()}
     made = {recipe.name for recipe in sequences.recipes}
     needed = read | {source for recipe in sequences.recipes for source in recipe.sources}
     data = [v for v in program.list_vars() if v.is_data and v.name in needed and v.name not in made]
@@ -207,7 +207,7 @@ def estimate_memory(
     lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
-    kept = {v.name: aligned(v.type.nbytes) for v in graph.program.list_vars() if v.persistable}
+    kept = {v.name: aligned(v.type.nbytes) for v in graph.program.persistables()}
     found = plan_devices(graph, lowered.request, lowered.low, tasks, strategy, threads)
     late = _read_late(lowered)
     out = []

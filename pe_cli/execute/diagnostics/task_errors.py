@@ -51,7 +51,7 @@ def _not_finite(node: Check, report: list[int], step: int, graph: Graph, lowerin
     """Return the error of the first value of a node that is NaN or infinite."""
     name, device = node.ins["X"][report[3]]
     where = str(graph.places[node.device]) if len(graph.places) > 1 else ""
-    made, shape = graph.program.global_block().vars.get(name), lowering.types[device][name].shape
+    made, shape = graph.program.find_var(name), lowering.types[device][name].shape
     who = f"layer '{layer_of(name)}'" if ".fused." in f"{node.op.definition.module}." else node.op.type
     joined = len(node.op.attrs.get("ops", ())) > 1  # whose results inside are stored nowhere
     return not_finite(report, who, name, (made.at if made else None) or node.at, step, shape, where, joined=joined)

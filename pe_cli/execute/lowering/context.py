@@ -20,6 +20,7 @@ from pe_cli.program.ir import EMPTY, Operator, Role
 
 def op_seed(seed: int, output: str) -> int:
     """Mix a program's seed with the name of an op's output into 63 bits: the same on every device, at every step, after any pass."""
+    # By name, not by place: passes move and remove ops, and the numbers that an op draws stay.
     mixed = hashlib.blake2b(f"{seed}:{output}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 
@@ -82,6 +83,7 @@ class GraphLowering:
             self._batched: dict[int, str | None] = {}
             return
         self._nodes, self._batched = like._nodes, like._batched
+        # Only what has another type needs other buffers: tasks of the rest are taken over as they are.
         self.changed = {(n, d) for d, of in enumerate(types) for n, kind in of.items() if like.types[d].get(n) != kind}
         self.buffers = {at: b for at, b in like.buffers.items() if at not in self.changed}
 
@@ -112,8 +114,8 @@ class GraphLowering:
         if self.before is not None:
             return self.before
         if id(op) not in self._batched:
-            block = self.graph.program.global_block()
-            names = (n for n in (*op.input_names(), *op.output_names()) if block.var(n).shape[:1] == (-1,))
+            program = self.graph.program
+            names = (n for n in (*op.input_names(), *op.output_names()) if program.var(n).shape[:1] == (-1,))
             self._batched[id(op)] = next(names, None)
         name = self._batched[id(op)]
         before = self.whole.first + device
@@ -136,13 +138,13 @@ class GraphLowering:
 
     def _averaged(self, number: str) -> set[str]:
         """Return the variables with a batch axis that a number without one is made of."""
-        block = self.graph.program.global_block()
-        writers = {n: op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
+        program = self.graph.program
+        writers = {n: op for op in program.top_ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
         found, seen, waiting = set(), {number}, [number]
         while waiting:
             op = writers.get(waiting.pop())
             names = op.input_names() if op else []
-            batched = {n for n in names if block.var(n).shape[:1] == (-1,) and not block.var(n).persistable}
+            batched = {n for n in names if program.var(n).shape[:1] == (-1,) and not program.var(n).persistable}
             found |= batched
             more = [n for n in names if n not in seen and n not in batched] if not batched else []
             seen.update(more)

@@ -64,6 +64,7 @@ def lower(g: GraphLowering, like: GraphLowering | None = None) -> list[Task]:
 
 def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Buffer]) -> list[Task]:
     """Return the tasks that a node had for other sizes, where they would be the same again; none where they may differ."""
+    # Tasks hold sizes, offsets and shares as numbers: they are the same again where none of these could change.
     before = like.graph.nodes[node.index]
     if g.cuts != like.cuts or (isinstance(node, Compute) and isinstance(before, Compute) and node.helped != before.helped):
         return []
@@ -77,6 +78,7 @@ def _again(g: GraphLowering, node: Node, like: GraphLowering, kept: frozenset[Bu
         return []
     if node.index in like.offsets and isinstance(node, Compute):
         offset = g.rows_before(node.op, node.device)
+        # Random numbers follow from the number of the sample: the offset of the device is in the calls.
         if offset != like.offsets[node.index]:
             return []
         g.offsets[node.index] = offset
@@ -126,9 +128,11 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low.helped, low.precision, low.libraries = node.helped, g.numerics.precision, g.numerics.libraries
     low.deterministic = g.numerics.deterministic
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
+    # An update that all threads do reads the gradients of all devices itself: a sum of its own would write them once more.
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
         low.update_threads, low.more = len(g.graph.places) * g.threads, more
         low.order = _order(g) if more else Order()
+    # Outputs that are the bytes of inputs are there already: no kernel has to run.
     aliases = _views(definition, ins, outs)
     if not aliases:
         _lower(definition, low, op, kind)
@@ -154,6 +158,7 @@ def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:
     if not isinstance(node, ScaleLossGrad):
         return node.op.attrs
     counts = g.shares(node.op.input_names()[0])
+    # Devices may have different numbers of samples: the loss is the mean over all of them, not the mean of their means.
     share = counts[g.whole.first + node.device] / max(1, sum(counts))
     return {**node.op.attrs, "value": float(node.op.attrs["value"]) * share}
 
@@ -257,6 +262,7 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
     if told is not None:
         ids, values = told.ids, told.values
     paddings = [p for p in op.attrs["padding_idx"] for _ in range(len(ids) // len(op.attrs["padding_idx"]))]
+    # What other processes tell comes once: one task waits for it.
     shards = _shards_of(g, rows) if told is None else 1
     made = []
     for shard in range(shards):

@@ -36,7 +36,7 @@ def _is_wide(graph: Graph, types: Sequence[Mapping[str, TensorType]], threads: i
     """Return whether a device's threads have enough to do side by side, so that its ops are better left whole."""
     device = next(iter(graph.active), 0)
     ours = [node.op for node in graph.nodes if isinstance(node, Compute) and node.device == device]
-    return wide(costs(ours, graph.program.global_block(), types[device].get), threads)
+    return wide(costs(ours, graph.program.main_block, types[device].get), threads)
 
 
 def written_elsewhere(graph: Graph, fetches: Sequence[str]) -> dict[tuple[str, int], int]:

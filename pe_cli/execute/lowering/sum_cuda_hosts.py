@@ -111,6 +111,7 @@ def tell_rows(g: GraphLowering, node: Gather) -> tuple[list[Buffer], list[Buffer
     if _by_nccl(g, node):
         calls.append(_across(g, "broadcast", _whole(order), parts))
     else:
+        # Own rows go to the host to be sent, those of the others come back from there.
         takes, gives = ([part[:3] for part in parts if (part[3] == mine) is own] for own in (True, False))
         calls.append(_mirrored(told.run, "all_gather_rows", _whole(order), takes=takes, gives=gives))
     return ids, values, calls, [*told.scratch, *(at for b, at in here.items() if at is not b)]

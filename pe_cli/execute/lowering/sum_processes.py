@@ -72,6 +72,7 @@ def begin_sum(lowering: GraphLowering, node: StartSum) -> Run:
 
     def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
         assert peers is not None, "a graph that is only looked at does not run"
+        # Gradients of a bucket lie one after the other: one array is summed, with the gaps between them.
         values = _stretch(arrays, stretch)
         if not node.inputs:
             values.fill(-0.0)  # what it is added to stays as it is, to the last bit
@@ -135,7 +136,7 @@ class Shared:
 def _rows_of(graph: Graph) -> dict[str, Rows]:
     """Return, for every sharded variable, which process has which rows."""
     found = {}
-    for op in graph.program.global_block().ops:
+    for op in graph.program.top_ops:
         own = op.definition.get(OwnRows)
         if own is not None:
             found[(op.outputs if own.gives else op.inputs)[own.slot][0]] = rows_by_rank(op)
@@ -176,6 +177,7 @@ def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
         whole = arrays[-1]
         mine = np.zeros((places, whole.shape[1]), whole.dtype)
         for d, array in zip(devices, arrays, strict=False):
+            # Devices without samples have written nothing: their rows stay 0.
             mine[d] = array.reshape(-1)
         whole[...] = np.frombuffer(b"".join(peers.gather(mine.tobytes())), whole.dtype).reshape(whole.shape)
 

@@ -44,7 +44,7 @@ def concrete_types(
     Raises:
         PeError: sizes that only the batch shows do not fit, with the layer's place.
     """
-    block = program.global_block()
+    block = program.main_block
     types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
     types |= feeds
     fixed = set(types)

@@ -54,10 +54,10 @@ def plan_devices(
     Raises:
         PeError: a fetched variable that no op writes.
     """
-    block = graph.program.global_block()
+    variables = graph.program.vars
 
     def reserved(b: Buffer) -> int:
-        varies = b.name not in block.vars or -1 in block.var(b.name).shape
+        varies = b.name not in variables or -1 in variables[b.name].shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
     def in_lines(b: Buffer) -> int:
@@ -71,7 +71,7 @@ def plan_devices(
     for d in range(len(graph.places)):
         feeds = dict(request.feeds[d])
         for name in fetched:
-            block.var(name)
+            graph.program.var(name)
             if name not in low.types[d]:
                 raise PeError(
                     f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
@@ -79,8 +79,9 @@ def plan_devices(
         for name in (*feeds, *fetched):
             low.buffer(name, graph.homes.get(name, d))
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
-        placed = [b for b, n in mine.items() if block.var(n).persistable]
+        placed = [b for b, n in mine.items() if variables[n].persistable]
         kept = [b for b, n in mine.items() if (n in feeds or n in fetched) and b not in set(placed)]
+        # In the order of the buckets: a sum takes a bucket as one array.
         pinned = [low.buffer(n, d) for n in reduced]
         index = [i for i, t in enumerate(tasks) if t.home == d or any(b in mine for b in (*t.reads, *t.writes))]
         own = [_only(tasks[i], mine, d) for i in index]

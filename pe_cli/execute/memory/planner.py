@@ -230,6 +230,7 @@ class _Room:
         order = self._order[:n]
         met = order[meets[order]]
         begin = self._begin[met]
+        # Others may overlap each other: what is free begins behind the furthest end of all before.
         free = np.maximum.accumulate(np.append(base, self._end[met]))  # from here on, before each of the others and after all
         gaps = np.flatnonzero(free[:-1] + size <= begin)
         at = int(free[gaps[0]] if gaps.size else free[-1])
@@ -269,12 +270,14 @@ class _Slots:
     def place(self, root: Buffer) -> int:
         """Return the offset of a slot that is free for a group; of groups in the order in which they are born."""
         reach, size, (first, last) = self._lives.reach, self._lives.size[root], self._lives.span[root]
+        # Slots of one size serve groups of that size alone, so that none is cut and none has to be searched for.
         slots = self._free.setdefault(size, [])
         gone = None if reach is None else self._lives.gone(root)
         passed: list[tuple[int, int, Places | None]] = []
         at = -1
         while slots and slots[0][0] < first and at < 0 and len(passed) < TRIES:
             slot = heappop(slots)
+            # Any order counts: one line of tasks must be done with the old group before the new one is born.
             if slot[2] is None or bool((slot[2] <= self._lives.born(root)).any()):
                 at = slot[1]
             else:
@@ -323,6 +326,7 @@ def _offsets(
     unshared = base + sum(lives.size[r] for r in todo)
     offsets = {b: roots[groups.find(b)] for b in everyone if groups.find(b) in roots}
     shared = {b: elsewhere[groups.find(b)] for b in everyone if groups.find(b) in elsewhere}
+    # Pinned buffers lie side by side: none may have more than its own bytes.
     exact = {groups.find(b): aligned(b.type.nbytes) for b in pinned}
     free = {b: exact.get(groups.find(b), lives.size[groups.find(b)]) for b in offsets}
     return MemoryPlan(offsets, total, unshared, free), shared

@@ -75,7 +75,7 @@ def usage(executor: Executor, plan: Plan) -> list[Usage]:
 
 
 def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
-    block = plan.graph.program.global_block()
+    block = plan.graph.program.main_block
     state = _optimizer_state(block)
     scope = executor.scope
     kept: Counter[str] = Counter(dict.fromkeys(KEPT, 0))

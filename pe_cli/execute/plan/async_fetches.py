@@ -35,6 +35,7 @@ class AsyncFetches(Mapping[str, Array]):
             PeError: the step reported an error.
         """
         if self._finish is not None:
+            # Taken first: a step that failed is not waited for again, and what holds its memory is let go of.
             finish, self._finish = self._finish, None
             self._failed, values = finish()
             self._values = dict(zip(self._names, values, strict=True))

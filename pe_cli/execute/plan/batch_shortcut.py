@@ -41,6 +41,7 @@ class Shortcut:
 
     def batch(self, feed: Mapping[str, Array]) -> Batch:
         """Return a batch of the same types; views, those of the call before where it is in the same arrays."""
+        # A training loop may fill the same arrays again and again: their cuts stay the same views.
         if self._batch is not None:
             for name, array in self._fed:
                 if feed[name] is not array:
@@ -76,6 +77,7 @@ class Shortcuts:
 
     @staticmethod
     def _key(feed: Any, fetches: Sequence[str], samples: int | None) -> Key | None:
+        # Nothing is looked at here but types: what needs a check or a conversion has no key, and goes the long way.
         if type(feed) is not dict:
             return None
         parts: list[Any] = [samples, *fetches]
@@ -101,6 +103,7 @@ class Shortcuts:
         key = self._key(feed, fetches, samples)
         if key is None or any(not parts[d].keys() <= feed.keys() for d in range(len(parts))):
             return
+        # Tried once on the long way: only where both give the same bytes may the short one stand in for it.
         for one, other in zip(found.batch(feed).parts, parts, strict=True):
             if one.keys() != other.keys() or any(not _same(one[n], other[n]) for n in one):
                 return

@@ -95,6 +95,7 @@ def wide(ops: Sequence[Cost], threads: int) -> bool:
 
     Half of the work may lie beside the longest way, so that no thread waits for it; updates, which need no cut to be shared, do not count.
     """
+    # Updates and what becomes a part of a product are shared in any case, so that they speak neither for cutting nor against it.
     ops = [op for op in ops if op.parts < MAX_PARTS]
     return longest(ops, lambda op: op.time) * threads * WIDE <= sum(op.time for op in ops)
 

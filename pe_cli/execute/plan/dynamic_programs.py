@@ -36,7 +36,7 @@ MOST = 8
 
 def is_dynamic(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.has(OnHost) or size_inputs(op) or _goes_round(op) for op in program.global_block().ops)
+    return any(op.definition.has(OnHost) or size_inputs(op) or _goes_round(op) for op in program.top_ops)
 
 
 def _goes_round(op: Operator) -> bool:
@@ -120,12 +120,13 @@ class DynamicProgram:
         self.seed = seed_of(program)
         self._parts: list[_Part] = []
         written: set[str] = set()
-        for i, op in enumerate(program.global_block().ops):
+        for i, op in enumerate(program.top_ops):
             if op.definition.has(OnHost) or _goes_round(op):
                 loop = _Loop(op, self) if _goes_round(op) else None
                 self._parts += [_Part([op], i, host=loop is None, loop=loop), _Part([], i + 1)]
                 written = set()
                 continue
+            # A size that is made here must be known before the part that has it is planned.
             if not self._parts or written & set(size_inputs(op)):
                 self._parts.append(_Part([], i))
                 written = set()
@@ -156,8 +157,8 @@ class DynamicProgram:
         Raises:
             PeError: a size that is not the same on all devices, or what a host op raises; with its place.
         """
-        block = self.program.global_block()
-        lasting = {v.name for v in block.vars.values() if v.persistable}
+        block = self.program.main_block
+        lasting = {v.name for v in self.program.persistables()}
         values: list[Values] = [dict(feed) for feed in feeds]
 
         def leveled(name: str, device: int) -> Any:
@@ -168,6 +169,7 @@ class DynamicProgram:
             return leveled(name, device).array
 
         for i, part in enumerate(self._parts):
+            # Only what somebody needs later leaves a part: the rest stays in its temporary memory.
             later = {n for other in self._parts[i + 1 :] for n in (*other.reads, *other.likes)} | set(fetches)
             if part.host or part.loop:
                 if part.loop:
@@ -175,6 +177,7 @@ class DynamicProgram:
                 else:
                     _run_host(part.ops[0], values, leveled, block, (self.seed, part.begin, self.steps))
                 for name in lasting.intersection(part.writes):
+                    # Devices would keep different values of one variable, and none of them would be the right one.
                     if keep is None or len(values) > 1:
                         op = part.ops[0]
                         message = f"{op.type}: '{name}' lives between steps, which it does on one device alone"
@@ -200,11 +203,12 @@ class DynamicProgram:
             for slot, attr in fed_attributes(op).items():
                 for name in op.inputs.get(slot, ()):
                     sizes_now.append((i, slot, attribute_of(op, attr, name, values(name))))
+        # Where devices differ the declared type stays, which leaves the size open.
         alike = {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
         key = (*((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now), *alike.items())
         if key not in part.forms:
             made = self.program.clone()
-            block = made.global_block()
+            block = made.main_block
             block.ops = block.ops[part.begin : part.begin + len(part.ops)]
             give_sizes([(block.ops[i], slot, v) for i, slot, v in sizes_now])
             for name, shape in alike.items():
@@ -249,15 +253,15 @@ class _Loop:
 
     def __init__(self, op: Operator, around: DynamicProgram) -> None:
         self.op = op
-        lasting = {v.name for v in around.program.global_block().vars.values() if v.persistable}
+        lasting = {v.name for v in around.program.persistables()}
         self._test, self._body = (self._program(op.attrs[name], lasting, around.seed) for name in ("condition", "body"))
 
     def _program(self, region: Region, lasting: set[str], seed: int) -> DynamicProgram:
         """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
         made = region.program.clone()
         made.random_seed = seed
-        for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.global_block().vars):
-            made.global_block().vars[name].persistable, made.global_block().vars[name].is_data = True, False
+        for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.vars):
+            made.vars[name].persistable, made.vars[name].is_data = True, False
         return DynamicProgram(made)
 
     def run(self, values: list[Values], value: Callable[[str, int], Any], once: Once, kept: Kept, keep: Keep | None) -> None:
@@ -276,7 +280,7 @@ class _Loop:
         given = [*before, *op.inputs.get("Captured", [])]
 
         def fed(region: Region, cut: DynamicProgram, states: list[list[Any]]) -> list[Values]:
-            fixed = {v.name for v in cut.program.global_block().vars.values() if v.persistable}
+            fixed = {v.name for v in cut.program.persistables()}
             each = [[*now, *(value(n, d) for n in given[len(now) :])] for d, now in enumerate(states)]
             return [{n: v for n, v in zip(region.args, found, strict=True) if n not in fixed} for found in each]
 

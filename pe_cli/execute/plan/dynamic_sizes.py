@@ -22,11 +22,12 @@ from pe_cli.execute.plan.plan import Plan
 from pe_cli.ops.define.traits import OnHost, Random
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.prune import prune
+from pe_cli.program.region import with_inner
 
 
 def has_dynamic_sizes(program: Program) -> bool:
     """Return whether variables give sizes of a program's ops."""
-    return any(size_inputs(op) for op in program.global_block().ops)
+    return any(size_inputs(op) for op in program.top_ops)
 
 
 def executor_of(program: Program, scope: Scope, **wishes: Any) -> Executor:
@@ -62,7 +63,7 @@ class DynamicSizesExecutor(Executor):
 
     def __init__(self, program: Program, scope: Scope, **wishes: Any) -> None:
         self._written, self._wishes = program, wishes
-        self._sized = [op for op in program.global_block().ops if size_inputs(op)]
+        self._sized = [op for op in program.top_ops if size_inputs(op)]
         first = self._sized[0]
         if wishes.get("peers") is not None:
             message = f"{first.type}: '{size_inputs(first)[0]}' gives a size, and several processes share a batch"
@@ -79,12 +80,12 @@ class DynamicSizesExecutor(Executor):
     def _sizes_alone(self, program: Program, names: Sequence[str]) -> Executor:
         """Return an executor of the part of the program that makes sizes."""
         part = prune(program, names)
-        for op in part.global_block().ops:
-            kept = [n for n in op.output_names() if program.global_block().var(n).persistable]
-            if op.definition.has(Random) or op.definition.has(OnHost) or kept:
+        for op in part.top_ops:
+            kept = [n for n in op.output_names() if program.var(n).persistable]
+            if kept or any(o.definition.has(Random) or o.definition.has(OnHost) for o in with_inner(op)):
                 why = f"op '{op.type}' writes '{kept[0]}', which lives between steps" if kept else f"op '{op.type}' draws numbers"
                 raise PeError(f"a size depends on this: {why}", at=op.at, hint="compute sizes from feeds, shapes or constants alone")
-        levels = {k: v for k, v in (self._wishes.get("levels") or {}).items() if k in part.global_block().vars}
+        levels = {k: v for k, v in (self._wishes.get("levels") or {}).items() if k in part.vars}
         return executor_of(part, self.scope, **{**self._wishes, "levels": levels or None, "arenas": None, "check_nan_inf": False})
 
     def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), samples: int | None = None) -> Batch:
@@ -109,7 +110,7 @@ class DynamicSizesExecutor(Executor):
         key = tuple((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes)
         if key not in self.forms:
             program = self._written.clone()
-            ops = [op for op in program.global_block().ops if size_inputs(op)]
+            ops = [op for op in program.top_ops if size_inputs(op)]
             give_sizes([(ops[i], slot, v) for i, slot, v in sizes])
             self.forms[key] = Executor(program, self.scope, **self._wishes)
             while len(self.forms) > MOST:

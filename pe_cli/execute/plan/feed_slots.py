@@ -45,6 +45,7 @@ class PlanSlot:
             if flags.c_contiguous and flags.aligned and value.dtype == self._dtype:
                 loan.lend(value)
                 return
+            # What cannot be read in place is copied, and the step has to read the copy.
             loan.lend(None)
         if self._view is None:
             self._spot.memory.write(self._spot.offset, self._kind, value)

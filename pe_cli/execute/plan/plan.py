@@ -105,6 +105,7 @@ class Plan:
         self._threads = threads
         self._rows = fetched_rows(graph, request)
         self._lowering, self.tasks = self._lower(request)
+        # A roomy plan is made a little larger than its batch, so that later batches fit into it without a plan of their own.
         self._place(ROOM if roomy else 1.0)
         self._build(threads, progress, SPARE if roomy else 0)
 
@@ -169,6 +170,7 @@ class Plan:
         self.step = device(self.graph.places[0].kind).compile(works, self._spots.__getitem__, threads, progress, indexes)
         written = [b for t in self.tasks if t.calls for b in t.writes]
         fetched = [b for (name, _), b in self._lowering.buffers.items() if name in self.request.fetches]
+        # What a call writes would change the array of who fed it; what is fetched is copied from the arena.
         self._unlendable = {(id(s.memory), s.offset) for s in map(self._spot, (*written, *fetched))}
         self._look_for_aliases()
         self._open_doors()
@@ -211,6 +213,7 @@ class Plan:
             return False
         before = self._lowering.buffers
         pairs |= {b: before[at] for at, b in made.buffers.items() if at in before}
+        # Larger than its room: neighbours would be overwritten.
         if any(b.type.nbytes > self._room_of(old) for b, old in pairs.items() if b is not old):
             return False
         placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
@@ -220,6 +223,7 @@ class Plan:
         spots = self._spots
         if not self.step.refill(works, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
             return False
+        # Only here does the plan change: whatever failed before leaves it whole.
         self.request, self._lowering, self.tasks, self._placed = request, made, tasks, placed
         self._look_for_aliases()
         self._open_doors()
@@ -320,11 +324,12 @@ class Plan:
         return self._fetched(), replace(timeline, beside=under_way(self.graph, self.tasks, self._lowering.pending))
 
     def _feed(self, feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        # Kernels read rows by these offsets and check nothing: an end beyond the rows would read memory of others.
         for given, ends in zip(feeds, self.ends, strict=False):
             for name, (rows, grouped) in ends.items():
                 if given[name][-1] != rows:
                     what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
-                    made, hint = self.graph.program.global_block().find_var(grouped), "the lengths of all sequences add up to the rows"
+                    made, hint = self.graph.program.find_var(grouped), "the lengths of all sequences add up to the rows"
                     raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
         for d, given in enumerate(feeds):
             for name, value in given.items():
@@ -356,7 +361,8 @@ class Plan:
 
     def _dense(self, name: str, rows: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a row-sparse gradient as the dense array that it stands for."""
-        out = np.zeros(table_of(self.graph.program.global_block(), name).shape, values.dtype)
+        out = np.zeros(table_of(self.graph.program.main_block, name).shape, values.dtype)
+        # Below 0 are places for rows that this batch does not have.
         out[rows[rows >= 0]] = values[rows >= 0]
         return out
 

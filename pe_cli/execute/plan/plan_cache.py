@@ -43,6 +43,7 @@ class Plans(Mapping[Request, Plan]):
 
     def use(self, request: Request) -> Plan | None:
         """Return the plan that serves a request, which is used now; None where there is none."""
+        # Nearly every step: the same request object needs no hash of all its types.
         if self._newest is not None and self._newest.request is request:
             return self._newest
         found = self._plans.get(request)
@@ -74,6 +75,7 @@ class Plans(Mapping[Request, Plan]):
         Returns:
             None while there is room for one more plan, and where none does it.
         """
+        # A plan of its own fits a batch best; others are refitted when there are too many.
         if len(self._plans) < MAX_PLANS or not self._refits:
             return None
         plan = next((plan for plan in self._plans.values() if plan.graph is graph and plan.holds(request)), None)

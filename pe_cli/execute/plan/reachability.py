@@ -72,10 +72,12 @@ def _lines(waits: Sequence[Collection[int]]) -> tuple[list[int], list[int], int]
     heir = [-1] * len(waits)
     for task, before in enumerate(waits):
         for other in before:
+            # A task has one heir, or two lines would share it; the one with most behind it makes the longest lines.
             if heir[other] < 0 or height[task] > height[heir[other]]:
                 heir[other] = task
     line, place, lengths = [-1] * len(waits), [0] * len(waits), list[int]()
     for task, before in enumerate(waits):
+        # Several may have this task as their heir: the longest of their lines goes on.
         from_ = max((other for other in before if heir[other] == task), key=lambda other: place[other], default=-1)
         if from_ >= 0:
             line[task], place[task] = line[from_], place[from_] + 1

@@ -48,6 +48,7 @@ def _touched(old: Task, new: Task) -> list[tuple[Buffer, Buffer]]:
 
 def _pair(pairs: Pairs, taken: Pairs, old: Buffer, new: Buffer) -> bool:
     """Match two buffers of the plans; return False where either is matched to another already."""
+    # One to one: a buffer that came in the place of two others would be written by both.
     return pairs.setdefault(new, old) is old and taken.setdefault(old, new) is new
 
 
@@ -56,6 +57,7 @@ def _same_memory(old: Task, new: Task, pairs: Mapping[Buffer, Buffer]) -> bool:
     for was, now in ((old.views, new.views), (old.takes_over, new.takes_over)):
         if {pairs.get(out): pairs.get(source) for out, source in now.items()} != was:
             return False
+    # Memory was shared because both had as many bytes; with other sizes one of them may be longer than its place.
     over = new.takes_over.items()
     return all(_as_large(out, source) == _as_large(pairs[out], pairs[source]) for out, source in over)
 

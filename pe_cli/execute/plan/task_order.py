@@ -154,6 +154,7 @@ def _behind(i: int, j: int, edges: Sequence[set[int]]) -> bool:
         for k in edges[waiting.pop()]:
             if k == j:
                 return True
+            # Edges lead to earlier tasks alone: from one before j no way leads back to it.
             if k > j and k not in seen:
                 seen.add(k)
                 waiting.append(k)

@@ -11,6 +11,7 @@ from pe_cli.execute.plan.cost import MOVED, Cost, costs, on_threads
 from pe_cli.graph.lod_resolution import resolve
 from pe_cli.ops.define.traits import BatchStatistics
 from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.program.region import every_op
 
 #: Microseconds that a step takes longer for every further thread: to wake it, wait for it, and feed its device.
 THREAD = 60
@@ -42,7 +43,7 @@ def step_costs(program: Program, samples: int) -> list[Cost]:
         PeError: only data shows the sizes of some variables.
     """
     sequences = resolve(program)
-    block = sequences.program.global_block()
+    block = sequences.program.main_block
     types = concrete_types(sequences.program, batch_types(sequences, [samples])[0])
     return costs(block.ops, block, types.get)
 
@@ -59,9 +60,9 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
         ops, twice = step_costs(program, samples), step_costs(program, 2 * samples)
     except PeError:  # sizes that only data shows: nothing speaks for fewer
         return Layout(most, most)
-    block = program.global_block()
-    updates = [op for op in block.ops if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]  # of all elements, which threads share
-    weights = sum(block.var(n).type.nbytes for op in updates for n in op.inputs.get("Param", ())) / MOVED
+    # Of all elements, which threads share.
+    updates = [op for op in program.top_ops if op.role is Role.OPTIMIZE and not op.inputs.get("Rows")]
+    weights = sum(program.var(n).type.nbytes for op in updates for n in op.inputs.get("Param", ())) / MOVED
     alone = sum(op.time for op in ops)
     batch = sum(op.time for op in twice) - alone  # what grows with the batch; without it every device would do the same
 
@@ -71,7 +72,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     def shared(n: int) -> float:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
-    own = any(_own_statistics(op) for op in block.ops)
+    own = any(_own_statistics(op) for op in every_op(program))
     devices = min(range(1, min(most, max(1, samples // MIN_SAMPLES) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
     if shared(threads) < data(devices):
@@ -81,7 +82,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
 
 def statistics_note(program: Program, devices: int) -> str:
     """Return a sentence on ops that take statistics of each device's part of a batch; nothing where there are none, or one device."""
-    found = dict.fromkeys(op.type for op in program.global_block().ops if _own_statistics(op))
+    found = dict.fromkeys(op.type for op in every_op(program) if _own_statistics(op))
     if devices < 2 or not found:
         return ""
     return (

@@ -35,6 +35,7 @@ def steal_last_gradients(graph: Graph, types: Sequence[Mapping[str, TensorType]]
         ]
         total = sum(n for _, n in counted)
         left = SHARE * total if total >= WORTH_HELP else 0.0
+        # From the end: while the first device has nothing left to do, the others are at their last gradients.
         for node, n in reversed(counted):
             if left <= 0 or node.role is not Role.BACKWARD:
                 break

@@ -70,9 +70,11 @@ class _Loop(RegionOp):
         args = [part.of(region, n, kind) for n, kind in zip(region.args, kinds, strict=True)]
         types = region.types(args, self._like(region, part))
         outs = [(n, b) for n, b in zip(region.results[len(inits) :], self.outs.get("Out", ()), strict=False) if b is not None]
+        # One stride for each loop around: rows move with the rounds of this loop alone.
         ahead = (0,) * self.g.loops
         where = {}
         for n, b in [*zip(region.args, xs, strict=False), *outs]:
+            # What a loop goes through or collects has a row for every round along axis 0.
             row = b.type.nbytes // max(1, rounds)
             where[n] = Place(b, part.begins(region, n, b.type.with_shape(*b.shape[1:])), (*ahead, row))
         for n, b in zip(region.args[len(xs) + len(inits) :], captured, strict=True):
@@ -159,6 +161,7 @@ class _Rounds(_Loop):
         region, types, _ = self.prepare(rounds)
         given = [n for n in region.args if region.block.vars[n].shape[:1] == (-1,)]
         rows = types[given[0]].shape[0] if given else 0
+        # Fewer samples are other products with other roundings: results would depend on the number of threads.
         parts = min(threads, rows // MIN_SAMPLES)
         if parts < 2 or not is_rowwise(region, types, given, rows):
             return [Part()]
@@ -198,6 +201,7 @@ class _While(_Loop):
     ) -> list[Call]:  # fmt: skip
         """Return the calls of as many rounds as there may be; those after the last one leave the states as they are, and rows of 0."""
         test, body = heads
+        # The condition is asked once more than there are rounds.
         most = (bound + 1) * reporters(test) + bound * reporters(body)
         out = UnrolledRegion(most, self.room, self.room(TensorType((bound + 1,), "bool")))
         saved = [self.room(kind) for _, kind in states]

@@ -95,6 +95,7 @@ class RegionOp(ABC):
     def task(self) -> Task:
         """Return the task."""
         calls = self.calls()
+        # Like gives types alone: nobody reads its bytes, and they may be gone.
         reads = [b for slot, row in self.ins.items() if slot != "Like" for b in row if b is not None]
         writes = [b for row in self.outs.values() for b in row if b is not None]
         return Task(self.node.index, self.node.device, calls, reads, writes, self.scratch)
@@ -132,6 +133,7 @@ class RegionOp(ABC):
         for op in region.block.ops:
             _check_sequences(op)
         tasks = self.lower(inner)
+        # Also what no op of the region touches has a place: results that are arguments, and arguments that nobody reads.
         for name in (*where, *states, *region.results):
             inner.buffer(name, 0)
         placed = [inner.buffer(n, 0) for n in where]
@@ -139,6 +141,7 @@ class RegionOp(ABC):
         updates = [inner.buffer(n, 0) for n in region.results[: len(states)]]
         kept = [b for b in dict.fromkeys(updates) if b not in placed]
         plan, same = plan_memory(tasks, placed, (), [], held=held, ends=kept)
+        # Sharing went too far: states then keep bytes of their own all the time.
         if _mixed(plan, held, updates):
             plan, same = plan_memory(tasks, placed, held, [], ends=kept)
         arena = self.room(TensorType((max(1, plan.nbytes),), "uint8"))
@@ -155,6 +158,7 @@ class RegionOp(ABC):
             calls += [replace(call, args=tuple(_in_place(a, spots) for a in call.args), part=None) for call in task.calls]
             labels += [inner.labels.setdefault(op, len(inner.labels) + 1)] * len(task.calls) if task.calls else []
         for state, update in zip(held, updates, strict=True):
+            # A new state that was not written where the old one lay is copied there, for the next round reads it there.
             if spots[state] != spots[update]:
                 calls.append(copied(spots[update], spots[state], state.type))
                 labels.append(0)

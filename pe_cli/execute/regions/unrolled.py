@@ -36,6 +36,7 @@ class UnrolledRegion:
         self._reports = room(TensorType((kernels.WORDS * reports,), "int64")) if reports else None
         self.calls: list[Call] = []
         if self._reports is not None:
+            # Reports of the step before would count again.
             self.calls.append(Call(fill, (self._reports, self._reports.size, 0.0), "int64", "float32"))
 
     def call(self, kernel: Any, *args: Any, dtype: str = "float32") -> None:
@@ -87,6 +88,7 @@ class UnrolledRegion:
     def hand_on(self) -> None:
         """Append the call that reports the first error of all calls that count."""
         if self._reporters:
+            # Where all calls count nobody looks at the flag, but the kernel wants an address.
             flags = self.flags or self._room(TensorType((1,), "bool"))
             count = len(self._reporters) // kernels.REPORTER
             self.call(kernels.hand_on, self._reports, Numbers(tuple(self._reporters)), flags, count, STATUS)

@@ -102,6 +102,7 @@ class GradientQueue:
                     break
             over = found[-1] is None
             try:
+                # After an error the queue is emptied all the same, or who waits for it would wait for ever.
                 if self._error is None:
                     self._send([push for push in found if push is not None])
             except PeError as error:
@@ -139,6 +140,7 @@ def merged_of(pushes: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
         parts = [push[name] for push in pushes if name in push]
         share = parts[0].dtype.type(len(parts))
         if name + ROWS in pushes[0] or any(name + ROWS in push for push in pushes):
+            # Rows that several steps touched go once, with the sum of their gradients.
             rows, where = np.unique(np.concatenate([push[name + ROWS] for push in pushes if name in push]), return_inverse=True)
             total = np.zeros((len(rows), *parts[0].shape[1:]), parts[0].dtype)
             np.add.at(total, where.ravel(), np.concatenate(parts))

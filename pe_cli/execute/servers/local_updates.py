@@ -85,6 +85,7 @@ class LocalUpdates:
         """Send a share of the difference since the last time, and take what servers have now."""
         before = {p.name: self._host.read(p.name) for p in self._shared}
         rows = {p.name: np.array(sorted(self._rows[p.name]), np.int64) for p in self._shared if p.sparse}
+        # All trainers send: each its share, so that what they have learned together is the mean.
         share = {p.name: (before[p.name] - self._old[p.name]) / before[p.name].dtype.type(self._trainers) for p in self._shared}
         self._push(share, rows)
         now = self._pull(rows, self._shared)

@@ -36,7 +36,7 @@ class Server(ABC):
         self._program, self._host, self._service = program, host, service
         self._hub = Hub(service)
         self._trainers = int(listen.attrs["Fanin"])
-        self._known = program.global_block().vars
+        self._known = program.vars
         pairs = [text.rpartition(":") for text in listen.attrs["grad_to_block_id"]]
         self._blocks = {name: int(number) for name, _, number in pairs}
         self._sparse = {text.rpartition(":")[0] for text in listen.attrs["sparse_grad_to_param"]}
@@ -56,6 +56,7 @@ class Server(ABC):
             "epoch": self._lengthen,
             **self._also,
         }  # fmt: skip
+        # A trainer is trusted no more than a file: everything it names or sends is checked before anything changes.
         if kind not in takes:
             raise FrameError(f"trainer {request.trainer} sent message {kind}, which servers do not answer")
         takes[kind](request)
@@ -107,17 +108,16 @@ class Server(ABC):
         made.random_seed = self._program.random_seed
         for number in numbers:
             other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
-            made.global_block().vars.update(
-                {n: v.for_block(made.global_block()) for n, v in other.global_block().vars.items() if n not in made.global_block().vars}
-            )
-            made.global_block().ops += other.global_block().ops
+            block = made.main_block
+            block.vars.update({n: v.for_block(block) for n, v in other.vars.items() if n not in block.vars})
+            block.ops += other.top_ops
         return made
 
     def run(self, program: Program, fed: Mapping[str, Array]) -> None:
         """Run blocks."""
-        if not program.global_block().ops:
+        if not program.top_ops:
             return
-        used = {n for op in program.global_block().ops for n in op.input_names()}
+        used = {n for op in program.top_ops for n in op.input_names()}
         self._host.run(program, {n: a for n, a in fed.items() if n in used}, [])
 
     def checked(self, message: Message, trainer: int) -> dict[str, Array]:
@@ -144,6 +144,7 @@ class Server(ABC):
             rows = found[name + ROWS]
             if rows.size and not 0 <= rows.min() <= rows.max() < parameter:
                 raise FrameError(f"trainer {trainer} sent a row of '{name}' that is not in [0, {parameter})")
+            # Every number of rows would be a batch shape with a plan of its own.
             found[name], found[name + ROWS] = padded(found[name], rows, self._filler(name))
         return found
 

@@ -76,7 +76,7 @@ class ScopeHost:
 
     def run(self, program: Program, fed: Mapping[str, Value], fetches: Sequence[str]) -> Mapping[str, Value]:
         """Run a program once; see `Host.run`."""
-        if not program.global_block().ops:
+        if not program.top_ops:
             return {}
         executor = self._executor(program, fed)
         sequences, used = executor.sequences, executor.read.union(fetches)

@@ -39,7 +39,7 @@ def serve(
         PeError: the port is in use, or an update fails.
     """
     listen = listen_of(program)
-    sizes = [v.type.nbytes for v in program.global_block().vars.values() if v.type.known]
+    sizes = [v.type.nbytes for v in program.vars.values() if v.type.known]
     most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
     service = Service(listen.attrs["endpoint"], listen.attrs["Fanin"], seconds, most, **given)
@@ -49,7 +49,7 @@ def serve(
 
 def listen_of(program: Program) -> Operator:
     """Return the op of a server's program that serves."""
-    return next(op for op in program.global_block().ops if does(op) == "serve")
+    return next(op for op in program.top_ops if does(op) == "serve")
 
 
 class Sync(Server):
@@ -97,6 +97,7 @@ class Sync(Server):
             return
         fed = self._complete()
         self.run(self._all, fed)
+        # Emptied before anybody is answered: who has an answer may send the gradients of the next step at once.
         waiting, self._waiting, self._given = self._waiting, {}, {}
         for each in waiting.values():
             each.reply(DONE)
@@ -106,6 +107,7 @@ class Sync(Server):
         fed = {n: a for given in self._given.values() for n, a in given.items()}
         missing = self._trainers - len(self._waiting)
         if missing and self._trainers > 1:
+            # Blocks divide by the number of all trainers, those that have left included.
             share = self._trainers / len(self._waiting)
             fed = {n: a if n.endswith(ROWS) else (a * a.dtype.type(share)) for n, a in fed.items()}
         for name in self._names:
@@ -114,6 +116,7 @@ class Sync(Server):
                 if trainer in self._waiting and "empty" not in self._waiting[trainer].message.facts:
                     raise PeError(f"trainer {trainer} gave no '{name}'", hint="do all run the same script?")
                 kind = self._known[name].type
+                # As few rows as are ever padded to, so that a trainer without samples needs no plan of its own.
                 fed[name] = np.zeros([8 if s == -1 else s for s in kind.shape], kind.numpy)
                 if name.endswith(ROWS):
                     fed[name] += self._filler(name)
@@ -122,7 +125,7 @@ class Sync(Server):
     def _expected(self) -> list[str]:
         made: set[str] = set()
         found: dict[str, None] = {}
-        for op in self._all.global_block().ops:
+        for op in self._all.top_ops:
             found |= dict.fromkeys(n for n in op.input_names() if n not in made and self._is_gradient(n))
             made |= set(op.output_names())
         return list(found)
@@ -150,13 +153,14 @@ class Async(Server):
 
     def _take_out_reference(self, part: Program) -> tuple[str, list[str]] | None:
         """Take the op that chooses a trainer's value out of a program; return what it gives and reads."""
-        block = part.global_block()
+        block = part.main_block
         found = [op for op in block.ops if does(op) == "choose"]
         block.ops = [op for op in block.ops if does(op) != "choose"]
         return (found[0].outputs["Out"][0], found[0].inputs["X"]) if found else None
 
     def push(self, request: Request) -> None:
         """Apply gradients, one after the other."""
+        # Before anybody has counted a step there is no rate yet.
         if self._rates is not None and not self._steps:
             self.run(self._rates, {})
         given = self.checked(request.message, request.trainer)
@@ -191,7 +195,7 @@ class Async(Server):
 
     def loaded(self, name: str, value: Array) -> None:
         """Begin to count where a counter was loaded: as if each trainer had done so many steps, or the first one where all steps add up."""
-        rates = self._rates.global_block().ops if self._rates is not None else ()
+        rates = self._rates.top_ops if self._rates is not None else ()
         mean = sum(name in op.output_names() for op in rates) > 1  # what follows the sum
         for i in range(self._trainers):
             counter = f"{name}.trainer_{i}"

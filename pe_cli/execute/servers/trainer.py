@@ -26,7 +26,7 @@ SLACK = 1 << 20
 
 def most_of(program: Program) -> int:
     """Return the bytes of an answer to a trainer, at most."""
-    return 2 * sum(v.type.nbytes for v in program.global_block().vars.values() if v.type.known) + SLACK
+    return 2 * sum(v.type.nbytes for v in program.vars.values() if v.type.known) + SLACK
 
 
 class Step:
@@ -45,7 +45,7 @@ class Step:
         self, program: Program, cut: Parts, host: Host, servers: Servers | None, weight: float = 1.0, outbox: GradientQueue | None = None
     ) -> None:
         self._weight, self._outbox = weight, outbox
-        self._block, self._cut, self._host = program.global_block(), cut, host
+        self._block, self._cut, self._host = program.main_block, cut, host
         self._connections = servers
         self._values: dict[str, Value] = {}
         self._sparse: dict[str, tuple[Array, Array]] = {}
@@ -82,11 +82,10 @@ class Step:
         return self._values[name]
 
     def _compute(self, program: Program, wanted: Sequence[str]) -> None:
-        block = program.global_block()
-        made = {n for op in block.ops for n in op.output_names()}
-        reads = {n for op in block.ops for n in op.input_names()}
-        fetched = [n for n in dict.fromkeys(wanted) if n in made and not block.vars[n].persistable]
-        part = {n: v for n, v in self._values.items() if n in reads and (n not in made or not block.vars[n].persistable)}
+        made = {n for op in program.top_ops for n in op.output_names()}
+        reads = {n for op in program.top_ops for n in op.input_names()}
+        fetched = [n for n in dict.fromkeys(wanted) if n in made and not program.vars[n].persistable]
+        part = {n: v for n, v in self._values.items() if n in reads and (n not in made or not program.vars[n].persistable)}
         self._values.update(self._host.run(program, part, fetched))
 
     def array(self, name: str) -> Array:
@@ -100,6 +99,7 @@ class Step:
         width = self._block.vars[op.inputs["W"][0]].type.shape[1:]
         dtype = self._block.vars[op.inputs["W"][0]].type.numpy
         ids = [np.asarray(self._values[n]) for n in op.inputs["Ids"]]
+        # Samples name the same rows again and again: each crosses the network once.
         numbers, places = np.unique(np.concatenate([i.ravel() for i in ids]), return_inverse=True)
         ends = np.cumsum(op.attrs["height_sections"])
         if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < ends[-1]:
@@ -180,6 +180,7 @@ class Step:
 
     def _push(self) -> None:
         if self._pushes:
+            # Servers take the mean over trainers; a trainer with fewer samples counts less.
             if self._weight != 1:
                 self._pushes = {e: {n: self._weighted(n, a) for n, a in each.items()} for e, each in self._pushes.items()}
             if self._outbox is not None:

@@ -15,11 +15,11 @@ from pe_cli.graph.ssa import Check, Compute, Gather, Graph, Node, rebuilt
 
 def run(graph: Graph, fetches: Collection[str]) -> Graph:
     """Return the graph with checks of what an op reads, what stays, and what is fetched: other results hold whatever memory held."""
-    block = graph.program.global_block()
+    program = graph.program
     read = {v.name for node in graph.nodes for v in node.inputs} | {*fetches}
 
     def counts(name: str) -> bool:
-        v = block.var(name)
+        v = program.var(name)
         return v.dtype in FLOATS and (name in read or v.persistable)
 
     def nodes_now() -> Iterator[Node]:

@@ -11,12 +11,12 @@ from pe_cli.ops.define.traits import View
 
 def run(graph: Graph) -> Graph:
     """Return the graph with nodes that copy."""
-    block = graph.program.global_block()
-    writes = Counter(n for op in block.ops for n in op.output_names())
+    program = graph.program
+    writes = Counter(n for op in program.top_ops for n in op.output_names())
     summed = {n for node in graph.nodes if isinstance(node, Collective) for n in node.names}
 
     def changes(name: str) -> bool:
-        return name in summed or writes[name] > 1 or block.var(name).persistable
+        return name in summed or writes[name] > 1 or program.var(name).persistable
 
     def copies(node: Node) -> bool:
         return type(node) is Compute and any(changes(n) for pair in aliases(node) for n, _ in pair)

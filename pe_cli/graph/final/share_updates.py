@@ -80,13 +80,13 @@ def _read_by_updates(graph: Graph, others: Sequence[Node], fetches: Collection[s
     sums = (AllReduce, Reduce, StartSum, WaitSum)
     elsewhere = {v.name for node in others if not isinstance(node, sums) for v in node.inputs} | {*fetches}
     summed = {n for node in others if isinstance(node, Collective) and isinstance(node, sums) for n in node.names}
-    return summed - elsewhere - {v.name for v in graph.program.list_vars() if v.persistable}
+    return summed - elsewhere - {v.name for v in graph.program.persistables()}
 
 
 def _turns(graph: Graph, ours: Sequence[Compute]) -> dict[str, int]:
     """Return parameter -> the device that does its updates, where these cannot be divided: the one with the fewest bytes so far."""
     load = [0] * len(graph.places)
-    variables = graph.program.global_block().vars
+    variables = graph.program.vars
     found: dict[str, int] = {}
     for node in ours:
         pair = node.op.role_vars

@@ -28,10 +28,10 @@ def run(program: Program, fetches: Collection[str], *, together: bool = False) -
         together: cast parameters at the beginning of the step, by one launch where devices launch kernels, not where they are first read.
     """
     del fetches  # what is fetched is read as float32, and changes nothing
-    narrow = _Search(program.global_block()).found()
+    narrow = _Search(program.main_block).found()
     made = program.clone()
     made.is_test = program.is_test
-    block = made.global_block()
+    block = made.main_block
     for name in narrow:
         block.vars[name].type = TensorType(block.vars[name].shape, BFLOAT16)
     casts = _cast_factors(block, together)

@@ -17,7 +17,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """
     del fetches
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     starts = [op for op in block.ops if op.role is Role.LOSS and (folds := op.definition.get(Folds)) is not None and folds.alone]
     if not starts:
         if any(op.role is Role.BACKWARD for op in block.ops):

@@ -11,33 +11,39 @@ from collections.abc import Collection
 
 from pe_cli.ops.define.registry import forward_name
 from pe_cli.ops.define.traits import OwnRows, ReportsData
-from pe_cli.program.ir import Operator, Program
+from pe_cli.program.ir import Operator, Program, Role
+from pe_cli.program.region import with_inner
 
 NAME = "dead_code"
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with only the ops that count, and a sentence on what was done."""
-    block = program.global_block()
-    needed = {*fetches, *(name for name, v in block.vars.items() if v.persistable)}
+    needed = {*fetches, *(v.name for v in program.persistables())}
     alive: list[bool] = []
-    for op in reversed(block.ops):
+    for op in reversed(program.top_ops):
         outs = set(op.output_names())
-        alive.append(not outs or bool(outs & needed) or op.definition.has(ReportsData) or op.definition.has(OwnRows))
+        alive.append(not outs or bool(outs & needed) or _reports(op) or op.definition.has(OwnRows))
         if alive[-1]:
             needed |= _needs(op)
     alive.reverse()
     if all(alive):
         return program, f"{NAME}: every op counts"
     made = program.clone()
-    ops = made.global_block().ops
-    made.global_block().ops = [op for op, counts in zip(ops, alive, strict=True) if counts]
+    block, ops = made.main_block, made.top_ops
+    block.ops = [op for op, counts in zip(ops, alive, strict=True) if counts]
     gone = Counter(op.type for op, counts in zip(ops, alive, strict=True) if not counts)
-    used = {n for op in made.global_block().ops for n in (*op.input_names(), *op.output_names())}
+    used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
     for name in {n for op in ops for n in op.output_names()} - used:
-        del made.global_block().vars[name]
+        del block.vars[name]
     listed = ", ".join(f"{n} {kind}" for kind, n in gone.most_common(4)) + (", ..." if len(gone) > 4 else "")
     return made, f"{NAME}: {gone.total()} ops left out whose results nobody needs: {listed}"
+
+
+def _reports(op: Operator) -> bool:
+    """Whether an op, or one that it runs, looks for mistakes in the data; a gradient only does again what has been looked at."""
+    inside = with_inner(op) if op.role is not Role.BACKWARD else [op]
+    return any(each.definition.has(ReportsData) for each in inside)
 
 
 def _needs(op: Operator) -> set[str]:

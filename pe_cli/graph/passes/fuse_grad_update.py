@@ -33,7 +33,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 
 def _rates_first(program: Program) -> Program:
     """Return the program with what computes learning rates in front, where that depends on nothing else; it may be the same."""
-    ops = program.global_block().ops
+    ops = program.top_ops
     places = {place for place, op in enumerate(ops) if op.role is Role.LR_SCHED}
     if not places:
         return program
@@ -43,7 +43,7 @@ def _rates_first(program: Program) -> Program:
         if place not in places and (reads & set(op.output_names()) or writes & {*op.input_names(), *op.output_names()}):
             return program
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     moved = [block.ops[place] for place in sorted(places)]
     block.ops = moved + [op for place, op in enumerate(block.ops) if place not in places]
     return made

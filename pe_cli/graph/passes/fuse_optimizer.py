@@ -14,7 +14,7 @@ from pe_cli.program.ir import Block, Operator, Program, Role
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with fused updates, and a sentence on what was done."""
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     forms = _forms() if any(op.role is Role.OPTIMIZE for op in block.ops) else {}
     decays = _decays(block, set(fetches), forms)
     groups: dict[tuple[Any, ...], list[Operator]] = {}

@@ -19,13 +19,13 @@ TO_FIRST = [0, 3, 1, 2]
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with channels last inside, and a sentence on what was done."""
-    block = program.global_block()
+    block = program.main_block
     aware = [op for op in block.ops if _data_format(op) == "NCHW" and _images(block, op)]
     if not aware:
         return program, "layout: no operator on images in NCHW"
     made = program.clone()
     made.is_test = program.is_test
-    walk = _Walk(made.global_block(), fetches)
+    walk = _Walk(made.main_block, fetches)
     walk.run()
     return made, f"layout: {walk.switched} operators run channels-last, {walk.transposes} transposes"
 

@@ -23,7 +23,7 @@ _FORWARD = (Role.FORWARD, Role.LOSS)
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with repeated forward operators, and a sentence on what was done."""
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     segments = _segments(block)
     uses = _Uses(block)
     again = [_Segment(block, uses, begin, end, set(fetches)) for begin, end in segments]

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
 from pe_cli.ops.define.registry import find, grad_name
 from pe_cli.ops.define.traits import SumsOverDevices
 from pe_cli.program.ir import Block, Operator, Program
+from pe_cli.program.region import every_op
 
 NAME = "sync_batch_norm"
 
 
 def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
-    """Return the program with statistics over all devices, and a sentence on what was done."""
+    """Return the program with statistics over all devices, and a sentence on what was done.
+
+    Raises:
+        PeError: statistics are taken inside of a loop or condition, which each device runs alone.
+    """
     del fetches
-    found = sum(_split_up(op) is not None for op in program.global_block().ops)
+    outer = {id(op) for op in program.top_ops}
+    for op in every_op(program):
+        if id(op) not in outer and _split_up(op) is not None:
+            text = f"{NAME}: '{op.scope.strip('/') or op.type}' is inside of a loop or condition, where devices do not wait for each other"
+            raise PeError(text, at=op.at, hint="leave build_strategy.sync_batch_norm out, use one device, or move the layer out")
+    found = sum(_split_up(op) is not None for op in program.top_ops)
     if not found:
         return program, f"{NAME}: the program takes no statistics of a batch"
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     block.ops = [part for op in block.ops for part in _parts(block, op)]
     return made, f"{NAME}: {found} ops take statistics over the samples of all devices"
 

@@ -14,7 +14,7 @@ from pe_cli.program.ir import Block, Operator, Program, Role
 
 def inner_block(program: Program, parent: int) -> Block:
     """Add a block to a program that follows another one, and uses the variables of the first."""
-    made = type(program.global_block())(program, len(program.blocks))
+    made = type(program.main_block)(program, len(program.blocks))
     made.parent_idx = parent
     program.blocks.append(made)
     return made

@@ -25,7 +25,7 @@ def geo_server(origin: Program, job: Job, found: Cut, endpoint: str) -> tuple[Pr
     """
     made = type(origin)()
     made.random_seed = origin.random_seed
-    block, numbers, pieces = made.global_block(), {}, found.at(endpoint)
+    block, numbers, pieces = made.main_block, {}, found.at(endpoint)
     for p in pieces:
         declare(block, p.name, p.type, persistable=True)
     for p in pieces:
@@ -44,7 +44,7 @@ def geo_server(origin: Program, job: Job, found: Cut, endpoint: str) -> tuple[Pr
 
 def _add(program: Program, p: Piece) -> int:
     """Add a block that adds a difference to a piece; return its number."""
-    block = program.global_block()
+    block = program.main_block
     inner, delta = inner_block(program, 0), f"{p.name}.delta"
     declare(block, delta, TensorType((-1, *p.type.shape[1:]), p.type.dtype) if p.sparse else p.type)
     if p.sparse:

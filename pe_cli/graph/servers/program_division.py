@@ -91,8 +91,8 @@ class Division:
             return program
         made = program.clone()
         for table in sorted(self.remote):
-            look_up_rows(made.global_block(), table, self.found, self._job)
-        changed(made.global_block())
+            look_up_rows(made.main_block, table, self.found, self._job)
+        changed(made.main_block)
         return made
 
     def trainer_startup(self, others: Collection[str]) -> Program:
@@ -101,15 +101,15 @@ class Division:
         Args:
             others: variables that other programs of the trainer need.
         """
-        mine = {v.name for v in self.trainer.list_vars() if v.persistable} | set(others)
-        known = [v.name for v in self._startup.list_vars() if v.persistable and v.name in mine - self.remote]
+        mine = {v.name for v in self.trainer.persistables()} | set(others)
+        known = [v.name for v in self._startup.persistables() if v.name in mine - self.remote]
         return prune(self._startup, known)
 
     def lookups(self) -> dict[str, list[str]]:
         """Return the variables of the ids that rows of each table with row-sparse gradients are looked up by."""
         sparse = {u.name for u in self.updates.parameters.values() if u.rows}
         found: dict[str, list[str]] = {}
-        for op in self.source.global_block().ops:
+        for op in self.source.top_ops:
             if op.definition.has(Table) and op.inputs["W"][0] in sparse:
                 ids = found.setdefault(op.inputs["W"][0], [])
                 ids += [n for n in op.inputs["Ids"] if n not in ids]

@@ -61,7 +61,7 @@ class ServerProgram:
         self._pieces = found.at(endpoint)
         self.program = updates.kind()
         self.program.random_seed = seed
-        self._block = self.program.global_block()
+        self._block = self.program.main_block
         self._scratch = 0
         self.kept: list[Kept] = []
         given = self._declare_given()
@@ -254,8 +254,8 @@ def program_of(program: Program, block: Block, lasting: Any) -> Program:
     """
     made = type(program)(f"block {block.index}")
     made.random_seed = program.random_seed
-    main = made.global_block()
-    known = {**program.global_block().vars, **block.vars}
+    main = made.main_block
+    known = {**program.vars, **block.vars}
     for op in block.ops:
         for name in (*op.input_names(), *op.output_names()):
             if name in known and name not in main.vars:

@@ -27,8 +27,8 @@ def server_startup(origin: ir.Program, main: ir.Program, kept: Sequence[Kept], m
     """
     made = type(origin)()
     made.random_seed = origin.random_seed
-    block, source = made.global_block(), origin.global_block()
-    for v in main.global_block().vars.values():
+    block, source = made.main_block, origin.main_block
+    for v in main.vars.values():
         declare(block, v.name, v.type, persistable=True)
     targets = _targets(source, block, kept)
     for op in _needed(source.ops, set(targets)):

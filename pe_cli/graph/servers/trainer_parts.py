@@ -71,7 +71,7 @@ def parts(program: Program) -> Parts:
 
 
 def _cut(program: Program) -> Parts:
-    block = program.global_block()
+    block = program.main_block
     stages: list[Stage] = [Stage()]
     ready: dict[str, int] = {}
     made: set[str] = set()
@@ -106,7 +106,7 @@ def _joins(op: Operator, block: Block) -> bool:
 def _program(program: Program, ops: list[int], names: dict[str, str]) -> Program:
     """Return some ops of a program as one of their own; what it gives is read from its variables."""
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     block.ops = [block.ops[i] for i in ops]
     block.rename_vars(names)
     return made

@@ -112,7 +112,7 @@ class TrainerEdits:
     """
 
     def __init__(self, program: Program, updates: Updates, job: Job, found: Cut) -> None:
-        self._program, self._block = program, program.global_block()
+        self._program, self._block = program, program.main_block
         self._updates, self._job, self._cut = updates, job, found
         self._added: dict[str, list[Operator]] = {name: [] for name in found.pieces}
 
@@ -240,7 +240,7 @@ def join(block: Block, found: Cut, role: Role, leave: Collection[str]) -> None:
 
 def remote_tables(program: Program, updates: Updates) -> set[str]:
     """Return the parameters with row-sparse gradients of which trainers need only the rows that they look up."""
-    ops = program.global_block().ops
+    ops = program.top_ops
     tables = {op.inputs["W"][0] for op in ops if op.definition.has(Table) and op.attrs.get("is_sparse")}
     return {u.name for u in updates.parameters.values() if u.rows and u.name in tables}
 
@@ -273,7 +273,7 @@ def _rename(block: Block, old: str, new: str) -> None:
 
 def edit_startup(startup: Program, found: Cut, job: Job, leave: Collection[str]) -> None:
     """Let a trainer's startup program take first values from servers, after its own, but those of some parameters."""
-    block = startup.global_block()
+    block = startup.main_block
     for parameter, pieces in found.pieces.items():
         if parameter in leave:
             continue
@@ -288,7 +288,7 @@ def edit_startup(startup: Program, found: Cut, job: Job, leave: Collection[str])
 
 def leave_out_of_startup(startup: Program, updates: Updates, found: Cut) -> None:
     """Remove first values of what only servers have; tables get a stand-in."""
-    block = startup.global_block()
+    block = startup.main_block
     gone = set(updates.left_out()) | found.remote
     block.ops[:] = [op for op in block.ops if not set(op.output_names()) <= gone or not op.output_names()]
     for name in gone - found.remote:
@@ -301,7 +301,7 @@ def leave_out_of_startup(startup: Program, updates: Updates, found: Cut) -> None
 
 def count_steps(startup: Program, updates: Updates, job: Job) -> None:
     """Give the counters of steps that trainers send their first values; a server's own begins that much lower."""
-    block = startup.global_block()
+    block = startup.main_block
     for counter in updates.counters():
         kind = updates.facts[counter].type
         for op in block.ops:

@@ -79,7 +79,7 @@ class Updates:
     """
 
     def __init__(self, program: ir.Program) -> None:
-        block = program.global_block()
+        block = program.main_block
         self.kind = type(program)
         self.facts = {v.name: Facts(v.type, v.persistable) for v in block.vars.values()}
         parameters = {p.name for p in block.parameters()}

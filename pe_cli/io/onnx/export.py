@@ -57,7 +57,7 @@ def export(
         raise PeError("the Python package onnx is not installed", hint="pip install 'pe-cli[onnx]'") from None
     sequences = resolve(prune(program, targets))
     part = sequences.program
-    block = part.global_block()
+    block = part.main_block
     lists = Lists()
     ops, types = in_versions(block)
     for op in ops:
@@ -120,7 +120,7 @@ def _model(
 ) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    block = sequences.program.global_block()
+    program = sequences.program
     rows = _rows(sequences)
 
     def described(v: Variable, name: str = "", kind: TensorType | None = None) -> Any:
@@ -134,10 +134,10 @@ def _model(
     tensors = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in named.items()]
     fed = {*side.around.feeds, *side.around.constants, *made}
     inputs = [helper.make_tensor_value_info(n, element_type(dtype), shape) for n, (dtype, shape) in side.inputs.items()]
-    inputs += [described(v) for v in block.vars.values() if v.is_data and v.name not in fed]
+    inputs += [described(v) for v in program.vars.values() if v.is_data and v.name not in fed]
     outputs = []
     for one in side.around.outputs:
-        v = block.var(one.variable)
+        v = program.var(one.variable)
         outputs.append(described(v, one.name, after(v.type.with_shape(*v.shape[1:]), one.steps) if one.steps else None))
     graph = helper.make_graph(_nodes(lists.nodes), name, inputs, outputs, tensors)
     imports = [helper.make_opsetid("", OPSET)]

@@ -12,19 +12,25 @@ from pe_cli.core.encoding import (
     Above,
     Affine,
     Around,
+    AtLeast,
     Best,
+    Both,
     Cast,
     ChannelsFirst,
     Check,
     Clip,
+    Column,
     Count,
     Empty,
     Fed,
     Fill,
+    Interpolate,
     Lookup,
     Names,
     OneHot,
     Reshape,
+    Sigmoid,
+    Softmax,
     Standardise,
     Step,
     Wave,
@@ -196,6 +202,33 @@ class DataNodes:
     def _above(self, x: str, step: Above, dtype: str) -> str:
         return self._add("Cast", [self._add("Greater", [x, self._const(step.limit, dtype)])], to_=7)
 
+    def _column(self, x: str, step: Column, dtype: str) -> str:
+        return self._add("Gather", [x, self._const([step.index], "int64")], axis=-1)
+
+    def _both(self, x: str, step: Both, dtype: str) -> str:
+        return self._add("Concat", [self._add("Sub", [self._const(1, dtype), x]), x], axis=-1)
+
+    def _softmax(self, x: str, step: Softmax, dtype: str) -> str:
+        return self._add("Softmax", [x], axis=-1)
+
+    def _sigmoid(self, x: str, step: Sigmoid, dtype: str) -> str:
+        return self._add("Sigmoid", [x])
+
+    def _interpolate(self, x: str, step: Interpolate, dtype: str) -> str:
+        parts = []
+        for i, (at, to) in enumerate(zip(step.at, step.to, strict=True)):
+            one = x if len(step.at) == 1 else self._column(x, Column(i), dtype)
+            # the way that is gone along each line, times how fast it rises; a line of length 1 stands for none
+            lengths, rises = np.diff(at, append=at[-1] + 1.0), np.diff(to, append=to[-1])
+            gone = self._add("Max", [self._add("Sub", [one, self._const(at, dtype)]), self._const(0, dtype)])
+            gone = self._add("Min", [gone, self._const(lengths, dtype)])
+            risen = self._add("MatMul", [gone, self._const((rises / lengths)[:, None], dtype)])
+            parts.append(self._add("Add", [risen, self._const(to[0], dtype)]))
+        return parts[0] if len(parts) == 1 else self._add("Concat", parts, axis=-1)
+
+    def _at_least(self, x: str, step: AtLeast, dtype: str) -> str:
+        return self._add("Cast", [self._add("GreaterOrEqual", [x, self._const(step.limits, dtype)])], to_=7)
+
     def _names(self, x: str, step: Names, dtype: str) -> str:
         return self._add("Gather", [self._const(list(step.words), TEXT), x])
 
@@ -205,5 +238,6 @@ _WRITERS: dict[type[Step], Callable[..., str]] = {
     Affine: DataNodes._affine,
     Check: DataNodes._check, Lookup: DataNodes._lookup, OneHot: DataNodes._one_hot, Count: DataNodes._count,
     Wave: DataNodes._wave, Cast: DataNodes._cast, Reshape: DataNodes._reshape, ChannelsFirst: DataNodes._channels_first,
-    Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names,
+    Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names, Column: DataNodes._column, Both: DataNodes._both,
+    Softmax: DataNodes._softmax, Sigmoid: DataNodes._sigmoid, Interpolate: DataNodes._interpolate, AtLeast: DataNodes._at_least,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A classifier's report as HTML and SVG: confusion matrix, ROC curve and calibration."""
+"""A classifier's report as HTML and SVG: ROC, precision and recall, calibration, figures by class, confusion matrix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.io.view.chart import COLOURS
 from pe_cli.io.view.sections import text
-from pe_cli.metrics.curves import Array, Calibration, Judged, Roc
+from pe_cli.metrics.curves import Array, Calibration, Judged, PrecisionRecall
 
 #: Classes up to which the matrix is drawn, pairs that are named where it is not, and lines of a chart.
 MOST_CLASSES, PAIRS, LINES = 30, 20, 8
@@ -22,15 +22,33 @@ def judgement(found: Judged | None) -> str:
     """Return the section's inside; empty for a model that is no classifier."""
     if found is None:
         return ""
-    rows = int(found.confusion.sum())
-    right = int(np.trace(found.confusion))
-    said = f"{rows:,} samples of data.{found.split}, with the newest checkpoint: {right:,} are right, {right / rows:.2%}."
-    head = f"<p class=note>{text(said)}</p>"
-    return f'{head}<div class="plots">{_roc(found)}{_calibration(found)}</div>{_matrix(found)}'
+    what = "have the right set of tags" if found.confusion is None else "are right"
+    share = f"{found.right:,} {what}, {found.right / found.rows:.2%}."
+    head = f"<p class=note>{text(f'{found.rows:,} samples of data.{found.split}, with the newest checkpoint: {share}')}</p>"
+    matrix = "" if found.confusion is None else _matrix(found.confusion, found.names)
+    plots = f"{_roc(found)}{_precision_recall(found)}{_calibration(found)}"
+    return f'{head}<div class="plots">{plots}</div>{_table(found)}{matrix}'
 
 
-def _figure(title: str, key: str, lines: Sequence[str], across: str, up: str, legend: str) -> str:
-    """Return a chart whose axes go from 0 to 1, with the diagonal."""
+def _table(found: Judged) -> str:
+    """Return what is decided of each class, those with the smallest F1 where there are many."""
+    worst = sorted(found.figures, key=lambda one: one.f1)[:MOST_CLASSES]
+    shown = [one for one in found.figures if any(one is w for w in worst)]
+    rows = ""
+    for one in shown:
+        limit = "the most probable" if one.threshold is None else f"{one.threshold:.4g}"
+        average = "" if one.average is None else f"{one.average:.4f}"
+        numbers = "".join(f"<td>{value:.4f}</td>" for value in (one.precision, one.recall, one.f1))
+        rows += f"<tr><th>{text(one.name)}</th><td>{limit}</td>{numbers}<td>{average}</td><td>{one.rows:,}</td></tr>"
+    of = "tag" if found.confusion is None else "class"
+    titles = (of, "taken from", "precision", "recall", "F1", "average precision", "samples")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    more = f", the {len(shown)} with the smallest F1 of {len(found.figures)}" if len(shown) < len(found.figures) else ""
+    return f'<h4>by {of}{more}</h4><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _figure(title: str, key: str, lines: Sequence[str], across: str, up: str, legend: str, *, diagonal: bool = True) -> str:
+    """Return a chart whose axes go from 0 to 1, with the diagonal where it means something."""
     parts = []
     for tick in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
         x, y = _place(tick, tick)
@@ -39,7 +57,8 @@ def _figure(title: str, key: str, lines: Sequence[str], across: str, up: str, le
         parts.append(f'<text class="axis" x="{x:.1f}" y="{TOP + SIDE + 17:g}" text-anchor="middle">{tick:g}</text>')
     bottom, middle, half = TOP + SIDE, LEFT + SIDE / 2, TOP + SIDE / 2
     parts.append(f'<path class="base" d="M{LEFT:g} {bottom:g}h{SIDE:g}"/>')
-    parts.append(f'<path class="base" stroke-dasharray="2 4" d="M{LEFT:g} {bottom:g}L{LEFT + SIDE:g} {TOP:g}"/>')
+    if diagonal:
+        parts.append(f'<path class="base" stroke-dasharray="2 4" d="M{LEFT:g} {bottom:g}L{LEFT + SIDE:g} {TOP:g}"/>')
     parts.append(f'<text class="unit" x="{middle:g}" y="{bottom + 34:g}" text-anchor="middle">{text(across)}</text>')
     parts.append(f'<text class="unit" x="10" y="{half:g}" text-anchor="middle" transform="rotate(-90 10 {half:g})">{text(up)}</text>')
     width, height = LEFT + SIDE + 14, TOP + SIDE + 40
@@ -64,15 +83,38 @@ def _roc(found: Judged) -> str:
     if not shown:
         return ""
     lines = [f'<g class="c{i % COLOURS}"><path class="line" d="{_path(c.false, c.true)}"/></g>' for i, c in enumerate(shown)]
-    legend = "".join(_entry(i, c) for i, c in enumerate(shown))
+    legend = "".join(_entry(i, f"{c.name}: area {c.area:.4f}") for i, c in enumerate(shown))
     if len(shown) < len(found.rocs):
         legend += f"<span>the {len(shown)} classes with the smallest area of {len(found.rocs)}</span>"
     return _figure("receiver operating characteristic", "roc", lines, "false positive rate", "true positive rate", legend)
 
 
-def _entry(index: int, curve: Roc) -> str:
+def _precision_recall(found: Judged) -> str:
+    """Return precision over recall; a dotted line is that of a random order."""
+    worst = sorted(found.precisions, key=lambda curve: curve.average)[:LINES]
+    shown = [curve for curve in found.precisions if any(curve is w for w in worst)]
+    if not shown:
+        return ""
+    lines = []
+    for i, c in enumerate(shown):
+        level = _path(np.array([0.0, 1.0]), np.array([c.share, c.share]))
+        dotted = f'<path class="line" stroke-dasharray="2 4" d="{level}"/>' if len(shown) == 1 else ""
+        lines.append(f'<g class="c{i % COLOURS}"><path class="line" d="{_steps(c)}"/>{dotted}</g>')
+    legend = "".join(_entry(i, f"{c.name}: average precision {c.average:.4f}") for i, c in enumerate(shown))
+    if len(shown) < len(found.precisions):
+        legend += f"<span>the {len(shown)} classes with the smallest average precision of {len(found.precisions)}</span>"
+    return _figure("precision and recall", "precision-recall", lines, "recall", "precision", legend, diagonal=False)
+
+
+def _steps(curve: PrecisionRecall) -> str:
+    """Return the curve as steps, whose area is the average precision."""
+    before = np.concatenate([[0.0], curve.recall[:-1]])
+    return _path(np.stack([before, curve.recall], axis=1).reshape(-1), np.repeat(curve.precision, 2))
+
+
+def _entry(index: int, said: str) -> str:
     swatch = f'<svg class="chart key" viewBox="0 0 26 8"><path class="line c{index % COLOURS}" d="M1 4h24"/></svg>'
-    return f"<span>{swatch}{text(curve.name)}: area {curve.area:.4f}</span>"
+    return f"<span>{swatch}{text(said)}</span>"
 
 
 def _calibration(found: Judged) -> str:
@@ -85,12 +127,11 @@ def _calibration(found: Judged) -> str:
         for x, y in [_place(s, r)]
     )
     line = f'<g class="c0"><path class="line" d="{_path(curve.said, curve.right)}"/>{dots}</g>'
-    across = f"mean probability of {'the class that is taken' if found.taken else found.names[1]}"
+    across = f"mean probability of {found.said}"
     return _figure("calibration", "calibration", [line], across, "share that is right", "<span>larger dots: more samples</span>")
 
 
-def _matrix(found: Judged) -> str:
-    counts, names = found.confusion, found.names
+def _matrix(counts: Array, names: Sequence[str]) -> str:
     if len(names) > MOST_CLASSES:
         pairs = sorted(((int(counts[i, j]), i, j) for i, j in np.argwhere(counts) if i != j), reverse=True)[:PAIRS]
         rows = "".join(f"<tr><th>{text(names[i])}</th><td>{text(names[j])}</td><td>{n:,}</td></tr>" for n, i, j in pairs)

@@ -65,6 +65,7 @@ def join_pieces(x, first, ready, rows, width, low, high, means, squares, centre,
     four = together(rows, width) == 4
     while first < rows and min(first + step, rows) <= ready:
         size = min(step, rows - first)
+        # Deviations are taken from a guess of the mean, so that squares of large means do not cancel.
         if first == 0:
             column_sums(x, 0, size, width, low, high, centre)
             for c in range(low, high):

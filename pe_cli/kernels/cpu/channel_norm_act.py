@@ -290,5 +290,6 @@ def add_relu_sums_last(
             else:
                 _cut(row, seen, pointer(address(g) + at), out, centre, total, inner, high - low)
         for j in range(low, high):
+            # Pieces are summed in float32 and joined in float64: over many rows float32 alone would lose digits.
             sums[j] += table[j]
             sums[width + j] += table[width + j]

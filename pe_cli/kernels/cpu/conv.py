@@ -168,6 +168,7 @@ def _convolve(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, acc, s
             # row.
             if by_taps:
                 _by_taps(d, OC - extra - column, image, filters_at, out, shape, filters, steps, xp, wk, yp, yr)
+            # -1 stands for all inner columns, whose taps all lie inside.
             for column_at in range(-1, -1 if by_taps else OW):
                 if column_at >= 0 and w0 <= column_at < w1:
                     continue
@@ -214,6 +215,7 @@ def _convolve_large(x, w, y, images, shape, filters, steps, xp, wk, yp, yr, yn, 
         used = min(wide, OC - column)
         source = pointer(w + SIZE * column)
         target = pointer(packed)
+        # A block of columns side by side stays in L2 for all images, where rows as long as all filters would not.
         for k in range(kh * kw * C):
             for j in range(used):
                 target[k * wide + j] = source[k * wk + j]
@@ -240,6 +242,7 @@ def convolve(
         done = 0
         pixels = images * H * W
         while done < pixels:
+            # Pixels of all images are one long row: blocks of it keep what is read of the image in the caches for all columns of filters.
             size = min(PIXELS, pixels - done)
             blocks = (pixels - done) // size
             _convolve(

@@ -75,6 +75,7 @@ def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, scra
     large = SIZE * kh * kw * C * OC >= LARGE_BYTES
     most = MOST_BYTES if large else BLOCK_BYTES
     rows = OH if image <= most else min(OH, max(1, most // max(row, 1)))
+    # Images too large for a block go in runs of rows, one image at a time.
     block = max(1, most // max(image, 1)) if rows == OH else 1
     extra = left_over(filters, steps[5] == 1 and xp == C)
     n = 0
@@ -97,6 +98,7 @@ def _weights(x, dy, dw, images, shape, filters, steps, xp, yp, a0, a1, acc, scra
         if n >= images:
             break
     terms = kh * kw * C
+    # Sums of channels that are left over lie along the taps in scratch: they join the gradient once, when all blocks are done.
     for j in range(extra):
         sums, out = pointer(scratch + SIZE * j * terms), pointer(dw + SIZE * (OC - extra + j))
         for k in range(a0 * kw * C, a1 * kw * C):

@@ -93,6 +93,7 @@ def depthwise_backward_data(dy, w, dx, images, geometry):
         past = 1 if is_non_temporal(dx, C, images * H * W * C) else 0
         for n in range(images):
             for i in range(H):
+                # With a stride a pixel is reached by some taps only, the same ones for all pixels of a phase: none is tried in vain.
                 na, la, ta, oa = phase(i % sh, kh, sh, ph, dh)
                 for b in range(min(sw, W)):
                     nb, lb, tb, ob = phase(b, kw, sw, pw, dw)

@@ -63,6 +63,7 @@ class _Panel(VectorCode):
             return [b.sub(left, self.constant(done)), *(self.at(at, self.constant(done * self.size)) for at in held)]
 
         values = [self.a["columns"], *places]
+        # As wide as there are columns for, then narrower: one mask, of the last vector, is enough.
         for self.vectors in VECTORS:
             whole = self.constant(lanes * self.vectors)
             count = b.udiv(values[0] if self.vectors > 1 else b.add(values[0], self.constant(lanes - 1)), whole)
@@ -154,6 +155,7 @@ def weights(env: Any) -> None:
             found = code.some(a["count"], [x, g, *[code.zero] * (taps * code.vectors)], pixel)[2:]
             for i, value in enumerate(found):
                 at, v = code.at(w, from_w[i // code.vectors]), i % code.vectors
+                # Added once per run of outputs: sums stay in registers in between.
                 code.store(b.fadd(code.load(at, v), value), at, v)
 
         def pixel(values: list[Any]) -> list[Any]:

@@ -51,6 +51,7 @@ class _Emitter(VectorCode):
         store = b.or_(b.icmp_signed("==", a["acc"], self.constant(0)), b.icmp_signed("==", a["acc"], self.constant(PAST)))
         a["store"] = store
         a["factor"] = b.select(b.or_(simply, store), self.one(), b.inttoptr(a["acc"], self.element.as_pointer()))
+        # One by one at the end: the sums of a row do not depend on how many rows there are.
         high = ROWS[vector_registers(), self.width]
         left, x, y = a["rows"], a["x"], a["y"]
         for rows in (high, 1):

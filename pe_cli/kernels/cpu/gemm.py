@@ -326,6 +326,7 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                         make_strip(tb, from_b, ldb, depth, d, j0 + wide - j, strip, 1 if m >= FEW and j == j0 else 0)
                     w, wk = (strip, d * UNIT) if pack else (from_b, ldb)
                     more, pace = 0, 0
+                    # The first pass over rows of A brings the next strip of B near; the last strip, the next rows of A.
                     if i0 == 0 and j + d * UNIT < n:
                         more, pace = from_b + SIZE * d * UNIT * (ldb if tb else 1), -ldb if tb else ldb
                     elif near and left == d and i0 + high < m:

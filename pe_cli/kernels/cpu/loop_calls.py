@@ -65,6 +65,7 @@ def run_rounds(head: PtrI64, rounds: Int, count: Addr, backwards: Int, status: S
     if count != 0:
         n = min(n, pointer_i64(count)[0])
     for k in range(n):
+        # The number of the round counts, not its turn: backwards draws the random numbers that the same row gets forwards.
         at = n - 1 - k if backwards != 0 else k
         head[COUNTER] = step[0] * APART + at + 1
         _move(head, at)

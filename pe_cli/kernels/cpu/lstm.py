@@ -60,6 +60,7 @@ def _record(g):
 @helper
 def _time(s, length, reverse):
     """Return which element of a sequence step s deals with; beyond the sequence's end, the padding's own place."""
+    # Backwards means from the last element of each sequence, not from the end of the padding.
     return length - 1 - s if reverse and s < length else s
 
 
@@ -104,6 +105,7 @@ def _store_state(source, at, first, rows, units, wide, out):
 @apart
 def _cell(gates, bias, old, cell, state, wide):
     """Do one sample's step: gates become activations; cell and state follow from them and the old cell."""
+    # Gates lie in blocks, not element by element, so that each loop is over neighbours and becomes vectors.
     for j in range(2 * wide):
         gates[j] = sigmoid(gates[j] + bias[j])
     for j in range(2 * wide, 3 * wide):
@@ -131,6 +133,7 @@ def forward_steps(
     for begin in range(0, steps, chunk):
         count = min(chunk, steps - begin)
         _move(x, lengths, taken, begin, count, record, 0)
+        # Inputs need no state of before: those of a whole chunk of steps are one product, and only states go step by step.
         chunk_at = address(gates) + SIZE * (gates_at + begin * rows * 4 * wide)
         strips_product(
             count * rows, 4 * wide, inputs, address(taken), inputs, 1, address(packed_ih), 0, chunk_at, 4 * wide, 0
@@ -157,6 +160,7 @@ def forward_steps(
                         out[to + j] = states[new + j]
                 else:
                     for j in range(wide):
+                        # A sequence that is over hands its last state on, so that all samples find theirs at the last step.
                         cells[new + j] = cells[now + j]
                         states[new + j] = states[now + j]
                     for j in range(units):
@@ -227,6 +231,7 @@ def _piece(piece, which, record, most, lengths, states, packed_ih, dx, dw_ih, dw
 def _share(which, groups, g, most, given, lengths, states, packed_ih, dx, dw_ih, dw_hh, dgates, taken, dtaken, told, room):
     """Do pieces of all last chunks until none is left, own ones first; wait for groups that are about to be there, not for others."""
     pieces = (3 if given & 64 else 2) * PIECES
+    # Own pieces come first, as their gates are in the caches of this core.
     for turn in range(groups):
         other = (which + turn) % groups
         line = told + 8 * TOLD * other
@@ -305,6 +310,7 @@ def backward_steps(
                     prefetch_run(cells, states_at + ((s - 1) * rows + r) * wide, wide)
                     if given & 8:
                         prefetch_run(dout, (first + r) * out_sample + _time(s - 1, length, reverse) * out_step, units)
+            # The gradient of the first state is worth a product only where somebody wants it.
             if s > 0 or given & 128:
                 soon = 0
                 if s % asked == 0 and s >= asked:

@@ -117,6 +117,7 @@ def touch(x, step, rows, columns):
 @helper
 def is_non_temporal(at, step, count):
     """Return whether to write rows of so many elements in all past the caches; they begin at an address, and every step elements on."""
+    # Only whole lines: of one that is written in part the rest has to be read from memory first.
     return SIZE * count >= FAR and at % LINE == 0 and SIZE * step % LINE == 0
 
 

@@ -103,5 +103,6 @@ def _view(at: int, kind: TensorType) -> Array:
     """Return the array at an address."""
     if kind.size == 0:
         return np.empty(kind.shape, kind.numpy)
+    # numpy makes no array of a bare address: a ctypes array is one that it takes.
     memory = (ctypes.c_char * kind.nbytes).from_address(at)
     return np.ndarray(kind.shape, kind.numpy, memory)  # type: ignore[arg-type]

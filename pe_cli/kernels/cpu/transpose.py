@@ -138,6 +138,7 @@ def transpose(x, xr, y, yr, rows, columns):
 def transpose_part(x, xr, y, yr, rows, columns, total):
     """Do `transpose` as a part of total elements: of so many that they are beyond the caches, their rows are read one after the other."""
     whole = rows // TILE * TILE
+    # Only whole lines go past the caches: a part of a line would be read first.
     if TILE * SIZE == LINE and columns >= TILE and whole > 0 and is_non_temporal(y, yr, total):
         for i in range(0, whole, TILE):
             for j0 in range(0, columns, TILE):

@@ -55,6 +55,7 @@ class VectorCode:
 
     def splat(self, value: Any, kind: Any) -> Any:
         undefined = self.ir.Constant(kind, self.ir.Undefined)
+        # LLVM makes one broadcast instruction of an insertion and a shuffle by zeros.
         lanes = self.ir.Constant(self.ir.VectorType(self.i32, self.lanes), [0] * self.lanes)
         first = self.b.insert_element(undefined, value, self.ir.Constant(self.i32, 0))
         return self.b.shuffle_vector(first, undefined, lanes)

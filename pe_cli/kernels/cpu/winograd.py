@@ -117,6 +117,7 @@ def _take_tiles(x, H, W, C, ph, pw, high, wide, begin, count, v, plane, window):
         to = v + SIZE * t * C
         inside = 0
         if top >= 0 and left >= 0 and top + 4 <= H and left + 4 <= W:
+            # Tiles inside of the image follow each other two pixels apart along the row: they are transformed in one go.
             inside = min(min(wide - j, count - t), (W - 4 - left) // 2 + 1)
             pixels_in(first + SIZE * (top * W + left) * C, W * C, C, to, plane, C, inside)
         else:
@@ -204,6 +205,7 @@ def winograd_taps(x, dy, s, images, H, W, C, OH, OW, OC, ph, pw, scratch):
         scratch: address of `taps_scratch(C, OC)` elements.
     """
     high, wide = (OH + 1) // 2, (OW + 1) // 2
+    # Tiles of the images and of the gradients stay in the caches together.
     most = _tiles(C + OC)
     v_plane, g_plane = most * C, most * OC
     g = scratch + SIZE * 16 * v_plane
@@ -211,6 +213,7 @@ def winograd_taps(x, dy, s, images, H, W, C, OH, OW, OC, ph, pw, scratch):
     beside = window + SIZE * 16 * C
     _zeros(beside, OC)
     total = images * high * wide
+    # No tile writes s then, and who called reads it.
     if total <= 0:
         _zeros(s, 16 * C * OC)
     for begin in range(0, total, most):
@@ -238,6 +241,7 @@ def winograd_taps(x, dy, s, images, H, W, C, OH, OW, OC, ph, pw, scratch):
 @helper
 def winograd_filters(w, u, count, turned):
     """Transform taps [9, count] to [16, count]; turned: in reverse order, as the gradient of the images wants them."""
+    # The gradient of an image meets the filter turned by half a turn, which is its nine taps from the last to the first.
     if turned:
         taps_in(w + SIZE * 8 * count, -count, u, count, count)
     else:

@@ -79,6 +79,7 @@ class _Transform(VectorCode):
         b, total = self.b, None
         scale = next(abs(f) for f in factors if f)
         for factor, value in zip(factors, values, strict=True):
+            # Zeros and ones are left out here: a multiplication by 0 would still be one, and make a NaN of an infinity.
             if not factor:
                 continue
             if total is None:
@@ -132,6 +133,7 @@ class _Transform(VectorCode):
 
         def part(values: list[Any]) -> list[Any]:
             vector(values)
+            # LLVM would find out that all 16 places are some bytes apart, give each a register of its own, and spill.
             return [self.opaque(self.at(value, step)) for value in values]
 
         end = self.some(b.udiv(self.a["columns"], wide), places, part)

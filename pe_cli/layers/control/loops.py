@@ -21,7 +21,7 @@ class Scan:
     """
 
     def __init__(self, block: Block | None = None) -> None:
-        self.outline = Outline(block or default_main_program().global_block())
+        self.outline = Outline(block or default_main_program().main_block)
         self.block = self.outline.block
         self._inputs: list[tuple[str, str]] = []  # outside, inside
         self._states: dict[str, tuple[str, str]] = {}  # state -> before the first step, after a step
@@ -179,7 +179,7 @@ def collecting_while(
     Raises:
         PeError: another number of states, or a state that changes its type.
     """
-    block = default_main_program().global_block()
+    block = default_main_program().main_block
     test, held = _with_states(block, states)
     flag = condition(held)
     test.cut()
@@ -282,7 +282,7 @@ def cond(condition: Variable, yes: Callable[[], Variables], no: Callable[[], Var
     Returns:
         What the function that ran gives.
     """
-    block = default_main_program().global_block()
+    block = default_main_program().main_block
     made = []
     for fn in (yes, no):
         outline = Outline(block)

@@ -46,7 +46,7 @@ class LayerHelper:
     @property
     def block(self) -> Block:
         """The block that ops are appended to."""
-        return self.program.global_block()
+        return self.program.main_block
 
     # --- ops ---------------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class LayerHelper:
 
     def _initialize(self, made: Parameter, initializer: Initializer) -> None:
         """Append the initialiser to the startup program, unless another main program of it did."""
-        start = self.startup.global_block()
+        start = self.startup.main_block
         found = start.vars.get(made.name)
         if found is None:
             initializer(made, start)
@@ -239,7 +239,7 @@ class LayerHelper:
 
 def _unused(program: Program, layer_type: str) -> str:
     """Return `fc_0`, `fc_1`, ...: the first that is no variable's prefix."""
-    taken = program.global_block().vars
+    taken = program.vars
     while True:
         name = program.unique(layer_type)
         if not any(f"{name}.{part}_0" in taken for part in ("w", "b", "tmp")):

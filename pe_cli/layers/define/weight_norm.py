@@ -62,7 +62,7 @@ def weight_norm(
         return _shared(helper, wishes, name, kind, dim)
     lengths = helper.create(wishes, f"{name}_g", kind.with_shape(*lengths_shape(kind.shape, dim)), None)
     directions = helper.create(wishes, f"{name}_v", kind, initializer)
-    start = helper.startup.global_block()
+    start = helper.startup.main_block
     if lengths.name not in start.vars:
         declare(lengths, start)
         start.append_op("norm_except_dim", {"X": directions.name}, {"Out": lengths.name}, {"dim": dim}, at=lengths.at)

@@ -115,7 +115,7 @@ def kept_counts(helper: LayerHelper, name: str, shape: list[int]) -> Variable:
     from pe_cli.core.types import TensorType
 
     made = helper.block.create_var(name, TensorType(tuple(shape), "int64"), persistable=True, stop_gradient=True)
-    Constant(0.0)(made, helper.startup.global_block())
+    Constant(0.0)(made, helper.startup.main_block)
     return made
 
 

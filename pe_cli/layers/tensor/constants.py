@@ -15,8 +15,12 @@ from pe_cli.layers.tensor.tensor import fill_constant
 from pe_cli.program.ir import Variable
 
 
-def _values(helper: LayerHelper, values: np.ndarray[Any, Any], dtype: str) -> Variable:
-    """Write numbers."""
+def constant(helper: LayerHelper, values: np.ndarray[Any, Any], dtype: str) -> Variable:
+    """Write numbers in the program.
+
+    Raises:
+        PeError: an unknown dtype.
+    """
     array = values.astype(check_dtype(dtype))
     return helper.one("assign_value", {}, {"shape": list(array.shape), "dtype": dtype, "values": array.ravel().tolist()})
 
@@ -46,7 +50,7 @@ def eye(
     sizes = [*(batch_shape or ()), num_rows, num_rows if num_columns is None else num_columns]
     if min(sizes) < 1:
         raise helper.error(f"eye needs sizes of at least 1, got {sizes}")
-    return _values(helper, np.broadcast_to(np.eye(*sizes[-2:]), sizes), dtype)
+    return constant(helper, np.broadcast_to(np.eye(*sizes[-2:]), sizes), dtype)
 
 
 @layer
@@ -73,7 +77,7 @@ def linspace(start: float, stop: float, num: int, dtype: str | None = None) -> V
     helper = LayerHelper("linspace")
     if num < 1:
         raise helper.error(f"linspace: num must be at least 1, got {num}")
-    return _values(helper, np.linspace(start, stop, num), dtype or "float32")
+    return constant(helper, np.linspace(start, stop, num), dtype or "float32")
 
 
 def range_(start: float, end: float, step: float, dtype: str) -> Variable:
@@ -99,7 +103,7 @@ def range_(start: float, end: float, step: float, dtype: str) -> Variable:
     helper = LayerHelper("range")
     if step == 0:
         raise helper.error("range: step must not be 0")
-    return _values(helper, np.arange(start, end, step), dtype)
+    return constant(helper, np.arange(start, end, step), dtype)
 
 
 layer(name="range")(range_)
@@ -221,7 +225,7 @@ def size(input: Variable) -> Variable:
     """
     helper = LayerHelper("size")
     if input.type.known:
-        return _values(helper, np.array([product(input.shape)]), "int64")
+        return constant(helper, np.array([product(input.shape)]), "int64")
     sizes = helper.one("cast", {"X": helper.one("shape", {"Input": input})}, {"out_dtype": "float64"})
     return helper.one("cast", {"X": helper.one("reduce_prod", {"X": sizes}, {"reduce_all": True})}, {"out_dtype": "int64"})
 
@@ -239,4 +243,4 @@ def rank(input: Variable) -> Variable:
     Source:
         fluid.layers.rank.
     """
-    return _values(LayerHelper("rank"), np.array(len(input.shape)), "int32")
+    return constant(LayerHelper("rank"), np.array(len(input.shape)), "int32")

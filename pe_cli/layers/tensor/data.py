@@ -45,7 +45,7 @@ def data(
         if lod_level < 0:
             raise PeError(f"feed '{name}' has lod_level {lod_level}", hint="0 for plain rows, 1 for sequences")
         facts = {"is_data": True, "stop_gradient": stop_gradient, "lod_level": lod_level}
-        return program.global_block().create_var(name, kind, **facts)
+        return program.main_block.create_var(name, kind, **facts)
     except PeError as error:
         error.at = error.at or program.mark.at
         raise

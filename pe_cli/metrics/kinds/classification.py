@@ -12,7 +12,7 @@ from pydantic import Field
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.metrics.classes import DecisionOptions, check_decisions, decide
+from pe_cli.metrics.classes import ClassNumber, DecisionOptions, check_class, check_decisions, decide
 from pe_cli.metrics.define import Array, Counted, Counts, UndefinedError, metric
 
 
@@ -23,6 +23,9 @@ class AveragedOptions(DecisionOptions):
         default="macro",
         description="binary: of class 1 of two; micro: of all decisions together; macro: mean over the classes that occur in labels or "
         "decisions, or over all where a row may be of several; weighted: the same, weighted by the rows of each class",
+    )
+    class_: ClassNumber | None = Field(
+        default=None, alias="class", description="number of the one class that it is about, from 0, instead of an average"
     )
 
 
@@ -45,6 +48,7 @@ class _PerClass(Counted[AveragedOptions]):
             PeError: USAGE; options or types that do not fit.
         """
         found = check_decisions(options, types, several=True)
+        check_class(options, options.class_, found)
         if options.average == "binary" and (found.several or found.classes != 2):
             raise PeError(
                 f"average: binary is of two classes, and scores are {types['scores']}",
@@ -62,6 +66,8 @@ class _PerClass(Counted[AveragedOptions]):
     def result(self, options: AveragedOptions, counts: Counts) -> float:
         """Return the metric; 0 where there is nothing to divide by."""
         right, taken, there, _ = counts
+        if options.class_ is not None:
+            return self.of(int(right[options.class_]), int(taken[options.class_]), int(there[options.class_]))
         if options.average == "binary":
             return self.of(int(right[1]), int(taken[1]), int(there[1]))
         if options.average == "micro":

@@ -7,6 +7,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.kernels.cuda.language import deal
 from pe_cli.kernels.language import Int, Ptr, PtrU8, T, kernel
 from pe_cli.ops.define.cuda import also_on_cuda
+from pe_cli.ops.define.faces import Face
 from pe_cli.ops.define.lowering import Lowering
 from pe_cli.ops.define.onnx import Writer, in_onnx
 from pe_cli.ops.define.registry import Sample, op
@@ -34,6 +35,7 @@ def _sample(*shape: int, name: str = "") -> Sample:
     "select",
     inputs="Condition X Y",
     differentiable="X Y",
+    faces=[Face("select", "condition x y name")],
     samples=[
         _sample(3, 5, name="a matrix"),
         _sample(2, 3, 7, name="odd sizes"),

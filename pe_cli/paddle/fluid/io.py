@@ -1,17 +1,19 @@
-"""Saving and loading: values as safetensors files, inference models as JSON beside them; values that the original saved are read."""
+"""Saving and loading, in the original's files: values, inference models and whole programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.errors import PeError
-from pe_cli.io import atomic
-from pe_cli.io.tensors import read_safetensors, write_safetensors
+from pe_cli.io.fluid.models import read_bytes, read_program
+from pe_cli.io.fluid.writing import NotWritten, of_program
+from pe_cli.paddle import pickled_arrays
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.data_sets import BatchSampler as NewerSampler
@@ -30,193 +32,33 @@ from pe_cli.paddle.fluid.decorators import (
     xmap_readers,
 )
 from pe_cli.paddle.fluid.framework import adopt, default_main_program
-from pe_cli.paddle.fluid.original_files import is_original, read_original
 from pe_cli.paddle.fluid.reader import PyReader, default_collate_fn
+from pe_cli.paddle.fluid.saved_values import (
+    get_parameter_value,
+    get_parameter_value_by_name,
+    get_program_parameter,
+    get_program_persistable_vars,
+    inside,
+    is_parameter,
+    is_persistable,
+    load_params,
+    load_persistables,
+    load_vars,
+    read_values,
+    save_params,
+    save_persistables,
+    save_vars,
+    set_values,
+    write_bytes,
+)
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.paddle.reference_names import missing
-from pe_cli.program.ir import Parameter, Program, Variable
+from pe_cli.program.ir import Program, Role, Variable
 from pe_cli.program.prune import prune
 from pe_cli.program.serialize import from_dict, to_dict
 from pe_cli.program.verify import verify
 
 Array = np.ndarray[Any, Any]
-
-
-def is_parameter(var: Variable) -> bool:
-    """Return whether a variable is a parameter."""
-    return isinstance(var, Parameter)
-
-
-def is_persistable(var: Variable) -> bool:
-    """Return whether a variable lives between steps."""
-    return var.persistable
-
-
-def get_program_parameter(program: Program) -> list[Variable]:
-    """Return a program's parameters."""
-    return [v for v in program.list_vars() if is_parameter(v)]
-
-
-def get_program_persistable_vars(program: Program) -> list[Variable]:
-    """Return a program's persistable variables."""
-    return [v for v in program.list_vars() if v.persistable]
-
-
-def get_parameter_value(para: Any, executor: Any) -> Array:
-    """Return the value of a parameter; the executor is without effect: values are taken from the global scope.
-
-    Raises:
-        FluidTypeError: it is no parameter; a TypeError.
-    """
-    if not isinstance(para, Variable) or not is_parameter(para):
-        raise FluidTypeError(f"get_parameter_value needs a parameter, got {para!r:.60}")
-    return np.array(global_scope().root().read(para.name))
-
-
-def get_parameter_value_by_name(name: str, executor: Any, program: Any = None) -> Array:
-    """Return the value of the parameter of that name of a program, or of the default main program."""
-    return get_parameter_value((program or default_main_program()).global_block().var(name), executor)
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
-
-
-def _inside(folder: Any, name: str) -> Path:
-    """Return the file of a name in a folder.
-
-    Raises:
-        FluidValueError: the name leads out of the folder; a ValueError.
-    """
-    base = Path(folder).resolve()
-    path = (base / name).resolve()
-    if base not in path.parents:
-        raise FluidValueError(f"'{name}' leads out of {folder}")
-    return path
-
-
-def _write(path: Path, arrays: Mapping[str, Array]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with raised_as(FluidValueError), atomic.temporary(path) as part:
-        write_safetensors(part, arrays)
-
-
-def _read(path: Path, names: Sequence[str] | None = None) -> dict[str, Array]:
-    """Return name -> value of a file: a safetensors file, or one of the original, whose tensors may be without names."""
-    with raised_as(FluidValueError):
-        return read_original(path, names) if path.is_file() and is_original(path) else read_safetensors(path)
-
-
-def _chosen(program: Any, names: Any, predicate: Callable[[Variable], bool] | None) -> list[Variable]:
-    if isinstance(program, CompiledProgram):
-        program = program._program
-    program = default_main_program() if program is None else program
-    if not isinstance(program, Program):
-        raise FluidTypeError(f"main_program must be a Program, got {type(program).__name__}")
-    if names is not None:
-        block = program.global_block()
-        return [block.var(v) if isinstance(v, str) else v for v in names]
-    return [v for v in program.list_vars() if predicate is None or predicate(v)]
-
-
-def save_vars(
-    executor: Any,
-    dirname: Any,
-    main_program: Any = None,
-    vars: Any = None,
-    predicate: Callable[[Variable], bool] | None = None,
-    filename: str | None = None,
-) -> None:
-    """Save variables' values.
-
-    Args:
-        executor: without effect: values are taken from the global scope.
-        dirname: folder, made where it is not there.
-        main_program: default: the default main program.
-        vars: variables or names; default: those that predicate picks.
-        predicate: picks variables.
-        filename: one file for all; default: one file each, called as the variable.
-
-    Raises:
-        FluidValueError: a variable without a value (a RuntimeError), or a name that leads out of the folder.
-    """
-    scope = global_scope().root()
-    arrays = {v.name: scope.read(v.name) for v in _chosen(main_program, vars, predicate) if not v.is_data}
-    if filename is not None:
-        _write(_inside(dirname, filename), arrays)
-    else:
-        for name, value in arrays.items():
-            _write(_inside(dirname, name), {name: value})
-
-
-def save_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Save parameters; arguments of `save_vars`."""
-    save_vars(executor, dirname, main_program, None, is_parameter, filename)
-
-
-def save_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Save everything that lives between steps; arguments of `save_vars`.
-
-    Of a trainer's program, with parameter servers, the first trainer also saves what only servers have: tables, state of optimizers.
-
-    Raises:
-        FluidValueError: as `save_vars`; or a trainer's program with `filename`; a ValueError.
-        EnforceNotMet: a server is lost; a RuntimeError.
-    """
-    remote = getattr(default_main_program() if main_program is None else main_program, "remote_values", None)
-    if remote is None:
-        save_vars(executor, dirname, main_program, None, is_persistable, filename)
-        return
-    if filename is not None:
-        raise FluidValueError("a trainer's program saves every variable in a file of its own", hint="leave filename out")
-    elsewhere = set(remote.names)
-    save_vars(executor, dirname, main_program, None, lambda v: v.persistable and v.name not in elsewhere)
-    for name, value in remote.taken(Path(dirname), executor) if remote.are_saved else ():
-        _write(_inside(dirname, name), {name: value})
-
-
-def load_vars(
-    executor: Any,
-    dirname: Any,
-    main_program: Any = None,
-    vars: Any = None,
-    predicate: Callable[[Variable], bool] | None = None,
-    filename: str | None = None,
-) -> None:
-    """Load what `save_vars` saved, here or in the original; same arguments.
-
-    Raises:
-        FluidValueError: a file or variable is missing, or a shape does not fit; a ValueError.
-    """
-    chosen = [v for v in _chosen(main_program, vars, predicate) if not v.is_data]
-    # the original puts tensors into one file in the order of their names
-    found = _read(_inside(dirname, filename), sorted(v.name for v in chosen)) if filename is not None else {}
-    if filename is None:
-        for v in chosen:
-            found |= _read(_inside(dirname, v.name), [v.name])
-    _set(chosen, found)
-
-
-def load_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Load parameters; arguments of `save_vars`."""
-    load_vars(executor, dirname, main_program, None, is_parameter, filename)
-
-
-def load_persistables(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
-    """Load everything that lives between steps; arguments of `save_vars`."""
-    load_vars(executor, dirname, main_program, None, is_persistable, filename)
-
-
-def _set(chosen: Iterable[Variable], values: Mapping[str, Array]) -> None:
-    scope = global_scope().root()
-    for v in chosen:
-        if v.name not in values:
-            raise FluidValueError(f"the file has no value for '{v.name}'")
-        value = values[v.name]
-        if value.shape != v.shape or value.dtype != v.type.numpy:
-            raise FluidValueError(
-                f"'{v.name}' is {value.dtype}{list(value.shape)} in the file and {v.type} in the program"
-            )
-        scope.write(v.name, value)
 
 
 # --- inference models -----------------------------------------------------------------------------------------------
@@ -249,6 +91,8 @@ def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     Returns:
         Names of the targets.
 
+    A program with operators that the original has not is written as JSON, which is read here alone; a warning says so.
+
     Raises:
         FluidValueError, EnforceNotMet: see `save_persistables`.
     """
@@ -259,10 +103,7 @@ def save_inference_model(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     needed = prune(program.clone(for_test=True), targets)
     remote = getattr(program, "remote_values", None)
     needed.remote_values = remote and remote.among({v.name for v in needed.list_vars()})  # type: ignore[attr-defined]
-    model = {"program": to_dict(needed), "feeds": feeds, "fetches": targets}
-    path = _inside(dirname, model_filename or "__model__")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(path, json.dumps(model))
+    write_bytes(inside(dirname, model_filename or "__model__"), _of_model(needed, feeds, targets))
     if not program_only:
         save_persistables(executor, dirname, needed, params_filename)
     return targets
@@ -283,11 +124,34 @@ def load_inference_model(
     Raises:
         FluidValueError: there is no such folder, or it holds no model; a ValueError.
     """
-    path = _inside(dirname, model_filename or "__model__")
-    if not path.is_file():
-        raise FluidValueError(f"there is no model {path}")
+    path = inside(dirname, model_filename or "__model__")
+    with raised_as(FluidValueError):
+        data = read_bytes(path)
+    if data[:1] != b"{":
+        with raised_as(FluidValueError):
+            loaded = read_program(data, str(path))
+        program, feeds, fetches = adopt(loaded.program), loaded.feeds, loaded.fetches
+    else:
+        program, feeds, fetches = _of_json(path, data)
+    load_persistables(executor, dirname, program, params_filename)
+    for name in feeds:
+        setattr(program.global_block().var(name), "any_sizes", True)  # noqa: B010 - adopted: the front's Variable
+    return [program, feeds, [program.global_block().var(name) for name in fetches]]
+
+
+def _of_model(program: Any, feeds: Sequence[str] | None, fetches: Sequence[str]) -> bytes:
+    """Return the file of a program, in the original's form where it has one."""
     try:
-        model = json.loads(path.read_text(encoding="utf-8"))
+        return of_program(program, feeds, fetches)
+    except NotWritten as error:
+        warnings.warn(f"{error.message}; the program is kept in a form that is read here alone", stacklevel=3)
+    return json.dumps({"program": to_dict(program), "feeds": list(feeds or ()), "fetches": list(fetches)}).encode()
+
+
+def _of_json(path: Path, data: bytes) -> tuple[Any, list[str], list[str]]:
+    """Return the program, feeds and fetches of a model whose program the original has no form for."""
+    try:
+        model = json.loads(data)
         program = adopt(from_dict(model["program"]))
         verify(program, read=True)
         feeds, fetches = list(model["feeds"]), list(model["fetches"])
@@ -295,23 +159,31 @@ def load_inference_model(
             program.global_block().var(name)
     except (ValueError, KeyError, TypeError, RecursionError, PeError) as error:
         raise FluidValueError(f"{path} is no inference model: {error}") from None
-    load_persistables(executor, dirname, program, params_filename)
-    for name in feeds:
-        setattr(program.global_block().var(name), "any_sizes", True)  # noqa: B010 - adopted: the front's Variable
-    return [program, feeds, [program.global_block().var(name) for name in fetches]]
+    return program, feeds, fetches
 
 
 # --- whole programs -------------------------------------------------------------------------------------------------
 
 
 def save(program: Program, model_path: str) -> None:
-    """Save parameters to PATH.pdparams, other persistable variables to PATH.pdopt, the program to PATH.pdmodel."""
+    """Save parameters to PATH.pdparams, other persistable variables to PATH.pdopt, the program before its gradients to PATH.pdmodel."""
     scope = global_scope().root()
     parameters = {v.name: scope.read(v.name) for v in get_program_parameter(program)}
     others = {v.name: scope.read(v.name) for v in get_program_persistable_vars(program) if not is_parameter(v)}
-    _write(Path(f"{model_path}.pdparams"), parameters)
-    _write(Path(f"{model_path}.pdopt"), others)
-    atomic.write_text(Path(f"{model_path}.pdmodel"), json.dumps(to_dict(program)))
+    for ending, values in (("pdparams", parameters), ("pdopt", others)):
+        arrays = {name: value.reshape(value.shape or (1,)) for name, value in values.items()}
+        write_bytes(Path(f"{model_path}.{ending}"), pickled_arrays.write(arrays))
+    write_bytes(Path(f"{model_path}.pdmodel"), _of_model(_forward(program), None, ()))
+
+
+def _forward(program: Any) -> Any:
+    """Return a program without gradients and updates, in the state of training."""
+    made = program.clone()
+    for block in made.blocks:
+        block.ops = [op for op in block.ops if op.role in (Role.FORWARD, Role.LOSS) and op.definition.is_grad_of is None]
+        used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+        block.vars = {name: v for name, v in block.vars.items() if name in used or v.persistable or v.is_data}
+    return made
 
 
 def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array]:
@@ -329,12 +201,12 @@ def load_program_state(model_path: str, var_list: Any = None) -> dict[str, Array
     """
     path, saved = Path(model_path), _saved(model_path)
     if saved[0].exists() or not path.exists():
-        return _read(saved[0]) | (_read(saved[1]) if saved[1].is_file() else {})
+        return read_values(saved[0]) | (read_values(saved[1]) if saved[1].is_file() else {})
     files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != "__model__") if path.is_dir() else [path]
     listed = None if var_list is None else sorted(getattr(v, "name", "") for v in var_list)
     state: dict[str, Array] = {}
     for file in files:
-        state |= _read(file, [str(file.relative_to(path))] if path.is_dir() else listed)
+        state |= read_values(file, [str(file.relative_to(path))] if path.is_dir() else listed)
     for v in var_list or ():
         if not isinstance(v, Variable):
             raise FluidTypeError(f"load_program_state: var_list holds {v!r}", hint="give variables of a program")
@@ -353,7 +225,7 @@ def _saved(model_path: str) -> tuple[Path, Path]:
 def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
     """Write values to a program's persistable variables that are among them."""
     chosen = [v for v in get_program_persistable_vars(program) if v.name in state_dict]
-    _set(chosen, {k: np.asarray(v) for k, v in state_dict.items()})
+    set_values(chosen, {k: np.asarray(v) for k, v in state_dict.items()})
 
 
 def load(program: Program, model_path: str, executor: Any = None, var_list: Any = None) -> None:
@@ -381,7 +253,8 @@ class BatchSampler(NewerSampler):
 __all__ = [
     "BatchSampler", "ComposeNotAligned", "DataLoader", "Dataset", "PyReader", "batch", "buffered", "cache", "chain", "compose",
     "default_collate_fn", "firstn",
-    "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars",
+    "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars", "is_parameter",
+    "is_persistable",
     "load", "load_inference_model", "load_params", "load_persistables",
     "load_program_state", "load_vars", "map_readers", "multiprocess_reader", "save", "save_inference_model", "save_params",
     "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",

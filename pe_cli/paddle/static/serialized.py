@@ -14,8 +14,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.io import atomic
 from pe_cli.io.tensors import read_safetensors, write_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
-from pe_cli.paddle.fluid import io
 from pe_cli.paddle.fluid.framework import Program, adopt
+from pe_cli.paddle.fluid.saved_values import set_values
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.program import ir
 from pe_cli.program.prune import prune
@@ -126,7 +126,7 @@ def deserialize_persistables(program: Any, data: bytes, executor: Any) -> None:
         path = Path(folder) / "values"
         path.write_bytes(data)
         found: Mapping[str, np.ndarray[Any, Any]] = read_safetensors(path)
-    io._set([v for v in program.list_vars() if v.persistable and not v.is_data], found)
+    set_values([v for v in program.list_vars() if v.persistable and not v.is_data], found)
 
 
 def save_to_file(path: str, content: bytes) -> None:

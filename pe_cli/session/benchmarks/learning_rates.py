@@ -81,7 +81,7 @@ def rate_name(job: Job, phase: Phase) -> str:
     at = job.run.at_of(*phase.spec.path, "optimizer")
     if name is None:
         raise PeError("the optimizer has no learning rate that all parameters share", at=at)
-    if phase.program.global_block().var(name).is_data:
+    if phase.program.var(name).is_data:
         raise PeError(f"the learning rate is the feed '{name}', which only the data knows", at=at, hint="write a number or a schedule")
     return name
 
@@ -90,9 +90,9 @@ def _compute(job: Job, phase: Phase, steps: Iterable[int]) -> list[float]:
     name = rate_name(job, phase)
     program = prune(phase.program, [name])
     scope = Scope([Place("cpu", 0)])
-    kept = [v.name for v in program.list_vars() if v.persistable]
+    kept = [v.name for v in program.persistables()]
     run_startup(prune(job.built.startup, kept), scope, job.run.executor.seed)
-    if not program.global_block().ops:
+    if not program.top_ops:
         return [float(scope.get(name)[0])] * len([*steps])
     executor = Executor(program, scope, constants=job.data.constants())
     times, counter = job.run.exec_strategy.num_iteration_per_run * phase.repeat, counter_name(program)

@@ -11,6 +11,7 @@ from pe_cli.data.feed import INTEGERS
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.ops.define.traits import Compares, SameNumbers, Table
 from pe_cli.program.ir import Block, Operator, Program
+from pe_cli.program.region import blocks_of, given, regions_of
 
 
 def check_sizes(
@@ -27,10 +28,9 @@ def check_sizes(
     Raises:
         PeError: USAGE; the model has too few rows or logits, all such places in one.
     """
-    block = program.global_block()
     errors: list[PeError] = []
     for feed, want in sources.items():
-        variable, section = block.vars.get(feed), feeds.get(feed)
+        variable, section = program.find_var(feed), feeds.get(feed)
         column = columns.get(want.names[0]) if len(want.names) == 1 else None
         if variable is None or column is None or (section is not None and (section.scale != 1 or section.shift != 0)):
             continue
@@ -44,7 +44,7 @@ def check_sizes(
                     PeError(said, at=section.at, hint=f"set one_hot: {count}, which is the model's feed, too")
                 )
         elif variable.dtype in INTEGERS:
-            errors += _readers(block, feed, column, count)
+            errors += _readers(program, feed, column, count)
     if errors:
         raise as_one(errors)
 
@@ -60,10 +60,12 @@ def indices(column: FittedColumn, columns: dict[str, FittedColumn]) -> int:
     return len(column.classes) if encode in ("index", "ids") else 0
 
 
-def _readers(block: Block, feed: str, column: FittedColumn, count: int) -> Iterator[PeError]:
-    """Yield what is too small for a feed's indices."""
+def _readers(program: Program, feed: str, column: FittedColumn, count: int) -> Iterator[PeError]:
+    """Yield what is too small for a feed's indices, inside of loops and conditions, too."""
     same = {feed}
-    for op in block.ops:
+    for block, op in ((inside, op) for inside in blocks_of(program) for op in inside.ops):
+        for region in regions_of(op).values():
+            same |= {arg for arg, name in given(op, region).items() if name in same}
         if op.definition.has(SameNumbers) and same.intersection(op.input_names()):
             same.update(op.output_names())
         elif (lookup := op.definition.get(Table)) is not None and same.intersection(op.inputs.get(lookup.ids, ())):

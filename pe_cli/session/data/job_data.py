@@ -141,7 +141,7 @@ class JobData:
         """Return the per-sample types of the feeds that programs read."""
         found: dict[str, TensorType] = {}
         for program in programs:
-            read = {n for op in program.global_block().ops for n in op.input_names()}
+            read = {n for op in program.top_ops for n in op.input_names()}
             data = [v for v in program.list_vars() if v.is_data and v.name in read and not v.type.known]
             found |= {v.name: TensorType(v.shape[1:], v.dtype) for v in data}
         return found
@@ -245,7 +245,7 @@ class JobData:
         """
         programs = (programs,) if isinstance(programs, Program) else programs
         types = self.types(programs)
-        for v in (self.built.eval.global_block().var(name) for name in also):
+        for v in (self.built.eval.var(name) for name in also):
             types[v.name] = TensorType(v.shape[1:], v.dtype)
         spec = self.run.data.get(split)
         dataset = dataset or self.dataset(split)

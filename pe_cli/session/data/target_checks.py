@@ -42,7 +42,7 @@ def check_targets(job: Job, use: str, dataset: Dataset, targets: Mapping[str, ND
         fed = _fed(job, name, targets)
         if fed is None or fed.dtype.name in FLOATS:
             continue
-        limit, ignored = job.built.eval.global_block().var(scores).shape[-1], op.attrs.get("ignore_index")
+        limit, ignored = job.built.eval.var(scores).shape[-1], op.attrs.get("ignore_index")
         bad = np.flatnonzero(((fed < 0) | (fed >= limit)) & (fed != (-1 if ignored is None else ignored)))
         if len(bad) and limit > 0:
             where = row_of(dataset, int(bad[0]), first_row(job.run.data[use]))
@@ -58,7 +58,7 @@ def check_targets(job: Job, use: str, dataset: Dataset, targets: Mapping[str, ND
 
 def _classes(job: Job) -> Iterator[tuple[str, Operator, str]]:
     """Yield feeds of class numbers with the op that compares them with scores, and those scores."""
-    for op in job.built.eval.global_block().ops:
+    for op in job.built.eval.top_ops:
         found = op.definition.get(Compares)
         if found is not None and found.several and not op.attrs.get("soft_label"):
             (name,), (scores,) = op.inputs[found.labels], op.inputs[found.scores]
@@ -81,7 +81,7 @@ def _fed(job: Job, name: str, targets: Mapping[str, NDArray[Any]]) -> NDArray[An
 
 def _beyond(job: Job, use: str, targets: Mapping[str, NDArray[Any]]) -> Iterator[str]:
     """Yield sentences about labels whose numbers lie outside what the layer they are compared with can make."""
-    maker = {name: op for op in job.built.eval.global_block().ops for name in op.output_names()}
+    maker = {name: op for op in job.built.eval.top_ops for name in op.output_names()}
     for layer in job.run.model.layers:
         for argument in layer.args:
             if not is_label(layer.type, argument):

@@ -1,16 +1,15 @@
-"""Evaluates a classifier on a split for its ROC curves and confusion matrix."""
+"""Evaluates a classifier on a split for its curves, its confusion matrix and its figures by class or tag."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pe_cli.build.decisions import Classifier, are_logits, classifiers
 from pe_cli.core.errors import PeError
+from pe_cli.metrics.calibrators import probabilities
 from pe_cli.metrics.curves import Judged, Scores, judge
-from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.evaluation.confusion_matrix import class_names, classifier
@@ -18,60 +17,73 @@ from pe_cli.session.evaluation.confusion_matrix import class_names, classifier
 if TYPE_CHECKING:
     from pe_cli.session.job import Job
 
-Array = NDArray[Any]
-
 
 def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged | None:
-    """Return what the curves of a classifier are drawn from; None where the model is no classifier of one label per sample.
+    """Return what the curves of a classifier are drawn from; None where the model is no classifier of one label or of tags per sample.
 
     Args:
         job: with values.
         split: of the run file's data.
         names: of the classes; the data set's own, or numbers, when None.
     """
-    found = _classifier(job.built.eval)
+    found = classifier_of(job.built.eval)
     if found is None:
         return None
-    scores, label, logits = found
-    program = prune(job.built.eval, [scores])
+    decision = job.data.fitted.decision
+    decision = decision if decision is not None and decision.label == found.label else None
+    source = found.scores
+    if not found.logits and decision is not None and decision.temperature is not None:
+        warm = next((one for one in classifiers(job.built.eval) if one.label == found.label and one.logits), None)
+        source, found = (warm.scores, replace(found, logits=True)) if warm else (source, found)
+    elif found.logits and found.probabilities and decision is not None and decision.steps:
+        source, found = found.probabilities, replace(found, logits=False)
+    program = prune(job.built.eval, [source])
     executor = job.executor(program)
-    variables, seen = program.global_block().vars, Scores()
-    for i, feed in enumerate(job.data.loader(split, program, job.batch_size, shuffle=False, also=[label]).epoch(0)):
-        made = executor.run({n: a for n, a in feed.items() if n in variables}, [scores], i).merged(scores, "concat").astype(np.float64)
-        seen.add(_probabilities(made) if logits else made, feed[label])
-    width = max(2, variables[scores].shape[-1])
-    return judge(seen, names or class_names(job, split, label, width), split)
+    variables, seen = program.vars, Scores(several=found.several)
+    for i, feed in enumerate(job.data.loader(split, program, job.batch_size, shuffle=False, also=[found.label]).epoch(0)):
+        made = executor.run({n: a for n, a in feed.items() if n in variables}, [source], i).merged(source, "concat")
+        if decision is not None:
+            said = decision.probabilities(made, logits=found.logits, several=found.several)
+        else:
+            said = probabilities(made, logits=found.logits, several=found.several)
+        seen.add(said, feed[found.label])
+    return judge(seen, names or class_names(job, split, found.label, found.classes), split, decision)
 
 
-def _classifier(program: Program) -> tuple[str, str, bool] | None:
-    """Return a classifier's scores, its label, and whether the scores are logits."""
-    block = program.global_block()
-    ops = block.ops
+def classifier_of(program: Program) -> Classifier | None:
+    """Return the classifier that a program judges or teaches; None where there is none of one label or of tags per sample."""
+    taught = classifiers(program)
     try:
         scores, label = classifier(program)
     except PeError:
-        yes_no = [op for op in ops if (c := op.definition.get(Compares)) is not None and not c.several]
-        if not yes_no:
-            return None
-        compared = yes_no[0].definition.get(Compares)
-        assert compared is not None
-        scores, label = yes_no[0].inputs[compared.scores][0], yes_no[0].inputs[compared.labels][0]
-        if block.var(scores).shape[-1] != 1:
-            return None
-    kind = block.var(scores)
-    if len(kind.shape) != 2 or kind.shape[-1] < 1 or not block.var(label).is_data or block.var(label).shape[1:] not in ((), (1,)):
+        return next((one for one in taught if one.several or one.classes == 2), None)
+    kind = program.var(scores)
+    if len(kind.shape) != 2 or kind.shape[-1] < 1 or not program.var(label).is_data or program.var(label).shape[1:] not in ((), (1,)):
         return None
-    maker = next((op for op in ops if scores in op.output_names()), None)
-    made = maker.definition.get(ToProbabilities) if maker is not None else None
-    said = [c.are for op in ops if (c := op.definition.get(Compares)) is not None and scores in op.inputs[c.scores]]
-    return scores, label, made is None and Says.PROBABILITIES not in said
+    wanted = next((one.probabilities for one in taught if one.scores == scores), "")
+    return Classifier(label, scores, are_logits(program, scores), wanted, max(2, kind.shape[-1]), several=False)
 
 
-def _probabilities(logits: Array) -> Array:
-    """Return what logits [rows, classes] say: their softmax, or of one number per row its sigmoid."""
-    if logits.shape[1] == 1:
-        found: Array = np.exp(-np.logaddexp(0.0, -logits))
-        return found
-    found = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found /= found.sum(axis=1, keepdims=True)
-    return found
+def text_of(found: Judged) -> str:
+    """Return a table with a line for each class or tag."""
+    width = max(len("class"), *(len(name) for name in found.names))
+    lines = [f"{'class':<{width}}  threshold  precision  recall      f1  avg.prec  samples"]
+    for one in found.figures:
+        limit = "most" if one.threshold is None else f"{one.threshold:.4f}"
+        average = "-" if one.average is None else f"{one.average:.4f}"
+        numbers = f"{one.precision:9.4f}  {one.recall:6.4f}  {one.f1:6.4f}  {average:>8}  {one.rows:7,}"
+        lines.append(f"{one.name:<{width}}  {limit:>9}  {numbers}")
+    what = "sets are right as a whole" if found.confusion is None else "are right"
+    lines.append(f"{found.right:,} of {found.rows:,} {what} ({found.right / found.rows:.4f})")
+    return "\n".join(lines)
+
+
+def per_class(found: Judged) -> list[dict[str, object]]:
+    """Return the same as JSON values."""
+    return [
+        {
+            "class": one.name, "threshold": one.threshold, "precision": one.precision, "recall": one.recall, "f1": one.f1,
+            "average_precision": one.average, "samples": one.rows,
+        }
+        for one in found.figures
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pe_cli.build.decisions import are_logits
 from pe_cli.core.errors import PeError
 from pe_cli.ops.define.traits import Best, Compares, Judges
 from pe_cli.program.ir import Program
@@ -106,7 +107,7 @@ def classifier(program: Program) -> tuple[str, str]:
     Raises:
         PeError: the program does neither.
     """
-    ops = program.global_block().ops
+    ops = program.top_ops
     made_by = {name: op for op in ops for name in op.output_names()}
     for op in ops:
         judges = op.definition.get(Judges)
@@ -133,20 +134,24 @@ def confusion(job: Job, split: str, names: Sequence[str] | None = None) -> Confu
         PeError: the model is no classifier of one label per sample.
     """
     scores, label = classifier(job.built.eval)
-    block = job.built.eval.global_block()
-    width = block.var(scores).shape[-1]
-    if len(block.var(scores).shape) != 2 or not block.var(label).is_data:
-        raise PeError(
-            f"a confusion matrix needs scores [batch, classes] and a label that is fed, got {block.var(scores)}"
-        )
+    told = job.built.eval.var(scores)
+    width = told.shape[-1]
+    if len(told.shape) != 2 or not job.built.eval.var(label).is_data:
+        raise PeError(f"a confusion matrix needs scores [batch, classes] and a label that is fed, got {told}")
+    decision, logits = job.data.fitted.decision, are_logits(job.built.eval, scores)
+    decision = decision if decision is not None and decision.label == label else None
     counts = np.zeros((width, width), np.int64)
     program = prune(job.built.eval, [scores])
     executor, share = job.executor(program), share_of(job.group, len(job.places))
     loader = job.data.loader(split, program, job.batch_size, shuffle=False, also=[label], share=share)
     for i, feed in enumerate(loader.epoch(0)):
-        read = {n: a for n, a in feed.items() if n in program.global_block().vars}
+        read = {n: a for n, a in feed.items() if n in program.vars}
         found = job.group.joined(executor.run(read, [scores], i, loader.size_of(i) if share else None))
-        taken = found.merged(scores, "concat").argmax(axis=1)
+        made = found.merged(scores, "concat")
+        if decision is None or not decision.thresholds:
+            taken = made.argmax(axis=1)
+        else:
+            taken = decision.taken(decision.probabilities(made, logits=logits, several=False), several=False)
         np.add.at(counts, (job.group.whole({label: feed[label]})[label].reshape(-1), taken), 1)
     return Confusion(counts, tuple(names) if names else class_names(job, split, label, width))
 

@@ -16,6 +16,7 @@ from pe_cli.ops.define.status import OutOfRangeError
 from pe_cli.program.prune import prune
 from pe_cli.session.data.row_locator import RowPlace as Origin
 from pe_cli.session.data.row_locator import locate_row
+from pe_cli.session.evaluation.deciding import Counts, Decider
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.processes.batch_shares import share_of
 from pe_cli.session.training.averages import Averages
@@ -31,14 +32,18 @@ class Evaluator:
 
     Args:
         job: whose programs, values and data it uses.
+
+    Attributes:
+        decider: of the newest evaluation, where the run file decides something.
     """
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.decider: Decider | None = None
         self._executor: Executor | None = None
 
     def evaluate(
-        self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False
+        self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False, deciding: bool = False
     ) -> dict[str, float] | None:
         """Run the evaluation program over a split and return the mean of every number, weighted by what it is taken over, and the metrics.
 
@@ -46,23 +51,25 @@ class Evaluator:
             split: of the run file's data.
             limit: batches at most; all when None.
             stop: asked after every batch; True leaves early, and there is no result.
+            deciding: choose by these rows what the run file decides, and keep it with what the columns have learned.
 
         Raises:
             PeError: DATA, a metric cannot be computed of the values; USAGE, it would keep more of them than it may.
         """
         with self.job.values.averaged():
-            return self._evaluate(split, limit, stop)
+            return self._evaluate(split, limit, stop, deciding)
 
-    def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool]) -> dict[str, float] | None:
+    def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool], deciding: bool) -> dict[str, float] | None:
         program = self.job.built.eval
         if self._executor is None:
             self._executor = self.job.executor(program)
         executor = self._executor
         names = self.job.numbers(program)
         totals, collector = Averages(), self.collector(split, limit)
-        block = program.global_block()
-        fed = [v for v in collector.variables if block.var(v).is_data]
-        gathered = [v for v in collector.variables if v not in fed]
+        decider = self._decider(split)
+        read_by_all = dict.fromkeys([*collector.variables, *(decider.variables if decider else ())])
+        fed = [v for v in read_by_all if program.var(v).is_data]
+        gathered = [v for v in read_by_all if v not in fed]
         fetches = list(dict.fromkeys([*names.values(), *gathered]))
         unread = set(fed) - self.job.data.types([program]).keys()
         share = share_of(self.job.group, len(self.job.places))
@@ -79,10 +86,30 @@ class Evaluator:
                 raise
             for name, variable in names.items():
                 totals.add(name, *found.number(variable))
-            collector.add(self.job.group.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered})
+            values = self.job.group.whole({v: feed[v] for v in fed}) | {v: found.merged(v, "concat") for v in gathered}
+            collector.add(values)
+            if decider is not None:
+                decider.add(values)
             if stop():
                 return None
-        return totals.take(names) | collector.results()
+        self.decider = decider
+        decided = decider.decide() if decider is not None and deciding else {}
+        return decided | totals.take(names) | collector.results()
+
+    def decided(self) -> list[str]:
+        """Return sentences on what is decided, and on what that does to the rows of the newest evaluation."""
+        decision = self.job.data.fitted.decision
+        return [] if decision is None or self.decider is None else self.decider.told(decision)
+
+    def counts(self) -> list[Counts]:
+        """Return what the thresholds that were chosen in training do to the rows of the newest evaluation."""
+        decision = self.job.data.fitted.decision
+        return [] if decision is None or self.decider is None else self.decider.counts(decision)
+
+    def _decider(self, split: str) -> Decider | None:
+        """Return what decides on the rows of a split; None where nothing is to be decided, or where a smoke run makes its data up."""
+        wanted = self.job.built.deciding
+        return None if wanted is None or self.job.data.made_up(split) else Decider(self.job, wanted, split)
 
     def collector(self, split: str, limit: int | None = None) -> Collector:
         """Return the collector of metric values over a split, limited to a number of batches.
@@ -93,9 +120,9 @@ class Evaluator:
         made = Collector(self._metrics(split), self.job.note_once)
         if not made.variables:
             return made
-        block, sequences = self.job.built.eval.global_block(), resolve(self.job.built.eval).lods
+        model, sequences = self.job.built.eval, resolve(self.job.built.eval).lods
         rows = len(self.job.data.fed(split)) if limit is None else min(len(self.job.data.fed(split)), limit * self.job.batch_size)
-        made.expect({name: block.var(name).type for name in made.variables if name not in sequences}, rows)
+        made.expect({name: model.var(name).type for name in made.variables if name not in sequences}, rows)
         return made
 
     def _metrics(self, split: str) -> Sequence[Declared]:
@@ -114,13 +141,13 @@ class Evaluator:
             PeError: there is no such variable, it is a parameter, which has no value per sample, or has sequences of sequences.
         """
         variables = {name: self.job.variable(name) for name in fetches}
-        block = self.job.built.eval.global_block()
+        model = self.job.built.eval
         for name, variable in variables.items():
-            if block.var(variable).persistable:
+            if model.var(variable).persistable:
                 raise PeError(f"'{name}' is a parameter, which samples do not change", hint="it is in the checkpoint")
-        fed = [v for v in dict.fromkeys(variables.values()) if block.var(v).is_data]
+        fed = [v for v in dict.fromkeys(variables.values()) if model.var(v).is_data]
         wanted = [v for v in dict.fromkeys(variables.values()) if v not in fed]
-        hows = {v: "concat" if block.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
+        hows = {v: "concat" if model.var(v).shape[:1] == (-1,) else "mean" for v in wanted}
         program = prune(self.job.built.eval, wanted)
         executor, share = self.job.executor(program), share_of(self.job.group, len(self.job.places))
         loader = self.job.data.loader(split, program, self.job.batch_size, shuffle=False, also=fed, share=share)
@@ -130,7 +157,7 @@ class Evaluator:
                 return
             found = self.job.group.whole({v: feed[v] for v in fed})
             if wanted:
-                read = {name: a for name, a in feed.items() if name in executor.program.global_block().vars}
+                read = {name: a for name, a in feed.items() if name in executor.program.vars}
                 ran = executor.run(read, wanted, i, loader.size_of(i) if share else None)
                 result = self.job.group.joined(ran, means)
                 found |= {v: result.last(v) if v in result.means else result.merged(v, hows[v]) for v in wanted}

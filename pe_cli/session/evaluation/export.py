@@ -9,7 +9,7 @@ from typing import Any
 
 from pe_cli import __version__
 from pe_cli.config.nodes import to_data
-from pe_cli.core.encoding import TEXT, Above, Affine, Around, Best, Cast, Fed, Lane, Names, Source, Step, Told
+from pe_cli.core.encoding import TEXT, Affine, Around, Cast, Fed, Lane, Names, Source, Step, Told
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.data.array_dataset import is_table
@@ -19,6 +19,7 @@ from pe_cli.data.feed import Feed, check_feed
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.data.raw_cells import MISSING
 from pe_cli.program.prune import prune
+from pe_cli.session.evaluation.decision_steps import told_of
 from pe_cli.session.evaluation.output_meaning import Answer, answers
 from pe_cli.session.job import Job
 
@@ -36,10 +37,10 @@ class Exporting:
 
     def __init__(self, job: Job, targets: Sequence[str]) -> None:
         self.job, self.targets = job, list(targets)
-        block = job.built.eval.global_block()
-        read = prune(job.built.eval, self.targets).global_block().vars
+        program = job.built.eval
+        read = prune(job.built.eval, self.targets).vars
         self.feeds = [name for name, v in read.items() if v.is_data and name in job.built.feeds]
-        self._types = {name: TensorType(block.var(name).shape[1:], block.var(name).dtype) for name in self.feeds}
+        self._types = {name: TensorType(program.var(name).shape[1:], program.var(name).dtype) for name in self.feeds}
         self._kinds: dict[str, tuple[str, TensorType]] = {}
 
     # --- what --raw leaves out ------------------------------------------------------------------------------------------
@@ -165,8 +166,8 @@ class Exporting:
     # --- outputs ----------------------------------------------------------------------------------------------------------
 
     def _answers(self) -> list[Answer]:
-        block = self.job.built.eval.global_block()
-        return [answer for answer in answers(self.job, self.targets) if len(block.var(answer.variable).shape) == 2]
+        program = self.job.built.eval
+        return [answer for answer in answers(self.job, self.targets) if len(program.var(answer.variable).shape) == 2]
 
     def _outputs(self) -> tuple[Told, ...]:
         meant = {answer.variable: answer for answer in self._answers()}
@@ -175,23 +176,19 @@ class Exporting:
             answer = meant.get(target)
             units: tuple[Step, ...] = ()
             if answer is not None and answer.column is not None and not answer.classes:
-                units = self._units(answer.column, self.job.built.eval.global_block().var(target).dtype)
-            found.append(Told(target, target, units))
-            if answer is not None and answer.classes and answer.separator is None and not answer.lengths:
-                found.append(Told(f"{target}_label", target, self._label(answer)))
+                units = self._units(answer.column, self.job.built.eval.var(target).dtype)
+            if answer is None or not answer.classes or answer.lengths or answer.spelled:
+                found.append(Told(target, target, units))
+                if answer is not None and answer.spelled and not answer.lengths:
+                    found.append(Told(f"{target}_label", target, (Names(answer.classes),)))
+                continue
+            found += told_of(answer, self.job.built.eval)
         return tuple(found)
 
     @staticmethod
     def _units(column: FittedColumn, dtype: str) -> tuple[Step, ...]:
         steps = column.units()
         return (Cast("float64"), *steps, Cast(dtype)) if steps else ()
-
-    def _label(self, answer: Answer) -> tuple[Step, ...]:
-        """Return how the name of the most probable class is found."""
-        if answer.spelled:
-            return (Names(answer.classes),)
-        one = self.job.built.eval.global_block().var(answer.variable).shape[-1] == 1
-        return (Above(0.0 if answer.logits else 0.5) if one else Best(), Names(answer.classes))
 
     # --- facts -------------------------------------------------------------------------------------------------------------
 
@@ -203,7 +200,7 @@ class Exporting:
             for source in (lane.source for made in fed.values() for lane in made.lanes)
         }  # fmt: skip
         classes = {one.name.removesuffix("_label"): list(step.words) for one in outputs for step in one.steps if isinstance(step, Names)}
-        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.separator is not None}
+        classes |= {answer.variable: list(answer.classes) for answer in self._answers() if answer.several}
         read = {name for feed in fed for name in self.job.data.sources[feed].names}
         columns = {
             name: {"type": column.type, "options": dict(column.options)}
@@ -214,6 +211,9 @@ class Exporting:
         facts |= {"pe.inputs": inputs, "pe.columns": columns}
         if classes:
             facts["pe.classes"] = classes
+        decided = {a.variable: a.decision.to_json() | {"steps": len(a.decision.steps)} for a in self._answers() if a.decision is not None}
+        if decided:
+            facts["pe.decision"] = decided
         units = {one.name: "of the file" for one in outputs if any(isinstance(step, Affine) for step in one.steps)}
         if units:
             facts["pe.units"] = units

@@ -10,9 +10,10 @@ import numpy as np
 
 from pe_cli.config.nodes import ScalarNode
 from pe_cli.config.spec import LayerSpec
-from pe_cli.core.errors import PeError
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.layers.define.registry import discover, find
+from pe_cli.metrics.decisions import Decision
 from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, Spells, ToProbabilities
 from pe_cli.program.ir import Block
 from pe_cli.session.data.label_feeds import is_label, labels
@@ -37,7 +38,9 @@ class Answer:
         classes: names of the classes; none for numbers.
         logits: whether the variable holds scores that softmax makes probabilities.
         boxes: whether it holds what was found in pictures; see the trait `FindsBoxes`.
-        separator: text between the names of the classes that a sample has, where it may have any number of them; None where it has one.
+        several: whether a sample may have any number of the classes, each with a probability of its own.
+        label: feed of the model that it is taught by; empty where that is not known.
+        decision: calibration and thresholds; None where the most probable class is taken, and tags from 0.5 on.
         spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
         lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
     """
@@ -48,7 +51,9 @@ class Answer:
     classes: tuple[str, ...] = ()
     logits: bool = False
     boxes: bool = False
-    separator: str | None = None
+    several: bool = False
+    label: str = ""
+    decision: Decision | None = None
     spelled: bool = False
     lengths: str = ""
 
@@ -64,9 +69,9 @@ class Answer:
             values: [batch, ...] of the variable; [batch] arrays of rows where it has sequences.
 
         Returns:
-            Of classes, the name of the most probable one under the column's name, and `prob_<class>` for each (or `prob`, of that
-            class, where there are more than `EACH`), or where a sample may have several, the names of all that are at least as probable
-            as not, with `separator` between them, and `prob_<class>` up to `EACH`; of numbers,
+            Of classes, the name of the one that is taken under the column's name, and `prob_<class>` for each (or `prob`, of that
+            class, where there are more than `EACH`), or where a sample may have several, the names of all that are taken, as a
+            cell of the column has them, and `prob_<class>` up to `EACH`; of numbers,
             `name`, or `name_1`, `name_2`, ... in the units of the file; of
             boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of sequences their items, as in a cell
             of the column, or as a list where there is none.
@@ -95,26 +100,18 @@ class Answer:
         return _plain(numbers.reshape(len(numbers), -1)[:, 0] if numbers.size == len(numbers) else numbers)
 
     def _classes(self, scores: Array) -> dict[str, list[Any]]:
-        prob = scores.astype(np.float64)
-        if self.separator is not None:
-            return self._several(1 / (1 + np.exp(-prob)) if self.logits else prob)
-        if prob.shape[1] == 1:  # of two classes, the probability of the second
-            if self.logits:
-                prob = 1 / (1 + np.exp(-prob))
-            prob = np.concatenate([1 - prob, prob], axis=1)
-        elif self.logits:
-            prob = np.exp(prob - prob.max(axis=1, keepdims=True))
-            prob /= prob.sum(axis=1, keepdims=True)
-        best = prob.argmax(axis=1)
-        found: dict[str, list[Any]] = {self.name: [self.classes[i] for i in best]}
+        decision = self.decision or Decision(self.label)
+        prob = decision.probabilities(scores, logits=self.logits, several=self.several)
+        taken = decision.taken(prob, several=self.several)
+        names = np.array(self.classes, object)
+        if self.several:
+            assert self.column is not None, "the column says that a cell may have several"
+            found: dict[str, list[Any]] = {self.name: [self.column.join(names[row].tolist()) for row in taken]}
+            return found if len(self.classes) > EACH else found | self._each(prob)
+        found = {self.name: names[taken].tolist()}
         if len(self.classes) > EACH:
-            return found | {"prob": _plain(prob[np.arange(len(prob)), best].astype(np.float32))}
+            return found | {"prob": _plain(prob[np.arange(len(prob)), taken].astype(np.float32))}
         return found | self._each(prob)
-
-    def _several(self, prob: Array) -> dict[str, list[Any]]:
-        separator = self.separator or ""
-        named: list[Any] = [separator.join(np.array(self.classes, object)[row]) for row in prob >= 0.5]
-        return {self.name: named} | ({} if len(self.classes) > EACH else self._each(prob))
 
     def _each(self, prob: Array) -> dict[str, list[Any]]:
         return {f"prob_{name}": _plain(prob[:, i].astype(np.float32)) for i, name in enumerate(self.classes)}
@@ -160,7 +157,7 @@ class Taught:
 
 def taught(job: Job) -> list[Taught]:
     """Return the labels of a model's losses, each with what is compared to it."""
-    known = job.built.eval.global_block().vars
+    known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
         if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
@@ -198,7 +195,8 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
     best: dict[str, Answer] = {}
     for answer in known.values():  # probabilities rather than logits
         before = best.get(answer.name)
-        if before is None or before.logits:
+        warm = answer.decision is not None and answer.decision.temperature is not None  # which divides logits
+        if before is None or (answer.logits if warm else before.logits):
             best[answer.name] = answer
     if best:
         return list(best.values())
@@ -208,7 +206,7 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
 
 def _known(job: Job) -> dict[str, Answer]:
     """Return the variables whose meaning follows from the model's losses."""
-    block = job.built.eval.global_block()
+    block = job.built.eval.main_block
     finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
@@ -237,12 +235,29 @@ def _known(job: Job) -> dict[str, Answer]:
         if classes:
             # scores of classes that exclude one another say one class even where a cell may have several
             one = any(loss.several for loss in losses) or any(told.several for _, told in made)
-            separator = column.separator if column is not None and width == len(classes) and not one else None
-            answer = Answer(link.scores, name, column, classes, separator=separator)
+            several = column is not None and column.several and width == len(classes) and not one
+            decision = _decision(job, link, classes, several=several)
+            answer = Answer(link.scores, name, column, classes, several=several, label=link.feed, decision=decision)
             found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
             found[link.scores] = replace(answer, logits=logits)
         elif column is not None:
             found[link.scores] = Answer(link.scores, name, column)
+    return found
+
+
+def _decision(job: Job, link: Taught, classes: Sequence[str], *, several: bool) -> Decision | None:
+    """Return what was decided of a label when the model was trained.
+
+    Raises:
+        PeError: DATA; it is of another number of classes.
+    """
+    found = job.data.fitted.decision
+    if found is None or found.label != link.feed:
+        return None
+    counts = {len(found.thresholds), len(found.steps)} - {0}
+    if counts - {len(classes) if several else 1} or (counts and not several and len(classes) != 2):
+        text = f"decision.json is of {max(counts)} thresholds, and the model has {len(classes)} classes of '{link.feed}'"
+        raise PeError(text, hint="take the checkpoint of a run of this config", code=ExitCode.DATA)
     return found
 
 

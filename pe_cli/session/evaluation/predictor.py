@@ -30,6 +30,7 @@ from pe_cli.graph.lod_resolution import declared_levels
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.ops.define.traits import Random
 from pe_cli.program.prune import prune
+from pe_cli.program.region import every_op
 from pe_cli.session.evaluation.output_meaning import Answer, answers, said
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.job import Job
@@ -65,14 +66,13 @@ class Predictor:
         self._variables = list(dict.fromkeys(v for answer in self._answers for v in answer.variables))
         program = prune(job.built.eval, self._variables)
         self._executor = job.executor(program)
-        block = self._executor.program.global_block()
-        read = {name for op in block.ops for name in op.input_names()}
+        read = {name for op in self._executor.program.top_ops for name in op.input_names()}
         self._types = {
             v.name: TensorType(v.shape[1:], v.dtype)
             for v in job.built.eval.list_vars()
             if v.is_data and v.name in read and v.name in job.data.sources
         }
-        self._hows = {v: "concat" if job.built.eval.global_block().var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
+        self._hows = {v: "concat" if job.built.eval.var(v).shape[:1] == (-1,) else "mean" for v in self._variables}
         lods = self._executor.sequences.lods
         kinds = [TensorType(v.shape[1:], v.dtype) for v in self._executor.program.list_vars() if v.name in lods]
         self._item = sum(math.prod(max(1, n) for n in kind.shape) * kind.numpy.itemsize for kind in kinds)
@@ -97,7 +97,7 @@ class Predictor:
         for name in names:
             for column in fitted[name].inner or (fitted[name],):
                 self.columns |= dict.fromkeys(column.sources, column)
-        drawn = any(op.definition.has(Random) and not op.attrs.get("is_test") for op in block.ops)
+        drawn = any(op.definition.has(Random) and not op.attrs.get("is_test") for op in every_op(self._executor.program))
         self.separate = not drawn and set(self._hows.values()) <= {"concat"} and not any(fitted[name].type == "window" for name in names)
         self.pictured = any(column.type == "image" for column in self.columns.values())
         self.windows = _windows(job) if any(fitted[name].type == "window" for name in names) else None
@@ -268,7 +268,9 @@ class Predictor:
 
 def _answer(answer: Answer) -> dict[str, Any]:
     unit = {"unit": "that of the training data"} if answer.column is not None and not answer.classes else {}
-    return {"name": answer.name, "classes": list(answer.classes), **unit}
+    thresholds = answer.decision.thresholds if answer.decision is not None else ()
+    decided = {"thresholds": dict(zip(answer.classes[-len(thresholds) :], thresholds, strict=True))} if thresholds else {}
+    return {"name": answer.name, "classes": list(answer.classes), **unit, **decided}
 
 
 def _series(row: Row, windows: WindowsOptions) -> list[dict[str, Any]]:

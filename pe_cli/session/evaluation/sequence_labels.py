@@ -52,7 +52,7 @@ def _pairs(job: Job) -> Iterator[tuple[Operator, str, str]]:
         return
     lods = resolve(job.built.eval).lods
     owners = {offsets_name(name, count - 1): name for name, count in levels.items()}
-    for op in job.built.eval.global_block().ops:
+    for op in job.built.eval.top_ops:
         compared = op.definition.get(TagsRows) or op.definition.get(Compares)
         if compared is None:
             continue

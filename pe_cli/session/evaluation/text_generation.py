@@ -102,7 +102,7 @@ class Generator:
         self.tokenizer: Tokenizer = open_tokens(column.state["tokens"], template=column.type != "blocks")
         self._scores, self._logits = _scores(job, feed, self.tokenizer)
         self._executor = job.executor(prune(job.built.eval, [self._scores]))
-        kind = job.built.eval.global_block().var(feed).type
+        kind = job.built.eval.var(feed).type
         self.length = max(kind.shape[1:], default=0)
         if self.length < 1:
             raise PeError(
@@ -212,7 +212,7 @@ def _tokens_feed(job: Job) -> tuple[str, FittedColumn]:
 
 def _candidates(program: Program) -> Iterator[tuple[str, bool]]:
     """Yield variables that may say how probable tokens are, the best first, and whether they are logits."""
-    ops = program.global_block().ops
+    ops = program.top_ops
     for op in ops:
         loss = op.definition.get(Compares)
         if loss is not None and loss.several:
@@ -241,7 +241,7 @@ def _scores(job: Job, feed: str, tokenizer: Tokenizer) -> tuple[str, bool]:
     narrow = 0
     for variable, logits in _candidates(program):
         feeds = _feeds_of(program, variable)
-        width = program.global_block().var(variable).shape[-1]
+        width = program.var(variable).shape[-1]
         if feed not in feeds:
             continue
         if width < tokenizer.size:

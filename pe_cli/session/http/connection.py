@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin, where there is room."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        # Memory that a slow client leaves in the system is counted: the server wants to hear of every byte that is not taken.
         transport.set_write_buffer_limits(0)
         self._enter(Phase.IDLE)
         if not self._server.came(self):
@@ -200,6 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head = head
         self._server.app.admit(head)
         if head.waits and self._transport is not None and not self._framing.held:
+            # Only where no body has come yet: a client that did not wait needs no leave to go on.
             self._transport.write(CONTINUE)
 
     def _whole(self, body: bytearray) -> None:
@@ -218,6 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         """Count the bytes that this connection holds; tell whether there was memory for them."""
         memory, more = self._server.memory, held - self._counted
         while more > 0 and not memory.fits(more, self._counted):
+            # Who holds most of an unfinished body gives way, so that no stranger keeps the others out by holding memory.
             if not self._server.make_room(self, by_memory=True):
                 return False
         memory.take(more)
@@ -245,6 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         self._keeps, self._whole_answered = keeps, self.phase is Phase.ANSWERING
         self._enter(Phase.SENDING)
         self._transport.write(reply.head(keeps) + body)
+        # Writing may find that the client is gone, and end this connection before it returns.
         if self._transport is None or self.phase is not Phase.SENDING:
             return
         left = self._transport.get_write_buffer_size()
@@ -296,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None or self.phase is Phase.LEAVING:
             return
         self._count(0)
+        # What comes from now on is read and thrown away, so that the system has no unread bytes for which it would reset the connection.
         self._framing = Framing(0)
         if self._half:
             self._server.gone(self)
@@ -314,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _enter(self, phase: Phase) -> None:
+        # The time of a whole request counts, not that between two of its bytes: who sends a byte a minute is not kept for ever.
         if phase is not self.phase or phase is not Phase.READING:
             self.since = self._server.loop.time()
         self.phase = phase

@@ -121,6 +121,7 @@ class Framing:
             self._skipped = True
         if not left or left == b"\r":
             return None
+        # From where the last look ended: who sends a head byte by byte costs no more than who sends it at once.
         end = left.find(b"\r\n\r\n", max(0, self._seen - 3))
         wrong = _WRONG.search(left, max(0, self._seen - 1), len(left) if end < 0 else end + 4)
         if wrong or left[0] <= 0x20:
@@ -145,6 +146,7 @@ class Framing:
     # --- bodies -------------------------------------------------------------------------------------------------------
 
     def _read_body(self, length: int) -> bytearray | None:
+        # A body that stands alone is taken over instead of copied.
         if not self._body and len(self._left) <= length:
             self._body, self._left = self._left, self._body
         else:
@@ -238,6 +240,7 @@ def _checked(text: bytes) -> Head:
         raise FramingError(431, f"a head has {MOST_FIELDS} fields at most")
     small = text.lower()
     lengths = small.count(b"\r\ncontent-length:")
+    # A proxy in front may read the other length, and take the rest of the body for a request of somebody else.
     if lengths > 1 or (lengths and not _LENGTH.search(small)):
         raise FramingError(400, "Content-Length is one number of bytes, said once")
     chunked = b"\r\ntransfer-encoding:" in small
@@ -279,6 +282,7 @@ def _path(method: str, target: str, host: str) -> str:
         raise FramingError(400, "the target of a request is a path")
     if target.startswith("/") or target == "*":
         return target.partition("?")[0]
+    # A target may name a host, too: where both names differ, proxies and servers believe different ones.
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
         raise FramingError(400, "the target of a request is a path")

@@ -22,6 +22,7 @@ class Memory:
 
     def fits(self, more: int, held: int = 0) -> bool:
         """Whether a request that holds some bytes may take more of them."""
+        # Small requests still get through while large ones fill what is theirs.
         limit = self.limit if held + more <= self._small else self.limit - self.limit // _RESERVED
         return self.used + more <= limit
 

@@ -135,6 +135,7 @@ class Server:
         """Wait no longer for requests of a connection that has its last answer, but for its client to take that."""
         self.open.pop(connection, None)
         self.leaving[connection] = None
+        # Who never takes the last answer would keep an open file: the oldest of too many is cut off.
         if len(self.leaving) > min(MOST_LEAVING, self.most):
             oldest = next(iter(self.leaving))
             del self.leaving[oldest]
@@ -157,6 +158,7 @@ class Server:
         if not slow:
             return False
         young = self.loop.time() - YOUNG
+        # Silent ones go first, then those that speak slowly; but what a young connection says may still be on its way.
         victim = min(slow, key=lambda one: (one.phase is not Phase.IDLE or one.since > young, one.since))
         if victim.phase is Phase.IDLE:
             victim.leave()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
-from pe_cli.collectives.launcher_environment import SECRET
+from pe_cli.collectives.launcher_environment import SECRET, one_request
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
@@ -23,6 +23,8 @@ from pe_cli.session.sweep.training_processes import die_with_parent
 
 #: Seconds between two polls of the processes, and those that remain for a process after the others have noticed a loss.
 LOOK, MERCY = 0.05, 5.0
+#: What asks for a stop: SIGUSR1 is what scripts of Slurm's often have `--signal` send.
+ASKS = (*SIGNALS, signal.SIGUSR1)
 #: Environment that processes on other machines get from here.
 _PASSED = ("PYTHONPATH", "PE_", "FLAGS_", "OMP_NUM_THREADS", "CPU_NUM", "NUMBA_", "UCX_", "PADDLE_", "TRAINING_ROLE", "POD_IP")
 
@@ -38,6 +40,8 @@ class Task:
         host: where; empty for here.
         serves: it ends by itself when the others have ended, and is not asked to stop.
         launches: it is mpiexec, which cannot pass on what its processes say when this one is killed, and is killed, too.
+        asks: the signal that asks it to stop.
+        deaf: SIGTERM and SIGUSR1 do not reach it, which Slurm sends to every process of a task; whatever else asks is one request.
         secret: that processes of the group know each other by; empty where this one's own environment says whether there is one.
     """
 
@@ -47,6 +51,8 @@ class Task:
     host: str = ""
     serves: bool = False
     launches: bool = False
+    asks: signal.Signals = signal.SIGTERM
+    deaf: bool = False
     secret: str = field(default="", repr=False)
 
 
@@ -61,6 +67,17 @@ def remote(task: Task, ssh: Sequence[str]) -> list[str]:
     reads = f"IFS= read -r {SECRET} <&3; export {SECRET}"
     script = f"exec 3<&0; {reads}; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
     return [*ssh, task.host, f"sh -c {shlex.quote(script)}"]
+
+
+def deafened(before: Callable[[], None] | None) -> Callable[[], None]:
+    """Return what a new process does so that signals that Slurm sends to all of a task do not reach it; `pe` takes them again."""
+
+    def act() -> None:
+        if before is not None:
+            before()
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGUSR1))
+
+    return act
 
 
 class Group:
@@ -81,7 +98,7 @@ class Group:
         self._tasks, self._seconds, self._say = tasks, seconds, say
         self._said: set[str] = set()
         self._lock = threading.Lock()
-        self._asked = 0
+        self._asked, self._until = 0, 0.0
         self.processes: list[subprocess.Popen[bytes]] = []
         self._readers: list[threading.Thread] = []
         try:
@@ -96,6 +113,7 @@ class Group:
         told = {SECRET: secret} if (secret := task.secret or os.environ.get(SECRET, "")) else {}
         stdin = subprocess.PIPE if task.host else subprocess.DEVNULL
         dies = None if task.serves else die_with_parent(signal.SIGKILL if task.launches else signal.SIGTERM)
+        dies = deafened(dies) if task.deaf else dies
         process = subprocess.Popen(
             command, env=os.environ | dict(task.environment) | told, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, preexec_fn=dies,
@@ -125,9 +143,9 @@ class Group:
     def wait(self) -> list[int | None]:
         """Return the exit code of each, negative for a signal; None of those that had to be ended, as they went on after others had failed.
 
-        The first SIGINT or SIGTERM asks all to stop, the second ends them.
+        The first SIGINT, SIGTERM or SIGUSR1 asks all to stop, the second ends them.
         """
-        before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
+        before = {number: signal.signal(number, self._interrupt) for number in ASKS}
         until, killed, left = math.inf, False, []
         try:
             while any(p.poll() is None for p in self.processes):
@@ -176,6 +194,9 @@ class Group:
 
     def _interrupt(self, number: int, frame: object) -> None:
         del number, frame
+        if self._asked == 1 and time.monotonic() < self._until:
+            return
+        self._until = time.monotonic() + one_request(os.environ)
         self._asked += 1
         for task, process in zip(self._tasks, self.processes, strict=True):
             if process.poll() is None and not task.serves:
@@ -183,7 +204,7 @@ class Group:
                     with contextlib.suppress(OSError):
                         process.stdin.close()  # the other end is told so
                 else:
-                    process.send_signal(signal.SIGTERM)
+                    process.send_signal(task.asks)
 
     def _kill(self) -> None:
         for process in self.processes:

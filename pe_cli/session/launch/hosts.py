@@ -29,37 +29,54 @@ class Host:
     slots: int = 0
 
 
+def hosts_of(text: str) -> tuple[list[Host], Path | None]:
+    """Return the hosts that a user names, and the file that holds them: a file, or names with commas, as `a,b:2`.
+
+    Raises:
+        PeError: see `read_hosts`.
+    """
+    if "," not in text and Path(text).exists():
+        return read_hosts(Path(text)), Path(text)
+    parts = [part.strip() for part in text.split(",")]
+    if "/" in text:
+        raise PeError(f"no such file of hosts: {text[:200]}", hint="a file with a host on each line, or names: --hosts a,b:2")
+    return _parsed([(f"--hosts {text[:80]}", part) for part in parts if part], f"--hosts {text[:80]}"), None
+
+
 def read_hosts(path: Path) -> list[Host]:
     """Return the hosts of a file: a line for each, `name`, `name:slots` or `name slots=2`; `#` begins a comment.
 
     Raises:
         PeError: it can't be read, has no host or a line that is none, or a name that is not known.
     """
-    lines = read_text(path, "hosts").splitlines()
+    lines = ((f"{path}:{number}", line.partition("#")[0].strip()) for number, line in enumerate(read_text(path, "hosts").splitlines(), 1))
+    return _parsed([(at, text) for at, text in lines if text], str(path))
+
+
+def _parsed(lines: Sequence[tuple[str, str]], source: str) -> list[Host]:
+    """Return the hosts of texts, each with its place."""
     found: list[Host] = []
-    for number, line in enumerate(lines, 1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
+    for at, text in lines:
         parts = _LINE.fullmatch(text)
         slots = int(parts["count"] or parts["slots"] or 0) if parts else 0
         if parts is None or slots > MOST:
-            raise PeError(f"{path}:{number}: '{text[:80]}' is no host", hint="a name or an address, and perhaps :4 for four processes")
+            raise PeError(f"{at}: '{text[:80]}' is no host", hint="a name or an address, and perhaps :4 for four processes")
         if len(found) == MOST:
-            raise PeError(f"{path}:{number}: more than {MOST} hosts", hint="a line for each machine: node1:4 for four processes")
+            raise PeError(f"{at}: more than {MOST} hosts", hint="a line for each machine: node1:4 for four processes")
         found.append(Host(parts["name"], slots))
     if not found:
-        raise PeError(f"{path}: no host in it", hint="a host on each line")
-    _check_known(path, found)
+        raise PeError(f"{source}: no host in it", hint="a host on each line")
+    _check_known(source, found)
     return found
 
 
-def _check_known(path: Path, hosts: Sequence[Host]) -> None:
+def _check_known(source: str, hosts: Sequence[Host]) -> None:
     for host in hosts:
         try:
             socket.getaddrinfo(host.name.strip("[]"), None)
-        except OSError as error:
-            raise PeError(f"{path}: host {host.name} is not known: {error.strerror or error}", hint="write its address") from None
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise PeError(f"{source}: host {host.name} is not known: {why}", hint="write its address, or the name of a file") from None
 
 
 def divided(hosts: Sequence[Host], count: int) -> list[str]:

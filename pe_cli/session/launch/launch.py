@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pe_cli.collectives.launcher_environment import GROUP, RANK, SERVERS, SIZE
@@ -20,9 +20,14 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, mark_failed
 from pe_cli.session.launch.group import Group, Task, python
 from pe_cli.session.launch.hosts import Host, divided
+from pe_cli.session.launch.members import take_part
+from pe_cli.session.launch.mpi_launcher import library_of, mpiexec_of, reserved
+from pe_cli.session.launch.plan import Plan, servers_of
+from pe_cli.session.launch.slurm import check_job
+from pe_cli.session.launch.surroundings import PORT, Allocation, Member, Surroundings
 
-#: Port of the first server on another machine, where the config names none.
-PORT = 6174
+#: What a config lacks that says nothing of processes.
+_SEVERAL = ("-o", "executor.processes=auto")
 #: How a process says which other one is gone.
 _GONE = re.compile(r"process (\d+) of \d+ (?:did not answer|cannot be reached|was ended, as its overseer)")
 
@@ -34,9 +39,9 @@ class Launch:
     Args:
         run: the config.
         arguments: of `pe train`, without those that say where to go on.
-        count: processes.
-        hosts: machines; none for this one.
-        hosts_file: where they were read from, for mpiexec.
+        plan: how many processes, and how.
+        around: where this is.
+        hosts_file: where the hosts were read from, for mpiexec; None where they were named, or for none.
         ssh: command that runs another on a host.
         mpiexec: launcher of MPI with options of its own; empty for the one beside this Python, or else of the PATH.
         restarts: how often to go on with those that are left.
@@ -45,22 +50,39 @@ class Launch:
 
     run: RunSpec
     arguments: Sequence[str]
-    count: int
-    hosts: Sequence[Host] = ()
+    plan: Plan
+    around: Surroundings = field(default_factory=Surroundings)
     hosts_file: Path | None = None
     ssh: Sequence[str] = ("ssh",)
     mpiexec: Sequence[str] = ()
     restarts: int = 0
     resume: Sequence[str] = ()
 
+    @property
+    def count(self) -> int:
+        """Processes."""
+        return self.plan.count
+
+    @property
+    def hosts(self) -> Sequence[Host]:
+        """Machines; none for this one."""
+        return self.plan.hosts
+
 
 def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     """Start all processes and wait for them; return the exit code of the training.
 
     Raises:
-        PeError: the config is for one process, there are too few, or no launcher of MPI.
+        PeError: there is no launcher of MPI, the allocation has ended, processes do not meet, or somebody else starts them.
     """
     _check(wish)
+    if isinstance(wish.around.where, Member) and wish.plan.way == "meeting":
+        return take_part(wish.run, wish.around.where, _train(wish), say, _code)
+    if wish.plan.way in ("alone", "joined") and not wish.restarts:
+        sys.stdout.flush()
+        os.execv(sys.executable, _train(wish))
+    if isinstance(wish.around.where, Allocation) and wish.plan.way == "srun":
+        check_job(wish.around.where.job)
     for again in range(wish.restarts + 1):
         before = _newest(wish.run)
         said: list[str] = []
@@ -71,7 +93,7 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
             say(line, wrong)
 
         with contextlib.ExitStack() as held:
-            tasks = _served(wish, held) if wish.run.has_servers else _mpi(wish)
+            tasks = _tasks(wish, held)
             group = Group(tasks, wish.run.executor.peer_timeout, wish.ssh, tell, once=True)
             codes = group.wait()
         code = _code(codes)
@@ -92,29 +114,57 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
 
 
 def _check(wish: Launch) -> None:
-    run, servers = wish.run, _servers(wish.run)
-    if run.executor.processes != "mpi":
-        hint = "distributed: {mode: collective}, or mode: parameter_server with servers; -o distributed={mode: collective} does it, too"
-        raise PeError("the config is for one process, so there is nothing to launch", at=run.at, hint=hint)
-    if run.has_servers and wish.count <= servers:
-        many = f"{servers} servers" if servers > 1 else "1 server"
-        text = f"of {wish.count} process{'es'[: 2 * (wish.count > 1)]} {many} leave no trainer"
-        raise PeError(text, at=run.at_of("distributed", "servers"), hint=f"-n {servers + 2}, for example")
+    """Refuse options for processes that are not started from here."""
+    member = wish.around.where
+    if wish.restarts and isinstance(member, Member):
+        hint = "leave it out; --requeue, backoffLimit and the like start all anew, and --resume goes on"
+        raise PeError(f"--restarts starts processes again, and {member.by} has started them", hint=hint)
+    if wish.mpiexec and wish.plan.way in ("srun", "meeting", "joined"):
+        raise PeError(f"--mpiexec, and no mpiexec starts processes here: {wish.plan.why[1]}", hint="leave it out")
 
 
-def _servers(run: RunSpec) -> int:
-    return (run.distributed.servers or 0) if run.distributed is not None else 0
+def _tasks(wish: Launch, held: contextlib.ExitStack) -> list[Task]:
+    """Return the processes that are started from here; `held` keeps ports of servers."""
+    if wish.plan.way == "one by one":
+        return _served(wish, held)
+    if wish.plan.way == "srun":
+        return [Task("srun", _srun(wish), asks=signal.SIGUSR1)]  # it passes that on; at SIGTERM it ends all
+    return [Task("mpiexec", _mpi(wish), launches=True)] if wish.plan.way == "mpiexec" else [Task("0", _train(wish))]
+
+
+def described(wish: Launch) -> list[str]:
+    """Return lines that say what would be started, and why.
+
+    Raises:
+        PeError: there is no launcher of MPI.
+    """
+    plan, member = wish.plan, wish.around.where
+    lines = [f"# {line}" for line in (*plan.why, plan.crowd) if line]
+    if plan.way == "meeting" and isinstance(member, Member):
+        at = f"at {member.address}" if member.meet == "address" else f"by a file in {wish.run.output.dir}"
+        part = "a server" if servers_of(wish.run) and member.rank >= member.size - servers_of(wish.run) else "its part"
+        return [*lines, f"# process {member.rank} of {member.size} meets the others {at}, and runs {part}:", shlex.join(_train(wish))]
+    if plan.way != "one by one":
+        command = _srun(wish) if plan.way == "srun" else _mpi(wish) if plan.way == "mpiexec" else _train(wish)
+        return [*lines, shlex.join(command)]
+    with contextlib.ExitStack() as held:
+        for task in _served(wish, held):
+            told = " ".join(f"{name}={value}" for name, value in task.environment.items() if name != GROUP)
+            lines.append(f"{f'{task.host}: ' if task.host else ''}{told} {shlex.join(task.command)}")
+    return lines
 
 
 def _train(wish: Launch) -> list[str]:
-    return [*python(), "-m", "pe_cli", "train", *wish.arguments, *wish.resume]
+    """Return the command of a process that trains: the config is for several, whether it says so or not."""
+    several = wish.plan.way != "alone" and wish.run.executor.processes == 1
+    return [*python(), "-m", "pe_cli", "train", *wish.arguments, *wish.resume, *(_SEVERAL if several else ())]
 
 
 def _served(wish: Launch, held: contextlib.ExitStack) -> list[Task]:
     """Return trainers and servers; each is told its number and where the servers are. `held` keeps their ports."""
     assert wish.run.distributed is not None
     hosts = divided(wish.hosts, wish.count) if wish.hosts else [""] * wish.count
-    trainers = wish.count - _servers(wish.run)
+    trainers = wish.count - servers_of(wish.run)
     endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:], held)
     told, secret = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}, secrets.token_hex(32)
     names = [str(r) if r < trainers else f"server {r - trainers}" for r in range(wish.count)]
@@ -127,32 +177,29 @@ def _endpoints(hosts: Sequence[str], held: contextlib.ExitStack) -> list[str]:
     """Return host:port of each server: free ports of this machine, which `held` keeps, or ports from `PORT` on."""
     if any(hosts):
         return [f"{host}:{PORT + list(hosts[:i]).count(host)}" for i, host in enumerate(hosts)]
-    return [f"127.0.0.1:{held.enter_context(_reserved()).getsockname()[1]}" for _ in hosts]
+    return [f"127.0.0.1:{held.enter_context(reserved('127.0.0.1')).getsockname()[1]}" for _ in hosts]
 
 
-def _reserved() -> socket.socket:
-    """Return a socket that keeps a free port from everybody but a server that binds it: it is bound, and does not listen."""
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # both have to allow it, and `create_server` does
-    reserved.bind(("127.0.0.1", 0))
-    return reserved
+def _srun(wish: Launch) -> list[str]:
+    """Return the command of the tasks of Slurm's, each of which is one of several that meet."""
+    again = [*python(), "-m", "pe_cli", "launch", *wish.arguments, *wish.resume]
+    return [shutil.which("srun") or "srun", *wish.plan.srun, "--kill-on-bad-exit=0", *again]
 
 
-def _mpi(wish: Launch) -> list[Task]:
-    """Return mpiexec, which starts the processes itself."""
-    given = wish.mpiexec[0] if wish.mpiexec else "mpiexec"
-    mpiexec = shutil.which(given, path=str(Path(sys.executable).parent)) or shutil.which(given)
-    if mpiexec is None:
-        raise PeError(f"{given} is not installed", hint="pip install mpi4py mpich, or the MPI library of your site")
-    of_mpich = "HYDRA" in subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+def _mpi(wish: Launch) -> list[str]:
+    """Return the command of mpiexec, which starts the processes itself."""
+    mpiexec = mpiexec_of(wish.mpiexec)
+    of_mpich = library_of(mpiexec) == "mpich"
     options: list[str] = []
-    if wish.hosts_file is not None:
-        options += ["-f" if of_mpich else "--hostfile", str(wish.hosts_file)]
+    if wish.hosts:
+        listed = ",".join(f"{host.name}:{host.slots}" if host.slots else host.name for host in wish.hosts)
+        names = ("-f", "--hostfile") if wish.hosts_file is not None else ("-hosts", "--host")
+        options += [names[0] if of_mpich else names[1], str(wish.hosts_file or listed)]
         if list(wish.ssh) != ["ssh"]:
             options += ["-launcher", "ssh", "-launcher-exec", wish.ssh[0]] if of_mpich else ["--mca", "plm_rsh_agent", " ".join(wish.ssh)]
     elif of_mpich:
         options += ["-disable-auto-cleanup"]  # those that are left end by themselves, and say why
-    return [Task("mpiexec", [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)], launches=True)]
+    return [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)]
 
 
 def _code(codes: Sequence[int | None]) -> int:
@@ -185,14 +232,14 @@ def _lost(wish: Launch, tasks: Sequence[Task], codes: Sequence[int | None], said
 def _left(wish: Launch, lost: Sequence[int]) -> Launch:
     """Return the launch with those that are left: without the slots of the lost, or as before where nobody knows who it was."""
     count = wish.count - len(lost)
-    if count <= _servers(wish.run) or count < 1 or not lost:
+    if count <= servers_of(wish.run) or count < 1 or not lost or wish.plan.way == "srun":
         return wish
     if not wish.hosts:
-        return replace(wish, count=count)
+        return replace(wish, plan=replace(wish.plan, count=count))
     places = divided(wish.hosts, wish.count)
     kept = [host for r, host in enumerate(places) if r not in lost]
     hosts = [Host(name, kept.count(name)) for name in dict.fromkeys(kept)]
-    return replace(wish, count=count, hosts=hosts)
+    return replace(wish, plan=replace(wish.plan, count=count, hosts=tuple(hosts)), hosts_file=None)
 
 
 def _newest(run: RunSpec) -> RunFolder | None:

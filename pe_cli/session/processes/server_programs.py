@@ -42,7 +42,7 @@ def role_program(built: Built, run: RunSpec | None, role: str, processes: int | 
 def flat(program: Program) -> Program:
     """Return a program with the operators of all blocks in one, in their order, as pictures show it: a server's last op is its first."""
     made = program.clone()
-    block = made.global_block()
+    block = made.main_block
     listens, block.ops = block.ops, []
     for each in made.blocks[1:]:
         for name, v in each.vars.items():

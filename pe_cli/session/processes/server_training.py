@@ -83,7 +83,7 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
     sync, half = terms.mode == DistributedMode.SYNC, terms.mode == DistributedMode.HALF_ASYNC
     shares = run.executor.type != "async"  # whose threads have batches of their own
     job = Roles(max(0, rank), trainers, endpoints, sync, cuts_when_sent=half, half_async=half, shares=shares, rows_alone=True)
-    keep = [n for n in built.recorded.values() if n in built.train.global_block().vars]
+    keep = [n for n in built.recorded.values() if n in built.train.vars]
     made = Division(built.train, built.startup, job, terms, keep)
     if built.average and made.remote:
         what = f"train.ema: table '{min(made.remote)}' has rows on servers alone, of which nobody could look up averages"
@@ -118,7 +118,7 @@ class ServerTraining:
         self.group, self.run = group, run
         role = group.role
         self.division = divide(built, run, role.rank, role.trainers, role.endpoints)
-        needed = [v.name for v in built.eval.list_vars() if v.persistable]
+        needed = [v.name for v in built.eval.persistables()]
         self.built = replace(built, startup=self.division.trainer_startup(needed))
         self.kept = {endpoint: self.division.server(endpoint)[1] for endpoint in role.endpoints}
         most = sum(kept.type.nbytes for each in self.kept.values() for kept in each)

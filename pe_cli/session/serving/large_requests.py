@@ -65,6 +65,7 @@ class LargeRequests:
         self._thread.join()
 
     def _next(self) -> Work | None:
+        # The cheapest first: one that is waiting for much memory does not hold up those that need little.
         cheapest = min(self._waiting, key=lambda work: work.cost, default=None)
         return cheapest if cheapest is not None and self.used + cheapest.cost <= self.limit else None
 
@@ -78,4 +79,5 @@ class LargeRequests:
                 assert work is not None
                 self._waiting.remove(work)
                 self.used += work.cost
+            # Outside of the lock: work takes seconds, and others end meanwhile.
             work.begin()

@@ -70,6 +70,7 @@ class Batches:
         self, predictor: Predictor, server: Server, batch: int, patience: float, done: Callable[[Sequence[Ask]], None]
     ) -> None:
         self._predictor, self._server, self._done = predictor, server, done
+        # Where rows of a batch see each other, an answer would depend on who else asks at the moment: each request is a batch then.
         self._batch, self._patience = batch if predictor.separate else 1, patience
         self._small: deque[Ask] = deque()
         self._large: deque[Ask] = deque()
@@ -106,6 +107,7 @@ class Batches:
         if self._patience:
             self._server.loop.call_later(self._patience, self._begin)
         else:
+            # Requests that have arrived by now still get into this batch, and a lone one does not wait.
             self._server.loop.call_soon(self._listen, 0)
 
     def _listen(self, before: int) -> None:
@@ -118,6 +120,7 @@ class Batches:
     def _begin(self) -> None:
         self._planned = False
         small = self._taken()
+        # What takes long goes to the other thread, so that this one goes on listening.
         if self._large or self._seconds > QUICK or not self._predictor.separate or sum(ask.bytes for ask in small) > FEW:
             self._running = True
             self._given.put((small, self._large.popleft() if self._large else None))
@@ -137,6 +140,7 @@ class Batches:
 
     def _finished(self, small: Sequence[Ask], large: Ask | None, seconds: float) -> None:
         self._running = False
+        # One slow batch, such as the first of its size, which is planned, changes the guess little; quick ones bring it down soon.
         self._seconds += (seconds - self._seconds) / 4 if seconds > self._seconds else (seconds - self._seconds) / 2
         if large is not None and large.error is None and not large.given_up and large.at < len(large.encoded or ()):
             self._large.append(large)  # behind those of others
@@ -188,6 +192,7 @@ class Batches:
         if len(right) < len(asks):
             self._answer(right)
             return
+        # Nothing says which request is the wrong one: halves find it after few tries, and the right ones still share batches.
         middle = len(asks) // 2
         self._answer(asks[:middle])
         self._answer(asks[middle:])

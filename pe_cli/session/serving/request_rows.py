@@ -41,6 +41,7 @@ def needs(body: bytes | bytearray, predictor: Predictor) -> int:
     wide = len(predictor.columns) + SPARE
     if found.members > max(found.objects, 1) * wide:
         raise Refusal(413, f"a row has {wide} columns at most, and these have more")
+    # Python keeps a text with as many bytes per letter as its widest letter needs.
     letters = 1 if body.isascii() else 2 if int(np.frombuffer(body, np.uint8).max()) < 0xF0 else 4
     tokens = TOKENS if any(column.type in TOKENISED for column in predictor.columns.values()) else 0
     return len(body) * (2 * letters + tokens) + found.values * VALUE + found.objects * predictor.bytes
@@ -95,6 +96,7 @@ def _check_lengths(rows: Sequence[Row], predictor: Predictor) -> None:
 def unread(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
     """Return the columns of rows that a model does not read."""
     names = set[str]().union(*rows)
+    # As many names as columns are mostly the columns: nothing is sorted for an ordinary request.
     return sorted(names.difference(columns)) if len(names) > len(columns) else []
 
 

@@ -106,6 +106,7 @@ class Service:
         host, port = self.server.address
         own = {host, "localhost", "127.0.0.1", "[::1]"}
         here = host.startswith("127.") or host == "::1"
+        # Only a server of this machine alone checks hosts: pages of other sites could reach it through the browser of who runs it.
         self._hosts = {f"{name}{end}" for name in own for end in ("", f":{port}")} | self._names if here else None
 
     def run(self, signals: Sequence[int] = ()) -> None:
@@ -186,9 +187,11 @@ class Service:
         if self.batches.waiting + self._large.waiting >= self._waiting:
             raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
         pending = Pending(connection, self.server.loop.time(), kind, body)
+        # This thread also listens: it reads small bodies itself, and gives what takes long to the thread of large ones.
         if len(body) > SMALL or self.predictor.pictured:
             self._later(pending, COUNTING * len(body), self._count)
             return
+        # The most that so few bytes can become is known; of more bytes their values are counted first.
         cost = EACH * len(body) if len(body) <= TINY else needs(body, self.predictor)
         if not self.server.memory.fits(cost):
             raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
@@ -244,6 +247,7 @@ class Service:
             rows = [{self.predictor.image or "": pending.body}]
         elif not rows:
             rows = read_rows(pending.kind, pending.body, self.predictor)
+        # The text is not needed any more, and its rows take several times as much.
         pending.body, pending.rows = bytearray(), []
         pending.unread = unread(rows, self.predictor.columns)
         if self.predictor.pictured:
@@ -263,6 +267,7 @@ class Service:
         end = self.server.loop.time() - PATIENCE
         for pending in self._pending.values():
             if pending.since < end:
+                # A batch may have it already: its rows are left out where the batch has not begun.
                 if pending.last is not None:
                     pending.last.given_up = True
                 pending.connection.reply(Refusal(503, "no answer in time: try again later", Retry_After="5").reply())

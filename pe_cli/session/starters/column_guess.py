@@ -21,14 +21,13 @@ from pe_cli.session.starters.files import Wish
 from pe_cli.session.starters.guessed import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
+from pe_cli.session.starters.ordered import in_order, note_of_numbers, note_of_words
+from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
 #: Words of a cell, in the mean, from which it is a text; and characters, where there are hardly any blanks.
 WORDS, CHARACTERS = 4.0, 25.0
-#: Different items of a bag at most, and rows that an item must have in the mean.
-MOST_ITEMS, ITEM_ROWS = 300, 5
-SEPARATORS = ("|", ";", ",")
 
 
 def guess(table: Table, name: str, asked: Asked) -> Guess:
@@ -80,7 +79,7 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     missing = len(codes.codes) - rows
     distinct = len(codes.words)
     gaps = f", {missing:,} missing" if missing else ""
-    found = date(table, name, codes, missing, asked) or _bag(name, codes, counts, gaps)
+    found = date(table, name, codes, missing, asked) or bag(name, codes, counts, gaps)
     if found is not None:
         return found
     share = distinct / rows
@@ -120,33 +119,6 @@ def _most(codes: Codes, counts: NDArray[np.int64], number: int = 3) -> list[str]
     return [f"'{said(codes.words[i], 24)}'" for i in order]
 
 
-def _bag(name: str, codes: Codes, counts: NDArray[np.int64], gaps: str) -> Guess | None:
-    """Return a column with several categories in a cell; None for any other."""
-    rows = int(counts.sum())
-    for separator in SEPARATORS:
-        several = np.array([separator in word for word in codes.words])
-        if int(counts[several].sum()) * 5 < rows:
-            continue
-        items: dict[str, int] = {}
-        for word, number in zip(codes.words, counts.tolist(), strict=True):
-            for item in dict.fromkeys(part.strip() for part in word.split(separator)):
-                if item:
-                    items[item] = items.get(item, 0) + number
-            if len(items) > MOST_ITEMS:
-                break
-        longest = max((len(item.split()) for item in items), default=0)
-        if (
-            len(items) <= MOST_ITEMS
-            and longest <= 3
-            and sum(items.values()) >= ITEM_ROWS * len(items)
-            and len(items) <= len(codes.words)
-        ):
-            options = {} if separator == "|" else {"separator": separator}
-            most = ", ".join(f"'{said(item, 24)}'" for item in sorted(items, key=lambda item: -items[item])[:3])
-            return Guess(name, "bag", options, f"lists of {len(items):,} items, such as {most}{gaps}")
-    return None
-
-
 # --- the target -------------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +148,7 @@ def _declared_number(table: Table, name: str, options: dict[str, Any], why: str)
 
 
 def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
-    """Return how the target is taken: as classes (type category) or as a number.
+    """Return how the target is taken: as classes (type category), as a number, or as tags (type bag).
 
     Args:
         table: has the column.
@@ -190,17 +162,25 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
     """
     declared = dict(wish.columns.get(name, {}))
     kind = declared.pop("type", None)
-    if kind not in (None, "number", "category"):
-        raise PeError(f"--columns {said(name)}={kind}: a target is predicted as classes or as a number", hint="say category or number")
-    task = {"number": "number", "category": "classes"}.get(str(kind), wish.task)
+    if kind not in (None, "number", "category", "bag"):
+        said_of = f"--columns {said(name)}={kind}: a target is predicted as classes, as a number or as tags"
+        raise PeError(said_of, hint="say category, number or tags")
+    task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), wish.task)
     cells = table.cells(name)
     codes = cells.codes()
+    if task == "tags":
+        return declared_tags(table, name, codes, counts_of(codes), declared)
     notation, how, note = _target_notation(name, codes, declared, asked) if task != "classes" else (PLAIN, "", "")
     numbers = cells.numbers(notation)
+    tags = guess_tags(name, codes, counts_of(codes)) if task == "auto" and numbers.bad_count and not declared else None
+    if tags is not None:
+        return tags
     gaps = np.flatnonzero(codes.codes < 0)
     if len(gaps):
         more = f", and so are {len(gaps) - 1:,} more" if len(gaps) > 1 else ""
         hint = "fill them, or take these rows out of the file: nothing is learned from a row without a target"
+        if numbers.bad_count:
+            hint += f"; where cells are sets of tags, and these have none: --columns {shell(f'{name}=tags')}"
         raise table.error(int(gaps[0]), name, f"the target is missing{more}", hint)
     if len(codes.words) == 1:
         constant = f"the target is '{said(codes.words[0])}' in every row: there is nothing to learn"
@@ -217,6 +197,11 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
         low, high = numbers.values.min(), numbers.values.max()
         shown = f"{short(low)} to {short(high)}{how}"
         return Guess(name, "number", {**notation.written, "scale": "standard", **declared}, shown, note)
+    return _as_classes(table, name, codes, declared, numbers.values if number and task == "auto" else None)
+
+
+def _as_classes(table: Table, name: str, codes: Codes, declared: dict[str, Any], values: NDArray[np.float64] | None) -> Guess:
+    """Return a target of classes; values are those of numbers that are taken for classes though nobody has said so."""
     if len(codes.words) > OWN_SHARE * len(table):
         raise table.error(
             0,
@@ -225,7 +210,11 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
             "name a --target with classes that repeat, or with numbers",
         )
     most = ", ".join(_most(codes, counts_of(codes)))
-    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}")
+    order = in_order(codes.words) if "classes" not in declared else None
+    note = "" if values is None else note_of_numbers(name, values)
+    if order is not None:
+        declared, note = {**declared, "classes": order}, note_of_words(name, order)
+    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}", note)
 
 
 def _target_notation(name: str, codes: Codes, declared: Mapping[str, Any], asked: Asked) -> tuple[Notation, str, str]:

@@ -28,7 +28,7 @@ class Wish:
         source: file or folder.
         target: column that is predicted; None where none is named.
         config: that will be written.
-        task: classes, number, series, or auto.
+        task: classes, tags, number, series, or auto.
         columns: column -> how it is declared, with `type`, for columns that are not guessed.
         drop: columns that are left out.
         encoding: of the text; None finds it out.
@@ -138,7 +138,14 @@ def data_section(
 
 
 def training(
-    found: Plan, rows: int, *, best: str, mode: str, rest: Sequence[str] = (), metrics: Sequence[str] = ("loss",)
+    found: Plan,
+    rows: int,
+    *,
+    best: str,
+    mode: str,
+    rest: Sequence[str] = (),
+    metrics: Sequence[str] = ("loss",),
+    decide: Sequence[str] = (),
 ) -> list[str]:
     """Return the lines from `train` on.
 
@@ -149,12 +156,11 @@ def training(
         mode: min or max.
         rest: lines of the optimizer after its first.
         metrics: names that are written every epoch.
+        decide: lines on what is decided of a classifier.
     """
-    optimizer = (
-        [f"  optimizer: {{type: Adam, learning_rate: {found.learning_rate!r}}}"]
-        if not rest
-        else ["  optimizer:", *rest]
-    )
+    optimizer = ["  optimizer:", *rest] if rest else [f"  optimizer: {{type: Adam, learning_rate: {found.learning_rate!r}}}"]
+    if found.ema is not None:
+        optimizer.append(f"  ema: {{decay: {found.ema!r}}}  # evaluated are averages of the last {round(1 / (1 - found.ema))} steps or so")
     return [
         "",
         f"# Sizes for {rows:,} training rows: more rows would take larger batches and fewer epochs.",
@@ -164,6 +170,7 @@ def training(
         f"  batch_size: {found.batch_size}",
         *optimizer,
         f"  early_stopping: {{by: eval/loss, mode: min, patience: {found.patience}}}",
+        *decide,
         "",
         "# How often metrics are written to metrics.jsonl.",
         "fetches:",

@@ -23,6 +23,16 @@ def said(text: object, most: int = SHOWN) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
+def of_class(metric: str, name: str) -> str:
+    """Return what a metric of one class is called; signs that names of metrics do not have become `_`.
+
+    >>> of_class("recall", "ja/nein")
+    'recall[ja_nein]'
+    """
+    written = re.sub(r"[^\w .@%+-]", "_", name)[:60]
+    return f"{metric}[{written}]"
+
+
 def safe(name: str, taken: Iterable[str], instead: str = "column") -> str:
     """Return a name for a feed or a layer: letters, digits and underscores of ASCII, and none that is taken.
 

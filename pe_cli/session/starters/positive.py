@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from pe_cli.config.substitute import escaped
@@ -12,7 +11,7 @@ from pe_cli.data.columns.bool import PAIRS, YES
 from pe_cli.data.raw_cells import Table
 from pe_cli.session.starters.files import Lines, aligned
 from pe_cli.session.starters.guessed import Guess
-from pe_cli.session.starters.names import said
+from pe_cli.session.starters.names import of_class, said
 from pe_cli.session.starters.numbers import counts_of
 
 #: Share of the rows below which a class is rare: accuracy says little then.
@@ -40,14 +39,18 @@ class Positive:
     why: str
 
     def metric(self, key: str) -> str:
-        """Return what a metric of the class is called; signs that names of metrics do not have become `_`."""
-        written = re.sub(r"[^\w .@%+-]", "_", self.name)[:60]
-        return f"{key}[{written}]"
+        """Return what a metric of the class is called."""
+        return of_class(key, self.name)
 
     @property
-    def best(self) -> str:
-        """The metric that decides which checkpoint is the best."""
-        return self.metric("average_precision") if self.share < RARE else "acc"
+    def best(self) -> tuple[str, str]:
+        """The metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
+        return (self.metric("average_precision"), "max") if self.is_rare else ("loss", "min")
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether so few rows are of it that accuracy says little."""
+        return self.share < RARE
 
     def section(self) -> list[str]:
         """Return the lines of `metrics`."""
@@ -71,7 +74,7 @@ def positive_of(table: Table, target: Guess, wanted: str | None) -> tuple[Guess,
     """
     words = table.cells(target.name).codes().words if target.type == "category" else []
     if wanted is not None and len(words) != 2:
-        has = f"{len(words):,} classes" if words else "numbers"
+        has = f"{len(words):,} classes" if words else "tags, each with metrics of its own" if target.type == "bag" else "numbers"
         raise PeError(f"--positive '{said(wanted)}': '{said(target.name)}' has {has}, not two classes", hint="leave --positive out")
     if len(words) != 2:
         return target, None

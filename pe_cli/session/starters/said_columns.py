@@ -14,6 +14,8 @@ from pe_cli.data.column_declarations import check_columns
 
 #: Types that the starter of a table has a branch for.
 TYPES = ("number", "bool", "category", "date", "bag", "text")
+#: What a type is called besides: a target of bags has tags.
+_ALSO = {"tags": "bag"}
 _EXAMPLE = "for example --columns plz=category, or --columns 'price={type: number, decimal: \",\"}'"
 
 
@@ -38,10 +40,12 @@ def said_columns(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
         value = {} if node is None else to_data(node)
         if name in found:
             raise PeError(f"--columns names '{name}' twice", hint="say its type once")
-        found[name] = value if isinstance(value, dict) else {"type": value}
+        declared = value if isinstance(value, dict) else {"type": value}
+        kind = declared.get("type")
+        found[name] = {**declared, "type": _ALSO.get(kind, kind)} if isinstance(kind, str) else declared
     checked = check_columns({name: (value, None) for name, value in found.items()})
     for name, (kind, _) in checked.items():
         if kind not in TYPES:
-            hint = f"one of {', '.join(TYPES)}; write others into the config"
+            hint = f"one of {', '.join([*TYPES, *_ALSO])}; write others into the config"
             raise PeError(f"--columns {name}: pe init makes no branch for the type {kind}", hint=hint)
     return found

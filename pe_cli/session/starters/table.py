@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from pe_cli.session.starters.table_columns import (
     sum_of,
 )
 from pe_cli.session.starters.table_model import model_of
+from pe_cli.session.starters.tags import TAGS_BEST, tag_section
+from pe_cli.session.starters.training_plan import Plan
 
 
 def starter(wish: Wish) -> Starter:
@@ -159,10 +162,36 @@ def tables_in(folder: Path) -> list[Path]:
 # --- the config -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Goal:
+    """What a config says for a type of target.
+
+    Args:
+        what: is predicted, in the config's first line.
+        kind: what it is taken for, on the screen.
+        best: metric that decides which checkpoint is the best.
+        mode: max or min.
+        recorded: metrics of training that are written.
+    """
+
+    what: str
+    kind: str
+    best: str
+    mode: str
+    recorded: tuple[str, ...]
+
+
+_GOALS = {
+    "category": _Goal("the class", "classes", "loss", "min", ("loss", "acc")),
+    "bag": _Goal("the tags", "tags", TAGS_BEST, "max", ("loss",)),
+    "number": _Goal("the number", "a number", "loss", "min", ("loss", "error")),
+}
+
+
 def _config(looked: Looked, wish: Wish) -> str:
     target = looked.target
-    classes = target.type == "category"
-    what = f"Predicts {'the class' if classes else 'the number'} '{said(target.name)}' from the other columns of {said(wish.source.name)}."
+    goal = _GOALS[str(target.type)]
+    what = f"Predicts {goal.what} '{said(target.name)}' from the other columns of {said(wish.source.name)}."
     share = ", ".join(
         f"{100 * looked.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in looked.split
     )
@@ -174,23 +203,52 @@ def _config(looked: Looked, wish: Wish) -> str:
         if time
         else []
     )
-    how = [f"stratify: every part has its share of every class of '{said(target.name)}'."] if classes else []
+    how = [f"stratify: every part has its share of every class of '{said(target.name)}'."] if target.type == "category" else []
     columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type] + [
         column_row(target.name, target.written, f"the target: {target.why}")
     ]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
-    metric, mode = ("acc", "max") if classes else ("error", "min")
-    best = looked.positive.best if looked.positive else metric
+    best, mode = looked.positive.best if looked.positive else (goal.best, goal.mode)
+    made = plan_of(looked)
     lines = [
         *head(what),
         *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
         *(looked.positive.section() if looked.positive else []),
-        *training(plan_of(looked), looked.rows, best=f"eval/{best}", mode=mode, metrics=("loss", metric)),
+        *(tag_section(target.options["classes"]) if target.type == "bag" else []),
+        *training(
+            made,
+            looked.rows,
+            best=f"eval/{best}",
+            mode=mode,
+            rest=_optimizer(made),
+            metrics=goal.recorded,
+            decide=_decide(looked),
+        ),
     ]
     return text(lines)
+
+
+def _decide(looked: Looked) -> list[str]:
+    """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
+    more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
+    if looked.positive and looked.positive.is_rare:
+        return [f"  decide: f1  # the threshold of '{said(looked.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+    if looked.positive or looked.target.type == "bag":
+        of = "of each tag" if looked.target.type == "bag" else f"of '{said(looked.positive.name, 24)}'" if looked.positive else ""
+        return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
+    return []
+
+
+def _optimizer(made: Plan) -> list[str]:
+    rate = {"type": "cosine_decay", "learning_rate": made.learning_rate, "step_each_epoch": "1 epoch", "epochs": made.epochs}
+    return [
+        "    type: AdamW",
+        f"    learning_rate: {flow(rate)}  # falls to 0 over the epochs",
+        f"    weight_decay: {made.weight_decay!r}  # parameters that nothing needs shrink",
+    ]
 
 
 def _in_time(looked: Looked) -> str | None:
@@ -216,17 +274,21 @@ def _feeds(looked: Looked) -> list[str]:
         rows.append(("x:", flow(escaped([g.name for g in numbers])), sum_of(looked)))
     for found, feed in branches_of(looked).items():
         rows.append((f"{feed}:", quoted(escaped(found)), ""))
-    goal = ("label:" if looked.target.type == "category" else "value:", quoted(escaped(looked.target.name)), "what is predicted")
+    goal = ("value:" if looked.target.type == "number" else "label:", quoted(escaped(looked.target.name)), "what is predicted")
     return [*lines, "feeds:", *aligned([*rows, goal], "  ")]
 
 
 def _notes(looked: Looked) -> tuple[str, ...]:
     target = looked.target
-    kind = "classes" if target.type == "category" else "a number"
+    kind = _GOALS[str(target.type)].kind
     notes = [f"{len(looked.table):,} rows; '{said(target.name)}' is taken for {kind}: {target.why}"]
+    if target.type == "bag":
+        notes.append(f"metrics are F1 and average precision; the best checkpoint goes by eval/{TAGS_BEST}")
     if looked.positive:
         name, why = said(looked.positive.name, 30), looked.positive.why
-        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best, 60)}")
+        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best[0], 60)}")
+        if looked.positive.is_rare:
+            notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
     ):  # fmt: skip

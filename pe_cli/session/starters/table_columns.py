@@ -20,14 +20,15 @@ from pe_cli.session.starters.files import Wish
 from pe_cli.session.starters.guessed import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.positive import Positive, positive_of
-from pe_cli.session.starters.training_plan import Plan, plan, shares
+from pe_cli.session.starters.training_plan import Plan, shares, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.
 FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
 #: Names of layers and feeds that every starter has.
-TAKEN = ("x", "label", "value", "all", "hidden1", "drop1", "hidden2", "drop2", "logits", "xent", "loss", "prob", "acc")
+TAKEN = ("x", "label", "value", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "deep", "wide", "logits", "xent", "loss",
+         "prob", "acc")  # fmt: skip
 TAKEN_NUMBER = ("estimate", "square", "gap", "distance", "mean_distance", "error")
 
 
@@ -120,7 +121,7 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
         guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
                    for one in guesses]  # fmt: skip
     table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
-    guesses = without_doubles(table, guesses, aim)
+    guesses = [_gaps_filled(one, wish) for one in without_doubles(table, guesses, aim)]
     split: dict[str, Any] = {
         **shares(len(table)),
         **({"stratify": target} if aim.type == "category" else {}),
@@ -136,6 +137,13 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
         why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
         raise table.error(0, target, f"no other column is left to learn from. {why}", "add columns")
     return looked
+
+
+def _gaps_filled(found: Guess, wish: Wish) -> Guess:
+    """Return a column of numbers whose missing cells become the median also where this table has none: later rows may have some."""
+    if found.type != "number" or found.name in wish.columns:
+        return found
+    return replace(found, options={**{k: v for k, v in found.options.items() if k != "scale"}, "missing": "median", "scale": "standard"})
 
 
 def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
@@ -184,9 +192,8 @@ def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
 
 
 def plan_of(looked: Looked) -> Plan:
-    """Return how much a model of the table is given: its batches, epochs, rate and width; with texts it takes at most 2,000 steps."""
-    made = plan(looked.rows)
-    return made if not looked.used("text") else replace(plan(looked.rows, 2000), learning_rate=0.002)
+    """Return how much a model of the table is given: its batches, epochs, rate and width; half as many with texts."""
+    return table_plan(looked.rows, 2000) if looked.used("text") else table_plan(looked.rows)
 
 
 def numbers_of(looked: Looked) -> list[Guess]:

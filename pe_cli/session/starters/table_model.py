@@ -1,6 +1,8 @@
-"""The model of a table's starter: embeddings of categories and texts beside scaled numbers, into two hidden layers."""
+"""The model of a table's starter: scaled numbers, their bins, and embeddings, into two hidden layers and straight to the output."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,6 +10,7 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.session.starters.files import Lines, Wish, aligned, text
 from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.names import safe, said
+from pe_cli.session.starters.number_bins import edges_of
 from pe_cli.session.starters.table_columns import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
 from pe_cli.session.starters.training_plan import Plan, embedding_width
 
@@ -18,7 +21,7 @@ TEXT_WIDTH = 32
 def model_of(looked: Looked, wish: Wish) -> str:
     """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
     found = plan_of(looked)
-    classes = looked.target.type == "category"
+    kind = str(looked.target.type)
     feeds: Lines = []
     layers: Lines = []
     outputs: list[str] = []
@@ -29,14 +32,13 @@ def model_of(looked: Looked, wish: Wish) -> str:
     for name, feed in branches_of(looked).items():
         one = next(g for g in looked.guesses if g.name == name)
         outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
-    if classes:
-        feeds.append(("label:", "{shape: [1], dtype: int64}", f"index of the class of '{said(looked.target.name)}'"))
-    else:
-        feeds.append(("value:", "{shape: [1]}", f"'{said(looked.target.name)}', scaled to mean 0 and deviation 1"))
+    feeds.append(_goal(looked))
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
-    layers += _hidden(first, found) + (_classes(looked) if classes else _number(looked))
+    edges = edges_of(looked, wish)
+    inputs = [first, "bins"] if any(edges) else first
+    last = _hidden(inputs, found) + _ENDS[kind](looked, inputs)
     lines = [
         f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         "# Sizes come from the data, which pe init looked at: change them with the columns.",
@@ -52,13 +54,30 @@ def model_of(looked: Looked, wish: Wish) -> str:
             if looked.used("category", "bag")
             else []
         ),
+        "# wide is a linear model, deep adds what is not linear: curves of one column, and what several columns do together.",
         "layers:",
         *aligned(layers, "  "),
+        *(_bins(looked, edges) if any(edges) else []),
+        *aligned(last, "  "),
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(['loss', 'acc', 'prob'] if classes else ['loss', 'error', 'estimate'])}",
+        f"fetches: {flow(_FETCHES[kind])}",
     ]
     return text(lines)
+
+
+#: What is fetched, by the type of the target.
+_FETCHES = {"category": ["loss", "acc", "prob"], "bag": ["loss", "prob"], "number": ["loss", "error", "estimate"]}
+
+
+def _goal(looked: Looked) -> tuple[str, str, str]:
+    """Return the feed that the model is taught."""
+    name = said(looked.target.name)
+    if looked.target.type == "category":
+        return "label:", "{shape: [1], dtype: int64}", f"index of the class of '{name}'"
+    if looked.target.type == "bag":
+        return "label:", flow({"shape": [looked.indices(looked.target.name)]}), f"1 for every tag that '{name}' has, else 0"
+    return "value:", "{shape: [1]}", f"'{name}', scaled to mean 0 and deviation 1"
 
 
 def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
@@ -104,7 +123,22 @@ def _text_branch(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Li
 _BRANCHES = {"category": _category, "bag": _bag, "text": _text_branch}
 
 
-def _hidden(first: str, found: Plan) -> Lines:
+def _bins(looked: Looked, edges: Sequence[Sequence[float]]) -> list[str]:
+    """Return the lines of the layer that writes numbers as their places in bins."""
+    names = [one.name for one in numbers_of(looked) for _ in range(width_of(looked, one))]
+    rows = [f"{flow(row)}{',' * (i + 1 < len(edges))}" for i, row in enumerate(edges)]
+    most = min(110, max(len(row) for row in rows))
+    return [
+        "  bins:  # how much of each bin lies below the number: a sum of such shares is a line with a bend at every edge",
+        "    type: piecewise_linear_encoding",
+        "    input: x",
+        "    edges: [  # quantiles of the scaled training rows; [] where there are two values, or too few rows",
+        *(f"      {row:<{most}}  # {said(name, 40)}" for row, name in zip(rows, names, strict=True)),
+        "    ]",
+    ]
+
+
+def _hidden(first: str | list[str], found: Plan) -> Lines:
     drop = flow({"type": "dropout", "dropout_prob": found.dropout})
     return [
         ("hidden1:", flow({"type": "fc", "input": first, "size": found.hidden, "act": "relu"}), ""),
@@ -114,10 +148,20 @@ def _hidden(first: str, found: Plan) -> Lines:
     ]
 
 
-def _classes(looked: Looked) -> Lines:
+def _sum(key: str, inputs: str | list[str], size: int, comment: str) -> Lines:
+    """Return the layers of the output: that of the hidden layers, and that of a linear model."""
+    zero = {"initializer": {"type": "Constant"}}
+    return [
+        ("deep:", flow({"type": "fc", "size": size, "param_attr": zero}), "starts at 0, so that training adds only what the data ask for"),
+        ("wide:", flow({"type": "fc", "input": inputs, "size": size, "param_attr": zero, "bias_attr": False}), "likewise"),
+        (key, "{type: elementwise_add, x: deep, y: wide}", comment),
+    ]
+
+
+def _classes(looked: Looked, inputs: str | list[str]) -> Lines:
     count = looked.indices(looked.target.name)
     return [
-        ("logits:", flow({"type": "fc", "size": count}), f"{count} classes of '{said(looked.target.name)}'"),
+        *_sum("logits:", inputs, count, f"{count} classes of '{said(looked.target.name)}'"),
         *CLASSIFIER,
     ]
 
@@ -131,11 +175,21 @@ CLASSIFIER = [
 ]
 
 
-def _number(looked: Looked) -> Lines:
+def _tags(looked: Looked, inputs: str | list[str]) -> Lines:
+    count = looked.indices(looked.target.name)
+    return [
+        *_sum("logits:", inputs, count, f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
+        ("xent:", "{type: sigmoid_cross_entropy_with_logits, x: logits, label: label}", ""),
+        ("loss:", "{type: mean, x: xent}", ""),
+        ("prob:", "{type: sigmoid, x: logits}", "probability of every tag; they do not add up to 1"),
+    ]
+
+
+def _number(looked: Looked, inputs: str | list[str]) -> Lines:
     deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
     name = said(looked.target.name)
     return [
-        ("estimate:", "{type: fc, size: 1}", f"pe predict gives it in the unit of '{name}'"),
+        *_sum("estimate:", inputs, 1, f"pe predict gives it in the unit of '{name}'"),
         ("square:", "{type: square_error_cost, input: estimate, label: value}", ""),
         ("loss:", "{type: mean, x: square}", ""),
         ("gap:", "{type: elementwise_sub, x: estimate, y: value}", ""),
@@ -147,3 +201,6 @@ def _number(looked: Looked) -> Lines:
             f"mean absolute error in the unit of '{name}': times its deviation in the training rows",
         ),
     ]
+
+
+_ENDS = {"category": _classes, "bag": _tags, "number": _number}

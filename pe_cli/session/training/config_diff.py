@@ -21,6 +21,8 @@ HARMLESS = (
     "train.steps",
     "train.eval_every",
     "train.early_stopping*",
+    "train.decide*",
+    "train.calibrate",
     "fetches.*",
     "metrics.*",
     "output.*",

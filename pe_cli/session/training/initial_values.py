@@ -18,6 +18,7 @@ from pe_cli.io.weight_layouts import Reading, fitting, turned
 from pe_cli.io.weights import OWN, read_weights
 from pe_cli.ops.define.traits import Weight
 from pe_cli.program.ir import Program
+from pe_cli.program.region import every_op, regions_of
 
 Array = np.ndarray[Any, Any]
 #: Names that a message lists.
@@ -161,8 +162,8 @@ def start_of(section: StartSection, base: Path, built: Built) -> InitialValues:
     Raises:
         PeError: see `read_initial_values`.
     """
-    made = {name for op in built.startup.global_block().ops for name in op.output_names()}
-    types = {v.name: v.type for v in built.eval.list_vars() if v.persistable and v.name in made}
+    made = {name for op in built.startup.top_ops for name in op.output_names()}
+    types = {v.name: v.type for v in built.eval.persistables() if v.name in made}
     return read_initial_values(section, base, types, readings(built.eval, list(types)))
 
 
@@ -175,7 +176,9 @@ def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:
     """
     found: dict[str, dict[str, str]] = {name: {} for name in names}
     own: set[str] = set()
-    for op in (op for index in range(program.num_blocks) for op in program.block(index).ops):
+    for op in every_op(program):
+        if regions_of(op):  # it hands its inputs to ops that come by themselves
+            continue
         weight = op.definition.get(Weight)
         for slot, slot_names in op.inputs.items():
             for name in slot_names:

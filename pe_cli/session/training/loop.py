@@ -79,7 +79,8 @@ class Trainer:
         self.stop = job.group.stop(limits)
         writes = job.group.leads and rerun_check is None
         norms = [f"{NORM}{name}" for name in (job.built.last or job.built).norms]
-        recorded = [*self.step_metrics.numbers, *norms, *(metric.name for metric in job.built.metrics)]
+        decided = job.built.deciding.numbers if job.built.deciding else ()
+        recorded = [*self.step_metrics.numbers, *norms, *(metric.name for metric in job.built.metrics), *decided]
         recorder = [Recorder(self.run.output, recorded)] if writes else []
         told = _observers(job) if writes and self.run.output.observers else []
         self.observer: Observer = EpochLines([*recorder, *([] if smoke else told), job.observer])
@@ -146,6 +147,8 @@ class Trainer:
                     stopped = self.stop.asked and self.calendar.goes_on(self.at)
                     if stopped:
                         self.run_writer.save()
+                for text in [] if self.smoke else self.evaluator.decided():
+                    self.run_writer.tell(text)
                 state = "stopped" if stopped else "done"
                 self.run_writer.close(state)
                 if self.run.output.trace and not stopped and self.rerun_check is None:
@@ -358,7 +361,7 @@ class Trainer:
             return {}
         if self.at.evaluated == self.at.step:
             return {}
-        found = self.evaluator.evaluate("eval", limit=1 if self.smoke else None, stop=lambda: self.stop.now)
+        found = self.evaluator.evaluate("eval", limit=1 if self.smoke else None, stop=lambda: self.stop.now, deciding=not self.smoke)
         if found is not None:
             self.at.evaluated = self.at.step
         return found
@@ -380,7 +383,7 @@ class Trainer:
             self.run_writer.tell(text)
 
     def _announce(self, loader: Loader) -> None:
-        count = sum(math.prod(p.shape) for p in self.job.built.eval.global_block().parameters())
+        count = sum(math.prod(p.shape) for p in self.job.built.eval.parameters())
         steps, epochs = self.calendar.total(self._steps_of(loader)), self.calendar.epochs
         metrics, folder = self.step_metrics.metrics(), str(self.run_writer.folder.path)
         start = Start(self.run.model.name, count, self.job.resources.text, steps, epochs, folder, self.at.step, metrics)

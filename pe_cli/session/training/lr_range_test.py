@@ -83,7 +83,7 @@ def open_for_range(path: Path, overrides: Sequence[str], observer: Observer | No
     run = load_run(path, overrides)
     if run.train is None or not run.phases:
         raise PeError("there is no learning rate without training", at=run.at, hint="add train: {loss, epochs, batch_size, optimizer}")
-    if run.executor.type == "async" or run.executor.processes == "mpi":
+    if run.executor.type == "async" or run.executor.processes != 1:
         text = "a range test does its steps in one process, one after the other"
         raise PeError(text, at=run.at_of("executor"), hint="-o executor.type=parallel -o executor.processes=1")
     if run.train.phases:
@@ -109,10 +109,10 @@ def range_test(job: Job, low: float, high: float, steps: int) -> RangeTest:
     """
     (phase,) = job.built.phases
     stepper, name, loss = Stepper(job), rate_name(job, phase), phase.loss
-    block = job.program.global_block()
-    if loss is None or block.var(loss).type.size != 1:
+    program = job.program
+    if loss is None or program.var(loss).type.size != 1:
         raise PeError(f"the loss '{phase.spec.loss}' is not one number", at=job.run.at_of("train", "loss"), hint="take its mean")
-    kind = block.var(name).type.numpy
+    kind = program.var(name).type.numpy
     found = RangeTest([], [], [], False)
     mean = 0.0
     for step, feed in zip(range(steps), _batches(job, stepper), strict=False):

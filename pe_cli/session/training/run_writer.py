@@ -18,6 +18,7 @@ from pe_cli.io.environment import environment
 from pe_cli.io.input_hashes import Inputs, changed
 from pe_cli.io.run_folder import RunFolder, State
 from pe_cli.kernels.compiler import target
+from pe_cli.metrics.decisions import Decision
 from pe_cli.session.job import Job
 from pe_cli.session.observer import NORM, Observer
 from pe_cli.session.training.averages import Averages
@@ -87,11 +88,11 @@ class RunWriter:
         self.at, self.averages = Progress(), Averages()
         self.outputs = Outputs(folder, {name: self._run.fetches[name] for name in fetched})
         self._measures = self._measuring()
-        places = {p.name: p.at for p in job.built.eval.global_block().parameters()}
+        places = {p.name: p.at for p in job.built.eval.parameters()}
         self._saver = CheckpointWriter(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
         self._saved_at = time.monotonic()
-        self._learned: Mapping[str, bytes] | None = None
+        self._learned: tuple[Decision | None, Mapping[str, bytes]] | None = None
         self._inputs = Inputs(folder)
         job.group.watch_time(self._period_over)
 
@@ -300,11 +301,11 @@ class RunWriter:
         return resolved_yaml(self._run, standalone=True)
 
     def _beside(self) -> Mapping[str, bytes]:
-        """Return what the columns of the data have learned, as files; it never changes in a run."""
-        if self._learned is None:
-            fitted = self._job.data.fitted
-            self._learned = fitted.to_files() if fitted.columns or fitted.split else {}
-        return self._learned
+        """Return what the columns of the data have learned, which never changes in a run, and what was decided, as files."""
+        fitted = self._job.data.fitted
+        if self._learned is None or self._learned[0] is not fitted.decision:
+            self._learned = fitted.decision, fitted.to_files() if fitted.columns or fitted.split or fitted.decision else {}
+        return self._learned[1]
 
 
 def _said(error: BaseException) -> str:

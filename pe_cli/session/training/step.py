@@ -160,7 +160,7 @@ class Stepper:
 
     def stages(self, fetches: Sequence[str]) -> dict[str, Stages]:
         """Return the stages of the programs that a step with these fetches ends with, by phase."""
-        known = {runner.phase.name: {*runner.phase.program.global_block().vars} for runner in self._runners}
+        known = {runner.phase.name: {*runner.phase.program.vars} for runner in self._runners}
         return {r.phase.name: r.last.stages([n for n in fetches if n in known[r.phase.name]]) for r in self._runners}
 
     def drop_unused(self) -> None:
@@ -212,7 +212,7 @@ class _Runner:
         self._count = job.run.train.accumulate
         self.last = job.executor(phase.program)
         self._others = job.executor(phase.parts.program) if phase.parts else None
-        self._early = set(phase.parts.program.global_block().vars) if phase.parts else set()
+        self._early = set(phase.parts.program.vars) if phase.parts else set()
         self._fed = {v.name for v in phase.program.list_vars() if v.is_data and not v.type.known}
         if self._others and any(declared_levels(phase.program).values()):
             raise PeError(
@@ -272,7 +272,7 @@ class _Runner:
         samples = samples or self.samples(feed)
         sizes = part_sizes(samples, self._count)
         own = [self._rows(s) for s in sizes]
-        kind = self.phase.program.global_block().var(SHARE).type
+        kind = self.phase.program.var(SHARE).type
         found: list[StepResult] = []
         for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
             part = {**self.part(feed, end - rows, end), SHARE: np.full(kind.shape, sizes[i] / samples, kind.numpy)}

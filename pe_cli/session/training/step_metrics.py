@@ -72,7 +72,7 @@ class StepMetrics:
         assert run.train is not None
         for phase, loss in zip(self._job.built.phases, self.losses, strict=True):
             if loss not in self.numbers:
-                kind = phase.program.global_block().var(phase.loss or loss).type
+                kind = phase.program.var(phase.loss or loss).type
                 at = run.at_of(*phase.spec.path, "loss")
                 raise PeError(f"the loss '{loss}' is {kind}, not one number", at=at, hint="take its mean")
         files_of({name: run.fetches[name] for name in self.arrays})
@@ -158,13 +158,14 @@ class StepMetrics:
         if "eval" in job.run.data:
             made += [f"eval/{name}" for name in job.numbers(job.built.eval)]
             made += [f"eval/{metric.name}" for metric in job.built.metrics]
+            made += [f"eval/{name}" for name in (job.built.deciding.numbers if job.built.deciding else ())]
         return tuple(made)
 
     def _block(self, variable: str) -> Block:
         """Return the block that a value of training is taken from."""
         phase = self._job.built.phase_of(variable)
         assert phase is not None, "it is fetched"
-        return phase.program.global_block()
+        return phase.program.main_block
 
 
 def samples_of(found: StepResult) -> int:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.collectives.launcher_environment import one_request
 from pe_cli.core.errors import ExitCode
 from pe_cli.core.signals import SIGNALS
 from pe_cli.core.threads import Thread
@@ -29,7 +30,7 @@ class Limits:
 
 
 class StopRequest:
-    """Turns the first SIGINT or SIGTERM into a request to stop after the step; the second ends the process at once.
+    """Turns the first SIGINT or SIGTERM into a request to stop after the step; the second ends the process at once, see `one_request`.
 
     Signals are read from a pipe by a thread, because Python's own handlers wait for the native step that is running.
 
@@ -40,6 +41,7 @@ class StopRequest:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._signalled = False
+        self._until, self._one = 0.0, one_request(os.environ)
         self._begin = time.monotonic()
         self._steps = 0
         self._before: dict[int, Any] = {}
@@ -72,8 +74,10 @@ class StopRequest:
                 for number in data:
                     if number not in SIGNALS:
                         continue
-                    if self._signalled:
+                    if self._signalled and time.monotonic() >= self._until:
                         os._exit(ExitCode.INTERRUPTED)
+                    if not self._signalled:
+                        self._until = time.monotonic() + self._one
                     self._signalled = True
         os.close(pipe)
 

@@ -53,7 +53,7 @@ class Values:
         """
         known = [name for name in arrays if name in self.scope]
         unknown = [name for name in arrays if name not in self.scope]
-        missing = [v.name for v in self.built.eval.list_vars() if v.persistable and v.name not in arrays]
+        missing = [v.name for v in self.built.eval.persistables() if v.name not in arrays]
         if not partial and missing:
             raise PeError(
                 f"the file has no value for {_some(missing)}", code=ExitCode.DATA, hint="it belongs to another model"
@@ -165,7 +165,7 @@ class Values:
 
     def _constants(self) -> set[str]:
         """Return the variables that stay as they begin and are no parameters."""
-        parameters = {p.name for p in self.built.eval.global_block().parameters()}
+        parameters = {p.name for p in self.built.eval.parameters()}
         return set(self.scope) - parameters - self._written(list(Role))
 
     @contextlib.contextmanager

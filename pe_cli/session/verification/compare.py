@@ -140,7 +140,7 @@ class Side:
     def names(self) -> list[str]:
         """Return the variables that a step computes once all passes are done, in order."""
         known = {v.name for program in self.job.programs for v in program.list_vars()}
-        ops = [op for stages in Stepper(self.job).stages(()).values() for op in stages.fused.global_block().ops]
+        ops = [op for stages in Stepper(self.job).stages(()).values() for op in stages.fused.top_ops]
         return list(dict.fromkeys(n for op in ops for n in op.output_names() if n in known))
 
     @functools.cached_property
@@ -153,7 +153,7 @@ class Side:
 
     def fed(self, name: str) -> bool:
         """Return whether a variable that a step begins with is fed."""
-        v = self.job.built.eval.global_block().vars.get(name)
+        v = self.job.built.eval.find_var(name)
         return v is not None and v.is_data
 
     def values(self, step: int, names: Sequence[str]) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -190,12 +190,12 @@ def whole_of(built: Built, name: str, values: Sequence[Array], sizes: Sequence[i
     if len(values) == 1:
         return np.asarray(values[0])
     phase = built.phase_of(name)
-    v = phase.program.global_block().vars[name] if phase else None
+    v = phase.program.vars[name] if phase else None
     if v is not None and v.shape[:1] == (-1,):
         return np.concatenate(values)
     if v is not None and v.dtype in FLOATS and not v.persistable and len({a.shape for a in values}) == 1 and values[0].size == 1:
         stacked = np.stack(values).astype(np.float64)
-        of = phase.program.global_block().vars.get(name.removesuffix(GRAD)) if phase and name.endswith(GRAD) else None
+        of = phase.program.find_var(name.removesuffix(GRAD)) if phase and name.endswith(GRAD) else None
         if of is not None and not of.persistable:
             return np.asarray(stacked.sum(axis=0))
         return np.asarray(np.average(stacked, axis=0, weights=list(sizes) or None))

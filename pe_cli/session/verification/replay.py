@@ -75,10 +75,9 @@ class Replayer(Trainer):
     def _usual(self) -> list[str]:
         found: dict[str, None] = {}
         for program in self.job.programs:
-            block = program.global_block()
-            for p in block.parameters():
+            for p in program.parameters():
                 if p.trainable:
-                    names = [p.name, *([grad_name(p.name)] if grad_name(p.name) in block.vars else []), f"{p.name}{UPDATE}"]
+                    names = [p.name, *([grad_name(p.name)] if grad_name(p.name) in program.vars else []), f"{p.name}{UPDATE}"]
                     found |= dict.fromkeys(names)
         return [*found]
 

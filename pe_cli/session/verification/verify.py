@@ -127,7 +127,7 @@ def _check(run: RunSpec, folder: RunFolder) -> None:
     if not run.executor.deterministic:
         said = f"{folder.path}: with executor.deterministic: false it need not be the same twice"
         raise PeError(said, hint="train with deterministic: true, and verify that")
-    if run.executor.processes == "mpi":
+    if run.executor.processes != 1:
         hint = "verify trains in one process: give the config executor.processes: 1, and train that"
         raise PeError(f"{folder.path}: it was trained by several processes", hint=hint)
 

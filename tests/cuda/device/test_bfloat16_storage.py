@@ -30,6 +30,7 @@ def program(size: int) -> Program:
     return made
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("size", [pytest.param(33, id="an odd size"), pytest.param(64, id="by fours")])
 def test_values_are_rounded_as_on_the_cpu(rng, size):
     x, w = rng.standard_normal((size, 7)).astype("float32"), rng.standard_normal((7, 3)).astype("float32")

@@ -20,6 +20,7 @@ from pe_cli.ops.nn import column_sums_cuda, conv_cuda
 from tests.cuda.ptx.device import PtxDriver, Shape, needs_compiler
 from tests.cuda.ptx.machine import Failed, Order, Program
 from tests.ops import support
+from tests.rotation import on_its_day
 
 discover()
 BARRIER = re.compile(r"^\s*bar\.sync\s+0;", re.MULTILINE)
@@ -147,6 +148,7 @@ def run_sample(monkeypatch: pytest.MonkeyPatch, driver: PtxDriver, name: str, *,
 BY_BLOCKS = [("matmul", False), ("conv2d", True), ("batch_norm", True), ("kldiv_loss", False), ("lars_momentum", False)]
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize(("name", "gradient"), BY_BLOCKS)
 def test_a_missing_barrier_is_noticed(monkeypatch, name: str, gradient: bool):
     needs_compiler()

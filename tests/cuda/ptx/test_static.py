@@ -27,7 +27,7 @@ from tests.cuda.ptx import static
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.loops import BRANCH, EXIT, KIND, MULTIPLY_ADD, loops, whole_loops
 from tests.cuda.ptx.static import CAPABILITY, slow
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 
 discover()
 PRODUCTS = [pytest.param(kernel_of(t), t.high * t.wide * UNROLLED, id=t.name) for t in TILES]
@@ -99,6 +99,7 @@ def test_a_loop_that_takes_too_long_is_told(monkeypatch):
     assert static.marks(update, ptx(update, CAPABILITY), cubin(update, CAPABILITY)) == {"double", "long"}
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize(
     ("kernel", "instruction", "text"),
     [
@@ -115,6 +116,7 @@ def test_code_without_what_its_text_asks_for_is_told(kernel, instruction: str, t
     assert said(built, re.sub(instruction, "", made)) == [text]
 
 
+@on_its_day(1, of=3)
 def test_registers_that_do_not_suffice_cost_a_block_of_a_multiprocessor(tmp_path, monkeypatch):
     """A bound of 32 registers makes a product spill, that of fewer blocks does not."""
     needs_compiler()

@@ -18,6 +18,7 @@ from pe_cli.program.parse import parse_program
 from pe_cli.program.serialize import from_json, to_json
 from pe_cli.program.text_forms import to_string
 from tests.graph.passes.support import MODELS, minimise, same, startup, train
+from tests.rotation import on_its_day
 
 HEAD = 'program "p"\nblock 0\n'
 CHAIN = """\
@@ -141,6 +142,7 @@ def _names(built, devices: int) -> list[str]:
     return list(stages.fused.global_block().vars)
 
 
+@on_its_day(1, of=3)
 @pytest.mark.parametrize("switches", [(), ("sync_batch_norm",), ("no_fusions",)], ids=lambda s: s[0] if s else "as shipped")
 def test_no_bit_of_a_residual_net_changes(made, switches: tuple[str, ...]):
     def feed(rng):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pe_cli.kernels.compiler.bounds_check import checking, nearest
-from tests.rotation import part_of_today
+from tests.rotation import on_its_day, part_of_today
 
 ROOT = Path(__file__).parents[3]
 #: A copy of one element too many, or one too early.
@@ -103,6 +103,7 @@ def test_some_ops_keep_to_their_memory_each_day_others():
     assert done.stdout.count("\n") > 20
 
 
+@on_its_day(0, of=3)
 def test_checked_kernels_give_the_same_bits():
     plain, looked_at = (checked("-m", "tests.kernels.checked_ops", *ALIKE, checks=checks) for checks in ("", "1"))
     assert looked_at.returncode == 0, looked_at.stderr

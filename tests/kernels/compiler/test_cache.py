@@ -19,6 +19,7 @@ from pe_cli.kernels.cpu.gemm import gemm_bias
 from pe_cli.kernels.cpu.microkernels import microkernels
 from pe_cli.ops.define.copy_kernels import copy
 from pe_cli.ops.math.matrix_product import products
+from tests.rotation import on_its_day
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
 CODE = """
@@ -58,6 +59,7 @@ def test_the_second_process_reads_what_the_first_one_made(tmp_path: Path) -> Non
     assert compiled(PE_CACHE_DIR=str(tmp_path)) == ""
 
 
+@on_its_day(2, of=3)
 def test_a_folder_or_a_file_that_others_may_write_to_does_not_count(tmp_path: Path) -> None:
     tmp_path.chmod(0o770)
     told = f"copy, which can't be kept in {tmp_path} (others may write to it, so it does not count)\n"
@@ -127,6 +129,7 @@ assert np.allclose(found[out.name], feed @ feed.T)
 """
 
 
+@on_its_day(1, of=3)
 def test_a_routine_is_compiled_once_for_all_kernels_and_again_when_its_object_is_gone(tmp_path: Path) -> None:
     def run() -> set[str]:
         given = {**ENVIRONMENT, "PE_CACHE_DIR": str(tmp_path)}

@@ -8,6 +8,7 @@ from scipy import special
 
 from pe_cli.kernels.language import Helper, Int, Kernel, Ptr, make_kernel
 from pe_cli.kernels.math import vector_math
+from tests.rotation import on_its_day
 
 SMALLEST_NORMAL = 2.0**-126
 
@@ -44,6 +45,7 @@ def points() -> np.ndarray:
     return np.concatenate([every, *dense, np.array(SPECIAL, np.float32)])
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_float32_accuracy_over_the_whole_range(call, name):
     reference, bound = REFERENCES[name]

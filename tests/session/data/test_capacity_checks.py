@@ -109,3 +109,20 @@ def test_columns_that_are_rows_of_numbers_have_no_indices(tmp_path):
         "{{type: embedding, input: color, size: [{colors}, 2]}}", "{{type: fc, input: color, size: 2}}"
     )
     opened(tmp_path, 0, 6, 2, config, model)
+
+
+def test_an_embedding_in_a_condition_is_seen(tmp_path):
+    blocks = """blocks:
+  up:   {{args: {{of: ~}}, layers: {{row: {{type: embedding, input: "${{of}}", size: [{colors}, 2]}}}}}}
+  down: {{args: {{of: ~}}, layers: {{row: {{type: embedding, input: "${{of}}", size: [50, 2]}}}}}}
+layers:
+  one: {{type: fill_constant, shape: [1], dtype: float32, value: 1.0}}
+  two: {{type: fill_constant, shape: [1], dtype: float32, value: 2.0}}
+  more: {{type: greater_than, x: two, y: one}}
+"""
+    row = "  color_row: {{type: embedding, input: color, size: [{colors}, 2]}}\n"
+    assert row in MODEL
+    model = MODEL.replace("layers:\n", blocks).replace(row, "  color_row: {{if: more, then: up, else: down, of: color}}\n")
+    opened(tmp_path, 5, 60, 20, model=model)
+    with pytest.raises(PeError, match="the embedding has 4 rows, and column 'color' has 5 indices"):
+        opened(tmp_path, 4, 60, 20, model=model)

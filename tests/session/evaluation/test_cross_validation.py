@@ -17,6 +17,7 @@ import pytest
 
 from pe_cli.session.evaluation.cross_validation import read_folds
 from tests.cli.conftest import Pe
+from tests.rotation import on_its_day
 
 MODEL = """\
 feeds: {x: {shape: [1]}, y: {shape: [1]}}
@@ -62,6 +63,7 @@ def pe(capfd: pytest.CaptureFixture[str]) -> Pe:
     return call
 
 
+@on_its_day(0, of=3)
 def test_mean_and_deviation_are_those_of_the_runs(pe: Pe, config: Path) -> None:
     said = pe("train", config, "--folds", 3, "--jobs", 2)
     assert said.code == 0, said.err

@@ -166,7 +166,10 @@ def compare(job, use, targets, rtol=1e-4, atol=1e-5):
         told = said([answer], wanted)
         if answer.classes:
             np.testing.assert_allclose(found[answer.variable], wanted[answer.variable], rtol=rtol, atol=atol)
-            if answer.separator is None:  # else a row has any number of them, and the model gives the probabilities alone
+            if answer.several:
+                given_tags = [np.array(answer.classes)[row == 1].tolist() for row in found[f"{answer.variable}_tags"]]
+                assert [answer.column.join(tags) for tags in given_tags] == told[answer.name]
+            else:
                 assert found[f"{answer.variable}_label"][:, 0].tolist() == told[answer.name]
         else:
             columns = np.array(list(told.values())).T

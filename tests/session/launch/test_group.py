@@ -106,3 +106,29 @@ def test_a_secret_is_told_and_stands_on_no_command_line(monkeypatch, host, own, 
 def test_a_command_that_is_not_there_starts_nothing():
     with pytest.raises(OSError, match="no-such-command"):
         ran([Task("0", ["no-such-command"])])
+
+
+def test_signals_that_come_together_in_a_task_of_slurm_are_one_request(monkeypatch):
+    """Slurm sends SIGTERM to every process of a task, and each passes it on; outside of it the second ends all."""
+    text = "import signal, time, sys; signal.signal(signal.SIGINT, lambda *_: sys.exit(75)); print('up', flush=True); time.sleep(60)"
+
+    def asked(count, **given):
+        def say(line, wrong):
+            if line == "up":
+                for _ in range(count):
+                    group._interrupt(signal.SIGTERM, None)
+
+        group = Group([Task("mpiexec", script(text), asks=signal.SIGINT, **given)], 0.0, SSH, say)
+        return group.wait(), group
+
+    codes, group = asked(1, deaf=True)
+    assert (codes, group.asked, group.interrupted) == ([75], True, False)
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    codes, group = asked(3, deaf=True)
+    assert (codes, group.interrupted) == ([75], False)
+
+
+def test_a_process_may_be_deaf_to_what_slurm_sends_to_all():
+    text = "import os, signal, time; [os.kill(os.getpid(), n) for n in (signal.SIGTERM, signal.SIGUSR1)]; time.sleep(0.2); print('here')"
+    assert ran([Task("mpiexec", script(text), deaf=True)]) == ([0], [("here", False)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pe_cli.core.errors import PeError
-from pe_cli.session.launch.hosts import Host, divided, read_hosts
+from pe_cli.session.launch.hosts import Host, divided, hosts_of, read_hosts
 
 
 def test_a_file_has_names_slots_and_comments(tmp_path):
@@ -48,6 +50,31 @@ def test_what_is_wrong_is_named(tmp_path, text, message):
 )
 def test_processes_go_to_hosts_in_their_order(hosts, count, expected):
     assert divided(hosts, count) == expected
+
+
+def test_hosts_may_be_named_without_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert hosts_of("localhost,127.0.0.1:3") == ([Host("localhost"), Host("127.0.0.1", 3)], None)
+    assert hosts_of("localhost") == ([Host("localhost")], None)
+    (tmp_path / "desk").write_text("127.0.0.2:2\n")
+    assert hosts_of("desk") == ([Host("127.0.0.2", 2)], Path("desk"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("nosuch/hosts", "no such file of hosts", id="a path"),
+        pytest.param("a b,c", "--hosts a b,c: 'a b' is no host", id="a blank"),
+        pytest.param(",", "no host in it", id="nothing"),
+        pytest.param("nosuch.invalid", "host nosuch.invalid is not known", id="a name that does not resolve"),
+        pytest.param("localhost," * 5000, "more than 4096 hosts", id="too many"),
+    ],
+)
+def test_names_that_are_no_hosts_are_refused(text, message):
+    with pytest.raises(PeError, match=message) as found:
+        hosts_of(text)
+    assert found.value.code == 2
+    assert found.value.hint
 
 
 def test_too_few_slots_are_named():

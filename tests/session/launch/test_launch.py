@@ -14,13 +14,17 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
 from pe_cli.session.launch.group import remote
 from pe_cli.session.launch.hosts import Host
-from pe_cli.session.launch.launch import Launch, launch
+from pe_cli.session.launch.launch import Launch, described, launch
+from pe_cli.session.launch.plan import Wanted, plan
+from pe_cli.session.launch.surroundings import Machine, Member, Surroundings
 
 SERVED = "distributed={mode: parameter_server, servers: 2}"
 
 
-def wish(count, *overrides, **given):
-    return Launch(load_run("configs/digits.yaml", overrides), ["configs/digits.yaml"], count, **given)
+def wish(count, *overrides, hosts=(), **given):
+    run = load_run("configs/digits.yaml", overrides)
+    made = plan(run, Wanted(count, hosts=hosts), Surroundings(), Machine(cores=8))
+    return Launch(run, ["configs/digits.yaml"], made, **given)
 
 
 def served_tasks(launch):
@@ -31,16 +35,48 @@ def served_tasks(launch):
 @pytest.mark.parametrize(
     ("overrides", "count", "message"),
     [
-        pytest.param((), 2, "the config is for one process, so there is nothing to launch", id="no section"),
+        pytest.param(("executor.processes=1",), 2, "executor.processes says 1: there is nothing to launch", id="one process, as said"),
+        pytest.param(("executor.processes=3",), 2, "-n 2 and executor.processes: 3 do not go together", id="two numbers"),
         pytest.param((SERVED,), 2, "of 2 processes 2 servers leave no trainer", id="servers only"),
         pytest.param((SERVED,), 1, "of 1 process 2 servers leave no trainer", id="one process"),
     ],
 )
 def test_what_cannot_be_started_is_named(overrides, count, message):
     with pytest.raises(PeError, match=message) as found:
-        launch(wish(count, *overrides), lambda line, wrong: None)
+        wish(count, *overrides)
     assert found.value.code == ExitCode.USAGE
     assert found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param({"restarts": 2}, "--restarts starts processes again, and srun has started", id="restarts"),
+        pytest.param({"mpiexec": ("mpiexec",)}, "--mpiexec, and no mpiexec starts processes here: srun", id="mpiexec"),
+    ],
+)
+def test_options_for_processes_that_somebody_else_starts_are_refused(given, message):
+    around = Surroundings(Member(1, 2, "srun", "file", job="1.0.0"), "SLURM_PROCID=1")
+    run = load_run("configs/digits.yaml")
+    made = plan(run, Wanted(), around, Machine(cores=8))
+    with pytest.raises(PeError, match=message) as found:
+        launch(Launch(run, ["configs/digits.yaml"], made, around, **given), lambda line, wrong: None)
+    assert found.value.code == ExitCode.USAGE
+
+
+def test_a_plan_is_described_with_its_reasons_and_without_secrets():
+    lines = described(wish(3, SERVED.replace("2}", "1}")))
+    assert lines[:2] == ["# 3 processes: -n 3", "# this machine: each process is started here, as servers need no MPI"]
+    assert len(lines) == 5
+    assert all(f"PE_RANK={i} PE_SIZE=3 PE_SERVERS=127.0.0.1:" in line for i, line in enumerate(lines[2:]))
+    around = Surroundings(Member(2, 3, "an indexed Job", "address", "job-0.net:6174"), "JOB_COMPLETION_INDEX=2")
+    run = load_run("configs/digits.yaml")
+    pod = Launch(run, ["configs/digits.yaml"], plan(run, Wanted(), around, Machine(cores=8)), around)
+    assert described(pod)[1:3] == [
+        "# an indexed Job has started process 2: its tasks meet at the first one (JOB_COMPLETION_INDEX=2)",
+        "# process 2 of 3 meets the others at job-0.net:6174, and runs its part:",
+    ]
+    assert described(pod)[3].endswith("-m pe_cli train configs/digits.yaml -o executor.processes=auto")
 
 
 def test_servers_are_the_last_processes_and_all_are_told_where_they_are():
@@ -115,7 +151,7 @@ def test_those_that_are_left_go_on():
     assert module._left(served, lost).count == 3
     assert module._left(served, [0, 1, 2]).count == 5, "too few would be left, so all are tried again"
     placed = wish(4, SERVED, hosts=[Host("a"), Host("b")])
-    assert module._left(placed, [3]).hosts == [Host("a", 2), Host("b", 1)]
+    assert module._left(placed, [3]).hosts == (Host("a", 2), Host("b", 1))
     mpi = wish(3, "distributed={mode: collective}")
     said = ["error: process 2 of 3 did not answer for 5 seconds, at step 7; this is process 0"]
     assert module._lost(mpi, tasks[:1], [6], said) == [2]

@@ -65,7 +65,7 @@ MET = [
 def start(bench: Bench, where: Path, *arguments: object, ranks: str = "", what: str = "", processes: int = 3) -> subprocess.Popen[str]:
     program = bench.base / "program.py"
     program.write_text(PROGRAM)
-    line = ["train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=mpi", "-o", "executor.peer_timeout=5"]
+    line = ["train", bench.base / "run.yaml", "--quiet", "-o", "executor.processes=auto", "-o", "executor.peer_timeout=5"]
     return mpiexec(processes, program, f"[{ranks}]", what, *line, "-o", f"output.dir={where}", *arguments)
 
 

@@ -116,7 +116,7 @@ def test_samples_of_all_are_one_array() -> None:
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, ["each of the 4 processes of MPICH's mpiexec", "executor.processes=mpi"]),
+        ({"PMI_SIZE": "4", "PMI_RANK": "1"}, ["each of the 4 processes of MPICH's mpiexec", "executor.processes=auto"]),
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, []),  # the script of a job of four
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2", "SLURM_STEP_ID": "0"}, ["each of the 4 processes of srun"]),
         ({"PMI_SIZE": "1", "PMI_RANK": "0"}, []),

@@ -20,6 +20,7 @@ from pe_cli.collectives.servers.client import reach, wait_for_servers
 from pe_cli.collectives.servers.secret import group_key
 from pe_cli.core.errors import ExitCode, PeError
 from tests.collectives.servers.strangers import coming, heard
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 CROWD = int(os.environ.get("PE_CROWD", "200"))
@@ -102,6 +103,7 @@ class Started:
         return said
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize("how", ["launch", "one by one"])
 def test_strangers_keep_no_trainer_waiting_and_change_no_bit(bench: Bench, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     long = ("-o", f"train.epochs={15 + CROWD // 50}", "-o", "output.checkpoint.every=20 steps", "-o", "executor.peer_timeout=60")

@@ -31,6 +31,7 @@ from pe_cli.session.processes.server_training import run_server
 from pe_cli.session.processes.trainer_choice import trainer_of
 from pe_cli.session.training.resume import Resume
 from pe_cli.session.training.stop import Limits
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 #: Two rows of a table and a number; an id comes twice in a batch, and in both trainers' shares.
@@ -258,6 +259,7 @@ def test_a_parameter_whose_update_looks_at_all_of_it_is_whole_on_one_server(benc
     assert bench.seen(served(bench, "served", 1, 2, wish, "train.steps=4")) == bench.seen(one)
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("sync", ["true", "async", "half_async", "{geo: 2}"])
 def test_a_schedule_in_epochs_is_as_long_as_without_servers(bench: Bench, sync: str) -> None:
     """Servers open no data: trainers tell them how many steps an epoch has."""
@@ -352,6 +354,7 @@ def _trainer(number: int, config: Path) -> int:
     raise AssertionError("it has ended")
 
 
+@on_its_day(2, of=3)
 def test_a_killed_trainer_ends_all_with_6_and_the_others_go_on_from_the_last_checkpoint(bench: Bench) -> None:
     into = bench.base / "killed"
     line = [sys.executable, "-m", "pe_cli", "launch", "-n", "3", "--restarts", "1", bench.base / "run.yaml", "--quiet"]

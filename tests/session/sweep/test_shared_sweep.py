@@ -99,6 +99,7 @@ def trained(pe: Pe, config: Path, trial: Trial) -> float:
     return [line["loss"] for line in lines if line["split"] == "eval"][-1]  # type: ignore[no-any-return]
 
 
+@on_its_day(1, of=3)
 def test_the_best_mean_over_folds_is_written_with_the_fold_of_the_config(pe: Pe, folds: Path) -> None:
     said = pe("sweep", folds)
     assert said.code == 0, said.err
@@ -131,6 +132,7 @@ def test_a_combination_with_a_failed_fold_has_no_mean() -> None:
     assert sweep.best.number == 3
 
 
+@on_its_day(2, of=3)
 def test_tasks_of_a_job_share_the_trials_and_one_that_is_killed_loses_nothing(pe: Pe, config: Path) -> None:
     text = config.read_text().replace("epochs: 2", "epochs: 60")
     config.write_text(text + RATES)
@@ -155,6 +157,7 @@ def test_tasks_of_a_job_share_the_trials_and_one_that_is_killed_loses_nothing(pe
     assert [t.results for t in found.trials] == [[trained(pe, config, t)] for t in found.trials]
 
 
+@on_its_day(0, of=3)
 @needs_mpi
 def test_processes_of_mpiexec_share_the_trials(pe: Pe, config: Path) -> None:
     config.write_text(config.read_text() + RATES.replace("0.001, ", ""))

@@ -11,6 +11,7 @@ import pytest
 from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from tests.needs import torch
+from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 
 MODEL = """\
@@ -67,6 +68,7 @@ def start(bench: Bench) -> dict[str, np.ndarray]:
     return values
 
 
+@on_its_day(0, of=2)
 @pytest.mark.parametrize("devices", [1, 2])
 def test_rates_and_decays_are_those_of_pytorch(bench: Bench, devices: int) -> None:
     values = start(bench)

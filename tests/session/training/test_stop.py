@@ -21,7 +21,7 @@ from pe_cli.core.errors import ExitCode
 from pe_cli.io import checkpoint
 from pe_cli.kernels.compiler.cache import DAMAGED, MAGIC, folder
 from pe_cli.session.training.stop import StopRequest
-from tests.rotation import of_today
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(pe_cli.__file__).parents[1])}
@@ -152,6 +152,7 @@ def test_a_disk_that_fills_while_a_thread_writes_a_checkpoint_ends_with_5(
     assert bench.run("train", "--resume", folder) == 0
 
 
+@on_its_day(1, of=3)
 def test_a_damaged_kernel_is_compiled_again_with_a_note(bench: Bench) -> None:
     """A cache of its own, with what is used here; then one object of those that are read is damaged."""
     cache = bench.base / "kernels"
@@ -210,6 +211,7 @@ def test_a_clock_that_goes_backwards_harms_nothing(bench: Bench, monkeypatch: py
     assert 0 < run["seconds"] < 600  # by a clock that nobody sets
 
 
+@on_its_day(0, of=3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("ignored", [False, True], ids=["in front", "in the background of a shell"])
 def test_a_signal_at_any_moment_of_the_start_ends_it(bench: Bench, number: signal.Signals, ignored: bool) -> None:

@@ -123,7 +123,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
 
     def __init__(self, is_collective: bool = False) -> None:
         if is_collective:
-            raise FluidValueError("PaddleCloudRoleMaker: is_collective is not there", hint="use mpiexec and executor.processes: mpi")
+            raise FluidValueError("PaddleCloudRoleMaker: is_collective is not there", hint="use mpiexec and executor.processes: auto")
         self._known = False
 
     def generate_role(self) -> None:

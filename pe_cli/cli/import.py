@@ -1,0 +1,66 @@
+"""pe import: a model of another program becomes a model file with its values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pe_cli.cli.common import path_argument, path_option
+from pe_cli.cli.terminal_text import echo
+from pe_cli.core.errors import PeError
+
+#: Notes that are printed; the report has all.
+MOST_NOTES = 12
+
+
+@click.command("import")
+@path_argument("source")
+@path_option("-o", "--out", "folder", metavar="DIR", required=True, help="Folder to write to; it is made where it is not there.")
+@click.option("--partial", is_flag=True, help="End the model before what cannot be imported; what leads there are its outputs.")
+@click.option("--fixed", is_flag=True, help="Inputs keep the sizes that the file says, instead of a first axis for the batch.")
+@click.option(
+    "--task",
+    type=click.Choice(["classes", "number"]),
+    help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
+)
+@click.option("--head", metavar="NAME", help="Of a folder: what the model ends with, such as classes; what the folder has by default.")
+@click.option("--classes", type=click.IntRange(1), metavar="N", help="Of a folder: a new last layer for so many classes.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Of a folder: tokens of a text that the model sees, 128 by default.")
+@click.option("--force", is_flag=True, help="Replace files of an import that are there.")
+def command(  # noqa: PLR0913, PLR0917 - an argument per option
+    source: Path,
+    folder: Path,
+    partial: bool,
+    fixed: bool,
+    task: str | None,
+    head: str | None,
+    classes: int | None,
+    length: int | None,
+    force: bool,
+) -> None:
+    """Make a model of another program one that trains here.
+
+    SOURCE is an ONNX file, or a folder as Hugging Face's transformers writes it. DIR gets model.yaml, which names everything as SOURCE
+    does or nearly so, params.safetensors with the values, config.yaml, which names the model, and import.txt with what was folded,
+    simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
+    """
+    from pe_cli.session.importing.define import ImportWish, read_model
+    from pe_cli.session.importing.write import REPORT, summary, write
+
+    if not source.is_dir() and (head, classes, length) != (None, None, None):
+        raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
+    if source.is_dir() and (partial or fixed or task):
+        raise PeError("--partial, --fixed and --task are for ONNX files", hint="--head says what a folder's model ends with")
+    model = read_model(ImportWish(source, partial, fixed, head, classes, length))
+    if task is not None:
+        from pe_cli.session.importing.training import for_training
+
+        model = for_training(model, task)
+    files = write(model, folder, force)
+    echo(f"{source}: {summary(model)}")
+    for note in model.notes[:MOST_NOTES]:
+        echo(f"note: {note}")
+    if len(model.notes) > MOST_NOTES:
+        echo(f"note: {len(model.notes) - MOST_NOTES} more in {folder / REPORT}")
+    echo(f"{', '.join(file.name for file in reversed(files))} are written to {folder}")

@@ -1,0 +1,74 @@
+"""Operators that have another name, other slots or another form in PaddlePaddle 1.8.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.io.fluid.writing import NotWritten, Written, writes
+from pe_cli.program.ir import Operator
+
+
+@writes("conv2d_transpose")
+def _conv2d_transpose(made: Written, op: Operator) -> None:
+    around, more = list(op.attrs["paddings"]), list(op.attrs["output_padding"])
+    attrs: dict[str, Any] = {"paddings": around[::2] if around[::2] == around[1::2] else around}
+    if any(more):
+        shape = made.block.var(op.outputs["Output"][0]).shape[2:]
+        if min(shape) < 1:
+            raise NotWritten("conv2d_transpose to a size that is not known")
+        attrs["output_size"] = list(shape)
+    made.same(op, leave=("output_padding",), **attrs)
+
+
+@writes("bilinear_interp", "nearest_interp")
+def _interp(made: Written, op: Operator) -> None:
+    made.same(op, leave=("out_size",), interp_method=op.type.removesuffix("_interp"), data_layout="NCHW")
+
+
+@writes("assign_value")
+def _assign_value(made: Written, op: Operator) -> None:
+    kind = op.attrs["dtype"]
+    slot = {"float32": "fp32_values", "int32": "int32_values", "int64": "int64_values", "bool": "bool_values"}.get(kind)
+    if slot is None:
+        raise NotWritten(f"assign_value of {kind}")
+    values = [int(v) if kind != "float32" else float(v) for v in op.attrs["values"]]
+    made.emit(op.type, {}, op.outputs, {"shape": list(op.attrs["shape"]) or [1], "dtype": kind, slot: values})
+
+
+@writes("fill_constant")
+def _fill_constant(made: Written, op: Operator) -> None:
+    made.same(op, shape=list(op.attrs["shape"]) or [1])
+
+
+@writes("fill_like")
+def _fill_like(made: Written, op: Operator) -> None:
+    made.emit("fill_any_like", op.inputs, op.outputs, {"value": op.attrs["value"], "dtype": -1})
+
+
+@writes("square_error_cost")
+def _square_error_cost(made: Written, op: Operator) -> None:
+    gap = made.beside(f"{op.outputs['Out'][0]}.gap")
+    made.emit("elementwise_sub", {"X": op.inputs["X"], "Y": op.inputs["Y"]}, {"Out": [gap]}, {"axis": -1})
+    made.emit("square", {"X": [gap]}, op.outputs)
+
+
+@writes("swish")
+def _swish(made: Written, op: Operator) -> None:
+    if op.attrs["beta"] != 1.0:
+        raise NotWritten("swish with a beta, which 1.8.5 leaves out")
+    made.same(op)
+
+
+@writes("round")
+def _round(made: Written, op: Operator) -> None:
+    raise NotWritten("round, which takes halves away from 0 in 1.8.5")
+
+
+@writes("sync_batch_norm")
+def _sync_batch_norm(made: Written, op: Operator) -> None:
+    made.same(op, "batch_norm")
+
+
+@writes("while", "py_func", "fake_init", "lamb", "mine_hard_examples", "random_crop", "sequence_topk_avg_pooling")
+def _otherwise(made: Written, op: Operator) -> None:
+    raise NotWritten(op.type)

@@ -1,0 +1,50 @@
+"""Types of what an operator writes, from those of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pe_cli.core.types import BFLOAT16, TensorType
+from pe_cli.ops.define.inference import infer_types
+from pe_cli.ops.define.schema import EMPTY
+from pe_cli.ops.define.traits import SameNumbers, View
+from pe_cli.program.operator import Operator
+
+
+def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: Callable[[str], str | None]) -> dict[str, list[TensorType]]:
+    """Return the types of an operator's outputs by slot.
+
+    An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
+    is declared so, but for views.
+
+    Args:
+        op: with names of variables.
+        type_of: of an input, or of a forward variable.
+        declared: element type of a variable that exists already; None for others.
+
+    Raises:
+        PeError: types that do not fit.
+    """
+    definition = op.definition
+    moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
+    absent = TensorType(())  # of a gradient that a list slot leaves out
+
+    def seen(name: str) -> TensorType:
+        kind = absent if name == EMPTY else type_of(name)
+        return kind if moves else kind.computed
+
+    inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
+    found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
+    if moves and definition.has(View):  # it may not even copy
+        return found
+    for slot, names in op.outputs.items():
+        for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
+            if kind.dtype == "float32" and declared(name) == BFLOAT16:
+                found[slot][i] = TensorType(kind.shape, BFLOAT16)
+    return found
+
+
+def agrees(declared: TensorType, found: TensorType) -> bool:
+    """Return whether two types can be the same once every size is known."""
+    alike = declared.dtype == found.dtype and len(declared.shape) == len(found.shape)
+    return alike and all(a == b or -1 in (a, b) for a, b in zip(declared.shape, found.shape, strict=True))

@@ -1,0 +1,1 @@
+"""Models of other programs become model files with values."""

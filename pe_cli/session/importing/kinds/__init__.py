@@ -1,0 +1,1 @@
+"""Kinds of models of other programs: a module for each, with `KIND`."""

@@ -1,0 +1,20 @@
+"""Folders as Hugging Face's transformers writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pe_cli.session.importing.define import ImportedModel, ImportWish, ModelKind
+
+
+def _takes(source: Path) -> bool:
+    return source.is_dir()
+
+
+def _read(wish: ImportWish) -> ImportedModel:
+    from pe_cli.session.importing.hugging_face.read import read
+
+    return read(wish)
+
+
+KIND = ModelKind("Hugging Face", "a folder with config.json and model.safetensors", _takes, _read)

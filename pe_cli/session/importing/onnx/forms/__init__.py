@@ -1,0 +1,1 @@
+"""What nodes of ONNX become, a module for each family."""

@@ -1,0 +1,239 @@
+"""Convolutions, pooling and normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pe_cli.core.types import FLOATS
+from pe_cli.session.importing.onnx.fold import bounded
+from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
+from pe_cli.session.importing.onnx.node import Node, form
+from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
+
+Ints = list[int]
+
+
+def window(node: Node, filter: Sequence[int], sizes: Sequence[Size]) -> tuple[Ints, Ints, Ints]:
+    """Return strides, dilations and paddings of a node: before each axis, then after each."""
+    axes = len(filter)
+    strides, dilations = node.ints("strides", None, [1] * axes) or [], node.ints("dilations", None, [1] * axes) or []
+    auto = node.attr("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = [0] * (2 * axes)
+        for i, (size, taps, stride, dilation) in enumerate(zip(sizes, filter, strides, dilations, strict=True)):
+            if not isinstance(size, int):
+                raise Unimportable(f"auto_pad {auto} of a size that is not known")
+            reach = dilation * (taps - 1) + 1
+            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+            small = total // 2
+            pads[i], pads[axes + i] = (small, total - small) if auto == "SAME_UPPER" else (total - small, small)
+        return strides, dilations, pads
+    return strides, dilations, (node.ints("pads", None, [0] * (2 * axes)) or []) if auto == "NOTSET" else [0] * (2 * axes)
+
+
+def sides(pads: Sequence[int]) -> Any:
+    """Return paddings as a layer takes them: one number, one for each axis, or one for each side."""
+    axes = len(pads) // 2
+    before, after = list(pads[:axes]), list(pads[axes:])
+    if before != after:
+        return [side for pair in zip(before, after, strict=True) for side in pair]
+    return before[0] if len(set(before)) == 1 else before
+
+
+def alike(numbers: Sequence[int]) -> Any:
+    """Return one number where all are the same."""
+    return numbers[0] if len(set(numbers)) == 1 else list(numbers)
+
+
+def as_images(node: Node, x: Value) -> Value:
+    """Return rows [batch, channels, width] as images of one row."""
+    return node.reshaped(x, [*x.dims[:2], 1, x.dims[2]], "image") if len(x.dims) == 3 else x
+
+
+def channels_bias(node: Node, index: int) -> Any:
+    """Return the attribute of a bias, or False for none."""
+    return {"name": node.parameter(index, "bias")[1]} if node.has(index) else False
+
+
+@form("Conv")
+def conv(node: Node) -> Value:
+    x, weight = floats(node), node.const(1, "weight")
+    axes = weight.ndim - 2
+    if axes not in (1, 2, 3) or len(x.dims) != weight.ndim:
+        raise Unimportable(f"filters {list(weight.shape)} over {list(known(x.dims))}: layers convolve 1, 2 and 3 axes")
+    strides, dilations, pads = window(node, weight.shape[2:], x.dims[2:])
+    if axes == 1:
+        x = as_images(node, x)
+        strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
+    _, name = node.parameter(1, "weight", (lambda a: a[:, :, None]) if axes == 1 else None)
+    taps = [1, *weight.shape[2:]] if axes == 1 else list(weight.shape[2:])
+    args: dict[str, Any] = {"input": x, "num_filters": weight.shape[0], "filter_size": alike(taps)}
+    for key, value, plain in (("stride", alike(strides), 1), ("padding", sides(pads), 0), ("dilation", alike(dilations), 1)):
+        args |= {} if value == plain else {key: value}
+    args |= {"groups": int(node.attr("group", 1))} if node.attr("group", 1) != 1 else {}
+    args |= {"param_attr": {"name": name}, "bias_attr": channels_bias(node, 2)}
+    type = "conv3d" if axes == 3 else "conv2d"
+    if axes != 1:
+        return node.out(type, **args)
+    made = node.mid(type, "row", **args)
+    return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
+
+
+@form("ConvTranspose")
+def conv_transpose(node: Node) -> Value:
+    x, weight = floats(node), node.const(1, "weight")
+    axes = weight.ndim - 2
+    if axes not in (1, 2, 3):
+        raise Unimportable(f"filters {list(weight.shape)}: layers convolve 1, 2 and 3 axes")
+    strides, dilations = node.ints("strides", None, [1] * axes) or [], node.ints("dilations", None, [1] * axes) or []
+    extra = node.ints("output_padding", None, [0] * axes) or []
+    sizes = [(size - 1) * stride if isinstance(size, int) else size for size, stride in zip(x.dims[2:], strides, strict=True)]
+    reach = [dilation * (taps - 1) + 1 for taps, dilation in zip(weight.shape[2:], dilations, strict=True)]
+    pads = node.ints("pads", None, [0] * (2 * axes)) or []
+    wanted = node.ints("output_shape")
+    auto = node.attr("auto_pad", "NOTSET")
+    if wanted is not None or auto.startswith("SAME"):
+        if not all(isinstance(size, int) for size in sizes):
+            raise Unimportable("a given size of the output, where that of the input is not known")
+        outs = wanted[-axes:] if wanted is not None else [s * stride for s, stride in zip(x.dims[2:], strides, strict=True)]
+        total = [max(0, size + more + r - out) for size, more, r, out in zip(sizes, extra, reach, outs, strict=True)]
+        small = [t // 2 for t in total]
+        large = [t - s for t, s in zip(total, small, strict=True)]
+        pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
+        extra = [max(0, out - (size + r - t)) for out, size, r, t in zip(outs, sizes, reach, total, strict=True)]
+    if any(extra):
+        pads = [*pads[:axes], *(p - more for p, more in zip(pads[axes:], extra, strict=True))]
+    if min(pads, default=0) < 0:
+        raise Unimportable(f"output_padding {extra} goes beyond the paddings {pads}, and the layer conv2d_transpose only cuts off")
+    taps = list(weight.shape[2:])
+    if axes == 1:
+        x = as_images(node, x)
+        strides, dilations, pads, taps = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]], [1, *taps]
+    group = int(node.attr("group", 1))
+    _, name = node.parameter(1, "weight", (lambda a: a[:, :, None]) if axes == 1 else None)
+    args: dict[str, Any] = {"input": x, "num_filters": weight.shape[1] * group, "filter_size": alike(taps)}
+    for key, value, plain in (("stride", alike(strides), 1), ("padding", sides(pads), 0), ("dilation", alike(dilations), 1)):
+        args |= {} if value == plain else {key: value}
+    args |= {"groups": group} if group != 1 else {}
+    args |= {"param_attr": {"name": name}, "bias_attr": channels_bias(node, 2)}
+    type = "conv3d_transpose" if axes == 3 else "conv2d_transpose"
+    if axes != 1:
+        return node.out(type, **args)
+    made = node.mid(type, "row", **args)
+    return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
+
+
+@form("MaxPool", "AveragePool")
+def pool(node: Node) -> Value:
+    x = floats(node)
+    taps = node.ints("kernel_shape") or []
+    if len(taps) not in (1, 2, 3) or len(x.dims) != len(taps) + 2:
+        raise Unimportable(f"windows {taps} over {list(known(x.dims))}: layers pool 1, 2 and 3 axes")
+    if node.wants(1):
+        raise Unimportable("the places of the largest are read")
+    strides, dilations, pads = window(node, taps, x.dims[2:])
+    if set(dilations) != {1}:
+        raise Unimportable(f"dilations {dilations}, which no layer pools with")
+    if node.op == "AveragePool" and node.attr("ceil_mode", 0) and node.attr("count_include_pad", 0) and any(pads):
+        raise Unimportable("ceil_mode with count_include_pad: windows beyond the paddings count otherwise in the layer")
+    rows = len(taps) == 1
+    if rows:
+        x, taps, strides, pads = as_images(node, x), [1, *taps], [1, *strides], [0, pads[0], 0, pads[1]]
+    args: dict[str, Any] = {"input": x, "pool_size": alike(taps), "pool_type": "max" if node.op == "MaxPool" else "avg"}
+    args |= {"pool_stride": alike(strides)} if alike(strides) != 1 else {}
+    args |= {"pool_padding": sides(pads)} if any(pads) else {}
+    args |= {"ceil_mode": True} if node.attr("ceil_mode", 0) else {}
+    args |= {"exclusive": False} if node.op == "AveragePool" and node.attr("count_include_pad", 0) and any(pads) else {}
+    type = "pool3d" if len(taps) == 3 else "pool2d"
+    if not rows:
+        return node.out(type, **args)
+    made = node.mid(type, "row", **args)
+    return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
+
+
+@form("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(node: Node) -> Value:
+    x = floats(node)
+    how = "max" if node.op == "GlobalMaxPool" else "mean"
+    if len(x.dims) == 4:
+        return node.out("pool2d", input=x, pool_type="max" if how == "max" else "avg", global_pooling=True)
+    return node.out(f"reduce_{how}", input=x, dim=list(range(2, len(x.dims))), keep_dim=True)
+
+
+@form("BatchNormalization")
+def batch_norm(node: Node) -> list[Value | None]:
+    x = floats(node)
+    if node.attr("training_mode", 0):
+        raise Unimportable("training_mode: it is exported for training", "export it for evaluation: model.eval()")
+    names = [node.parameter(i, what)[1] for i, what in ((1, "scale"), (2, "bias"), (3, "mean"), (4, "variance"))]
+    if len(set(names)) < 4:
+        raise Unimportable("its statistics and its scale and bias are not four values of their own")
+    args = {"epsilon": float(node.attr("epsilon", 1e-5)), "momentum": float(node.attr("momentum", 0.9))}
+    named = {"param_attr": {"name": names[0]}, "bias_attr": {"name": names[1]}}
+    moving = {"moving_mean_name": names[2], "moving_variance_name": names[3]}
+    shape = x.dims
+    if len(shape) == 3:
+        made = node.mid("batch_norm", "image", input=as_images(node, x), **args, **named, **moving)
+        return [node.reshaped(made, shape)]
+    if len(shape) > 4:
+        rest = math.prod(size for size in shape[3:] if isinstance(size, int))
+        flat = node.reshaped(x, [*shape[:3], rest], "image")
+        return [node.reshaped(node.mid("batch_norm", "flat", input=flat, dims=flat.dims, **args, **named, **moving), shape)]
+    return [node.out("batch_norm", input=x, dims=x.dims, **args, **named, **moving)]
+
+
+@form("InstanceNormalization")
+def instance_norm(node: Node) -> Value:
+    x = floats(node)
+    args = {"param_attr": {"name": node.parameter(1, "scale")[1]}, "bias_attr": {"name": node.parameter(2, "bias")[1]}}
+    return kept(node, x, "instance_norm", input=x, epsilon=float(node.attr("epsilon", 1e-5)), **args)
+
+
+@form("GroupNormalization")
+def group_norm(node: Node) -> Value:
+    x = floats(node)
+    groups, channels = int(node.attr("num_groups", 1)), x.dims[1] if len(x.dims) > 1 else 0
+    if not isinstance(channels, int) or groups < 1 or channels % groups:
+        raise Unimportable(f"{groups} groups do not divide the channels of {list(known(x.dims))}")
+    bounded([channels], "its scale")
+    scale = node.const(1, "scale")
+    spread = (lambda a: np.repeat(a, channels // groups)) if scale.size == groups != channels and node.opset < 21 else None
+    args = {"param_attr": {"name": node.parameter(1, "scale", spread)[1]}, "bias_attr": {"name": node.parameter(2, "bias", spread)[1]}}
+    return kept(node, x, "group_norm", input=x, groups=groups, epsilon=float(node.attr("epsilon", 1e-5)), **args)
+
+
+@form("LayerNormalization")
+def layer_norm(node: Node) -> list[Value | None]:
+    x = floats(node)
+    axis, epsilon = node.axis(-1), float(node.attr("epsilon", 1e-5))
+    if node.wants(1) or node.wants(2):
+        raise Unimportable("its mean or deviation is read")
+    first = axis == 0
+    if first:
+        x = node.reshaped(x, [1, *x.dims], "sample")
+        axis = 1
+    flat = [size for size in x.dims[axis:] if isinstance(size, int)]
+    if len(flat) != len(x.dims) - axis:
+        raise Unimportable("sizes that are normalised over are not known")
+    count = math.prod(bounded(flat, "its scale"))
+    own = {}
+    for index, key, name in ((1, "param_attr", "scale"), (2, "bias_attr", "bias")):
+        if node.has(index):
+            if node.const(index, name).dtype.name not in FLOATS:
+                raise Unimportable(f"its {name} has whole numbers")
+            own[key] = {"name": node.parameter(index, name, lambda a: np.broadcast_to(a, flat).reshape(count))[1]}
+    args: dict[str, Any] = {"input": x, "begin_norm_axis": axis, "epsilon": epsilon, "scale": node.has(1), "shift": node.has(2), **own}
+    if not first:
+        return [node.out("layer_norm", dims=x.dims, **args)]
+    return [node.reshaped(node.mid("layer_norm", "sample_norm", dims=x.dims, **args), x.dims[1:])]
+
+
+@form("LRN")
+def lrn(node: Node) -> Value:
+    x, size = floats(node), int(node.attr("size", 1))
+    alpha, beta = float(node.attr("alpha", 1e-4)) / size, float(node.attr("beta", 0.75))
+    return kept(node, x, "lrn", input=x, n=size, k=float(node.attr("bias", 1.0)), alpha=alpha, beta=beta)

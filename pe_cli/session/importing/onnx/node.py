@@ -1,0 +1,201 @@
+"""One node of an ONNX graph as its form sees it, and the registry of forms."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pe_cli.session.importing.onnx.emit import Emitter
+from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, known
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with what it reads.
+
+    Args:
+        op: kind of node.
+        opset: version of its domain's operators.
+        attrs: plain values.
+        inputs: names, "" for what is left out.
+        values: of the inputs.
+        outputs: names.
+        keys: name in the graph -> name of a layer, for outputs.
+        emitter: of the model.
+        uses: how often each value is read.
+        takers: kinds of the nodes that read each value; "" where it is an output of the graph.
+    """
+
+    op: str
+    opset: int
+    attrs: Mapping[str, Any]
+    inputs: Sequence[str]
+    values: Sequence[Value | None]
+    outputs: Sequence[str]
+    keys: Mapping[str, str]
+    emitter: Emitter
+    uses: Mapping[str, int]
+    takers: Mapping[str, set[str]]
+
+    # --- what it is given ---------------------------------------------------------------------------------------------
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Return an attribute."""
+        return self.attrs.get(name, default)
+
+    def has(self, index: int) -> bool:
+        """Whether an input is there."""
+        return index < len(self.values) and self.values[index] is not None
+
+    def wants(self, index: int) -> bool:
+        """Whether an output is there and read."""
+        return index < len(self.outputs) and self.outputs[index] != "" and self.uses.get(self.outputs[index], 0) > 0
+
+    def value(self, index: int = 0) -> Value:
+        """Return an input.
+
+        Raises:
+            Unimportable: it is not there.
+        """
+        found = self.values[index] if index < len(self.values) else None
+        if found is None:
+            raise Unimportable(f"its input {index} is missing")
+        return found
+
+    def shape(self, index: int = 0) -> tuple[Size, ...]:
+        """Return the sizes of an input."""
+        return self.value(index).shape
+
+    def sizes(self, index: int = 0) -> tuple[int, ...]:
+        """Return the sizes of an input, -1 for those that are not known."""
+        return known(self.shape(index))
+
+    def const(self, index: int, what: str = "an input") -> Array:
+        """Return an input that is a constant.
+
+        Raises:
+            NeedsConstant: it is computed.
+        """
+        found = self.value(index)
+        if found.constant is None:
+            raise NeedsConstant(self.inputs[index], what)
+        return found.constant
+
+    def ints(self, name: str, index: int | None = None, default: Sequence[int] | None = None) -> list[int] | None:
+        """Return whole numbers that an attribute or, in newer versions, an input gives.
+
+        Raises:
+            NeedsConstant: an input that is computed.
+        """
+        if name in self.attrs:
+            found = self.attrs[name]
+            return [int(v) for v in found] if isinstance(found, list | np.ndarray) else [int(found)]
+        if index is not None and self.has(index):
+            return [int(v) for v in self.const(index, name).reshape(-1)]
+        return None if default is None else list(default)
+
+    def number(self, name: str, index: int | None, default: float) -> float:
+        """Return a number that an attribute or, in newer versions, an input gives; see `ints`."""
+        if name in self.attrs:
+            return float(self.attrs[name])
+        return float(self.const(index, name).reshape(-1)[0]) if index is not None and self.has(index) else default
+
+    def axis(self, default: int, index: int = 0, name: str = "axis") -> int:
+        """Return the attribute `axis`, counted from the first axis of an input.
+
+        Raises:
+            Unimportable: there is no such axis.
+        """
+        axis, rank = int(self.attr(name, default)), self.value(index).rank
+        if not -rank <= axis < max(rank, 1):
+            raise Unimportable(f"{name} {axis} is none of an input with {rank} axes")
+        return axis % max(rank, 1)
+
+    def var(self, index: int = 0) -> Value:
+        """Return an input as a variable of the model."""
+        return self.emitter.variable(self.value(index), f"{self.key}_{index}")
+
+    def parameter(self, index: int, what: str, turn: Callable[[Array], Array] | None = None) -> tuple[Array, str]:
+        """Keep an input as a parameter; return its value and name.
+
+        Raises:
+            NeedsConstant: it is computed.
+        """
+        value = self.value(index)
+        array = self.const(index, what)
+        made = np.ascontiguousarray(array if turn is None else turn(array))
+        return made, self.emitter.parameter(made, value.initializer or f"{self.key}.{what.replace(' ', '_')}")
+
+    # --- what it becomes ----------------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """The name of the layer that computes the first output."""
+        return self.keys[next(name for name in self.outputs if name)]
+
+    def out(self, type: str, /, *, to: int = 0, dims: Sequence[Size] | None = None, scalar: bool = False, **args: Any) -> Value:
+        """Append the layer that computes an output."""
+        made = self.emitter.layer(type, self.keys[self.outputs[to]], args, dims, own=True)
+        return Value(made.dtype, variable=made.variable, dims=made.dims, scalar=scalar)
+
+    def mid(self, type: str, hint: str, /, *, dims: Sequence[Size] | None = None, **args: Any) -> Value:
+        """Append a layer on the way to an output."""
+        return self.emitter.layer(type, f"{self.key}_{hint}", args, dims)
+
+    def outs(self, type: str, /, **args: Any) -> list[Value]:
+        """Append a layer with several outputs, which have no names of their own in the graph."""
+        return self.emitter.outputs_of(type, f"{self.key}_{type}", args)
+
+    def number_like(self, value: float, like: Value, hint: str) -> Value:
+        """Return a tensor [1] of one number in the type of a variable."""
+        return self.mid("fill_constant", hint, shape=[1], dtype=like.dtype, value=float(value))
+
+    def reshaped(self, value: Value, shape: Sequence[Size], hint: str | None = None) -> Value:
+        """Give a variable another shape; symbols of the new one are sizes of the old, or what is left."""
+        old, given, unknown = value.dims, [], 0
+        for axis, size in enumerate(shape):
+            if isinstance(size, int):
+                given.append(size)
+            elif axis < len(old) and old[axis] == size:
+                given.append(0)
+            else:
+                given.append(-1)
+                unknown += 1
+        if unknown > 1:
+            raise Unimportable(f"it makes {unknown} sizes that are not known of {list(known(tuple(old)))}")
+        dims = list(shape) or [1]
+        args = {"x": value, "shape": given or [1]}
+        made = self.mid("reshape", hint, dims=dims, **args) if hint else self.out("reshape", dims=dims, **args)
+        return Value(made.dtype, variable=made.variable, dims=made.dims, scalar=not shape)
+
+
+#: What a node becomes: values for its outputs.
+Form = Callable[[Node], "Value | Sequence[Value | None]"]
+FORMS: dict[tuple[str, str], Form] = {}
+
+
+def form(*ops: str, domain: str = "") -> Callable[[Form], Form]:
+    """Register what nodes of these kinds become."""
+
+    def keep(fn: Form) -> Form:
+        for op in ops:
+            assert FORMS.setdefault((domain, op), fn) is fn, f"{op} has two forms"
+        return fn
+
+    return keep
+
+
+@functools.cache
+def discover() -> Mapping[tuple[str, str], Form]:
+    """Return all forms."""
+    from pe_cli.session.importing.onnx import forms as package
+
+    for found in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{found.name}")
+    return FORMS

@@ -1,0 +1,375 @@
+"""Reads an ONNX file into a model: constants are folded, every other node becomes layers by its form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pe_cli.core.errors import ExitCode, PeError, did_you_mean
+from pe_cli.io.tensors import data_error
+from pe_cli.layers.define.registry import discover as discover_layers
+from pe_cli.session.importing.define import ImportedModel, ImportWish
+from pe_cli.session.importing.onnx import file as onnx_file
+from pe_cli.session.importing.onnx.emit import Emitter
+from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
+from pe_cli.session.importing.onnx.node import Node, discover
+from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known
+
+#: What exporters append to the names of values.
+_TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
+#: Kinds of nodes that are taken for what ONNX defines them by, each after a try without.
+MOST_KINDS = 32
+#: The first axis of everything that is fed.
+BATCH = Symbol("batch")
+
+
+def read(wish: ImportWish) -> ImportedModel:
+    """Read an ONNX file.
+
+    Where all inputs have a first axis of one size, or of one name, it becomes that of the batch. A model in which that does not work out
+    keeps the sizes of the file.
+
+    Raises:
+        PeError: see `pe_cli.session.importing.define.read_model`.
+    """
+    model = onnx_file.load(wish.source)
+    return import_model(model, wish)
+
+
+def import_model(model: Any, wish: ImportWish) -> ImportedModel:
+    """Make a model of a loaded file; see `read`.
+
+    A node without a layer, or of which the layer cannot do what it asks for, is taken for what ONNX itself defines it by, where it does.
+    """
+    whole, plain, own = replace(wish, partial=False), model, onnx_file.kinds_of(model)
+    written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS}
+    first: Unimportable | None = None
+    while True:
+        model = onnx_file.written_out(plain, written, wish.source)
+        try:
+            return _in_batches(model, whole)
+        except Unimportable as error:
+            first = error if first is None or error.kind in own else first
+            more = len(written) < MOST_KINDS and error.kind is not None and error.kind not in written
+            if more and error.kind is not None and onnx_file.is_defined(plain, error.kind):
+                written.add(error.kind)
+            elif wish.partial:
+                return _in_batches(model, wish)
+            else:
+                raise first from None
+
+
+def _in_batches(model: Any, wish: ImportWish) -> ImportedModel:
+    """Make a model with a first axis for the batch, or, where that does not work out, with the sizes of the file."""
+    lifted = _batched(model) and not wish.fixed
+    try:
+        return _Graph(model, wish, lifted).read()
+    except PeError as error:
+        if not lifted or not _has_fixed_batch(model) or isinstance(error, NeedsConstant):
+            raise
+    return _Graph(model, wish, False).read()
+
+
+def _fed(model: Any) -> list[Any]:
+    held = {tensor.name for tensor in model.graph.initializer}
+    return [given for given in model.graph.input if given.name not in held]
+
+
+def _batched(model: Any) -> bool:
+    """Tell whether all inputs begin with one axis that may be the batch's."""
+    first = [given.type.tensor_type.shape.dim[0] for given in _fed(model) if len(given.type.tensor_type.shape.dim)]
+    said = {d.dim_value if d.HasField("dim_value") else d.dim_param for d in first}
+    return bool(first) and len(said) == 1 and 0 not in said
+
+
+def _has_fixed_batch(model: Any) -> bool:
+    return any(g.type.tensor_type.shape.dim[0].HasField("dim_value") for g in _fed(model) if len(g.type.tensor_type.shape.dim))
+
+
+class _Graph:
+    """One reading of a graph.
+
+    Args:
+        model: of ONNX's own class.
+        wish: what is asked.
+        lifted: the first axis of what is fed is that of the batch.
+    """
+
+    def __init__(self, model: Any, wish: ImportWish, lifted: bool) -> None:
+        self.model, self.wish, self.path, self.lifted = model, wish, Path(wish.source), lifted
+        self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+        self.emitter = Emitter(_name_of(model, self.path))
+        self.values: dict[str, Value] = {}
+        self.missing: set[str] = set()
+        self.failures: list[PeError] = []
+        self.keys: dict[str, str] = {}
+        self.uses: Counter[str] = Counter()
+        self.takers: defaultdict[str, set[str]] = defaultdict(set)
+        self.frontier: dict[str, None] = {}
+        self.forms = discover()
+        self.pending = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def read(self) -> ImportedModel:
+        graph = self.model.graph
+        if graph.sparse_initializer:
+            raise data_error(f"{self.path}: it has sparse tensors, which are not read", "write them as dense ones")
+        self._check_names(graph)
+        wanted = [given.name for given in graph.output]
+        nodes = self._needed(graph, wanted)
+        self._feeds(graph)
+        self._prepare(nodes, wanted)
+        for node in nodes:
+            self._one(node)
+        return self._whole(wanted)
+
+    def _prepare(self, nodes: Sequence[Any], wanted: Sequence[str]) -> None:
+        """Give what nodes compute names, those of the outputs first, and see who reads what."""
+        for name in (*wanted, *(name for node in nodes for name in node.output if name)):
+            if name not in self.keys and name not in self.values:
+                self.keys[name] = self.emitter.key(_wanted_name(name, nodes))
+        self.uses.update(wanted)
+        for name in wanted:
+            self.takers[name].add("")
+        for node in nodes:
+            for name in {*node.input, *_read_inside(node)} - {""}:
+                self.uses[name] += list(node.input).count(name) or 1
+                self.takers[name].add(node.op_type)
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def _check_names(self, graph: Any) -> None:
+        """Refuse a value that is made twice."""
+        made = Counter(name for node in graph.node for name in node.output if name)
+        made.update(given.name for given in _fed(self.model))
+        made.update(tensor.name for tensor in graph.initializer)
+        twice = next((name for name, count in made.items() if count > 1), None)
+        if twice is not None:
+            raise data_error(f"{self.path}: the value '{twice}' is made twice")
+        if not graph.output:
+            raise data_error(f"{self.path}: the graph has no outputs")
+
+    def _needed(self, graph: Any, wanted: Sequence[str]) -> list[Any]:
+        """Return the nodes that outputs need, in order."""
+        read, found = set(wanted), []
+        for node in reversed(graph.node):
+            if read.isdisjoint(node.output):
+                continue
+            found.append(node)
+            read.update(name for name in node.input if name)
+            read.update(_read_inside(node))
+        return found[::-1]
+
+    def _feeds(self, graph: Any) -> None:
+        for given in _fed(self.model):
+            kind = given.type.tensor_type
+            if not given.type.HasField("tensor_type") or not kind.HasField("shape"):
+                raise data_error(f"{self.path}: the input '{given.name}' is no tensor with a known number of axes")
+            said, dtype = onnx_file.element_type(kind.elem_type)
+            if not dtype:
+                raise data_error(f"{self.path}: the input '{given.name}' is {said}, which no feed can be")
+            if said != dtype and said not in ("float", "double"):
+                self.emitter.note(f"the input '{given.name}' is {said} in the file and {dtype} here")
+            dims: list[Size] = []
+            for axis, dim in enumerate(kind.shape.dim):
+                if axis == 0 and self.lifted:
+                    dims.append(BATCH)
+                elif dim.HasField("dim_value") and dim.dim_value >= 0:
+                    dims.append(dim.dim_value)
+                else:
+                    dims.append(Symbol(dim.dim_param or f"{given.name}:{axis}"))
+            if any(size == 0 for size in dims):
+                raise NeedsConstant(given.name, "an input without elements")
+            if len(dims) > onnx_file.MOST_AXES or math.prod(s for s in dims if isinstance(s, int)) > onnx_file.MOST_ELEMENTS:
+                raise data_error(f"{self.path}: the input '{given.name}' says to be {known(tuple(dims[: onnx_file.MOST_AXES]))}")
+            value = self.emitter.feed(given.name, dims, dtype, batch=self.lifted and bool(dims))
+            self.values[given.name] = Value(dtype, variable=value.variable, dims=value.dims)
+
+    def _value(self, name: str) -> Value | None:
+        """Return a value by its name in the graph."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.pending:
+            array = onnx_file.array_of(self.path, self.pending.pop(name))
+            own = name.startswith("const@") and self.model.producer_name == "pe"
+            self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name)
+            return self.values[name]
+        return None
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _one(self, node: Any) -> None:
+        """Give a node's outputs values."""
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        inputs = list(node.input)
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        if any(name in self.missing for name in inputs):
+            self.missing.update(node.output)
+            self.frontier.update(dict.fromkeys(name for name in inputs if name in self.values))
+            return
+        try:
+            values = [self._value(name) if name else None for name in inputs]
+            lost = next((name for name, value in zip(inputs, values, strict=True) if name and value is None), None)
+            if lost is not None:
+                raise Unimportable(f"it reads '{lost}', which nothing before it has computed: a cycle, or nodes out of order")
+            found = Node(
+                node.op_type, self.opsets.get(domain, 0), onnx_file.attributes(self.path, node), inputs, values, list(node.output),
+                self.keys, self.emitter, self.uses, self.takers,
+            )  # fmt: skip
+            self._set(node, self._branch(found) if node.op_type == "If" and domain == "" else self._computed(found, domain))
+        except PeError as error:
+            inside = isinstance(error, Unimportable) and error.kind is not None  # of a branch: it says its node already
+            failure = error if inside else self._failure(node, domain, error)
+            if not self.wish.partial:
+                raise failure from None
+            self.failures.append(failure)
+            self.missing.update(name for name in node.output if name)
+            self.frontier.update(dict.fromkeys(name for name in inputs if name in self.values))
+
+    def _computed(self, node: Node, domain: str) -> Sequence[Value | None]:
+        """Return the values of a node's outputs.
+
+        Raises:
+            PeError: it has no form, or none with what it is given.
+        """
+        if domain not in self.opsets:
+            raise Unimportable(f"the file says no version of the domain '{domain}'")
+        if domain == "":
+            found = folded(node)
+            if found is not None:
+                return found
+        form = self.forms.get((domain, node.op))
+        if form is None:
+            raise Unimportable("it has no layer" if domain == "" else f"its domain '{domain}' is not known")
+        try:
+            made = form(node)
+        except UNFIT as error:  # a node that its operator's definition does not allow
+            raise Unimportable(f"its inputs or attributes do not fit: {error}", "check the file: onnx.checker.check_model") from None
+        return [made] if isinstance(made, Value) else list(made)
+
+    def _branch(self, node: Node) -> Sequence[Value | None]:
+        """Write the branch out that a constant condition chooses.
+
+        Raises:
+            PeError: the condition is computed, or a node of the branch has no form.
+        """
+        chosen = bool(node.const(0, "the condition").reshape(-1)[0])
+        graph = node.attr("then_branch" if chosen else "else_branch")
+        if graph is None:
+            raise Unimportable("a branch is missing")
+        node.emitter.note("an If whose condition is a constant is the branch that it chooses")
+        self.pending |= {tensor.name: tensor for tensor in graph.initializer}
+        names = [given.name for given in graph.output]
+        self.keys |= {name: self.keys[outer] for name, outer in zip(names, node.outputs, strict=False) if outer in self.keys}
+        self._prepare(graph.node, names)
+        for inner in graph.node:
+            self._one(inner)
+        return [self._value(name) for name in names]
+
+    def _set(self, node: Any, made: Sequence[Value | None]) -> None:
+        for name, value in zip(node.output, made, strict=False):
+            if name and value is not None:
+                self.values[name] = value
+        left = [name for name in node.output if name and name not in self.values and self.uses[name]]
+        if left:
+            raise Unimportable(f"its output '{left[0]}' has no form")
+
+    def _failure(self, node: Any, domain: str, error: PeError) -> Unimportable:
+        """Return an error with the node, its version and the nearest layer."""
+        version = f"{domain or 'ONNX'} opset {self.opsets.get(domain, 0)}"
+        text = f"{self.path}: node '{node.name or (node.output[0] if node.output else '')}' ({node.op_type}, {version}): {error.message}"
+        close = did_you_mean(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.op_type).lower(), discover_layers())
+        hint = error.hint or (close and close.replace("did you mean", "the nearest layer is").rstrip("?"))
+        hint = f"{hint}; --partial imports what comes before it" if hint else "--partial imports what comes before it"
+        made = Unimportable(text, hint, (domain, node.op_type))
+        if isinstance(error, NeedsConstant):
+            made = NeedsConstant(error.value, "")
+            made.message, made.hint = text, hint
+        made.code = ExitCode.DATA
+        return made
+
+    # --- the model ----------------------------------------------------------------------------------------------------
+
+    def _check_shape(self, name: str, value: Value) -> None:
+        """Refuse an output whose sizes are not those that the file says: a layer that is not quite the node's.
+
+        Raises:
+            PeError: DATA; with both.
+        """
+        said = next((given.type.tensor_type for given in self.model.graph.output if given.name == name), None)
+        if said is None or not said.HasField("shape"):
+            return
+        theirs = [d.dim_value if d.HasField("dim_value") else -1 for d in said.shape.dim]
+        ours = list(known(value.shape))
+        fits = len(ours) == len(theirs) and all(a == b or -1 in (a, b) for a, b in zip(ours, theirs, strict=True))
+        if not fits:
+            hint = "check the file with onnx.shape_inference; --fixed keeps its sizes"
+            raise data_error(f"{self.path}: the output '{name}' would be {ours}, and the file says {theirs}", hint)
+
+    def _whole(self, wanted: Sequence[str]) -> ImportedModel:
+        """Return what was read."""
+        fetches: list[str] = []
+        for name in [*(n for n in wanted if n not in self.missing), *self.frontier]:
+            value = self._value(name)
+            if value is None:
+                raise data_error(f"{self.path}: nothing computes the output '{name}'")
+            if name in self.frontier and name not in wanted and (value.variable is None or value.variable in self.emitter.feeds):
+                continue
+            try:
+                held = self.emitter.variable(value, self.keys.get(name, name))
+            except PeError as error:
+                raise data_error(f"{self.path}: the output '{name}': {error.message}", error.hint) from None
+            self._check_shape(name, value)
+            if name in wanted and held.variable != self.keys.get(name):
+                held = self.emitter.layer("assign", self.keys.get(name, name), {"input": held}, own=name in self.keys)
+            fetches.append(str(held.variable))
+        if not self.emitter.layers:
+            text = f"{self.path}: nothing of it can be imported" if self.failures else f"{self.path}: it computes nothing"
+            raise data_error(text, self.failures[0].render() if self.failures else None)
+        notes = list(self.emitter.notes)
+        if self.lifted and _has_fixed_batch(self.model):
+            notes.append("the first axis of all inputs, which has one size in the file, is the batch's here; --fixed keeps the size")
+        notes += [f"left out: {failure.message.removeprefix(f'{self.path}: ')}" for failure in self.failures]
+        comments = {name: _shape(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
+        return ImportedModel(
+            name=self.emitter.name, feeds=self.emitter.feeds, layers=self.emitter.layers, fetches=list(dict.fromkeys(fetches)),
+            arrays=self.emitter.arrays, comments=comments, notes=notes, source=str(self.path),
+        )  # fmt: skip
+
+
+def _read_inside(node: Any) -> set[str]:
+    """Return what graphs inside of a node read."""
+    found: set[str] = set()
+    for inner in onnx_file.graphs_of(node):
+        found.update(name for one in inner.node for name in one.input if name)
+        found.update(given.name for given in inner.output)
+        for one in inner.node:
+            found |= _read_inside(one)
+    return found
+
+
+def _name_of(model: Any, path: Path) -> str:
+    said, stem = (re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_") for text in (model.graph.name, path.stem))
+    return said if said and said not in ("main_graph", "torch_jit", "main") else stem or "model"
+
+
+def _wanted_name(name: str, nodes: Sequence[Any]) -> str:
+    """Return what a layer is called: as the value in the graph, without what exporters append to it."""
+    short = _TAIL.sub("", name).strip("/")
+    if short.isdigit():
+        node = next((node for node in nodes if name in node.output), None)
+        return f"{node.op_type.lower()}_{short}" if node is not None else short
+    return short
+
+
+def _shape(dims: Sequence[Size]) -> str:
+    return f"[{', '.join(str(size) if isinstance(size, int) else _symbol(size) for size in dims)}]"
+
+
+def _symbol(size: Symbol) -> str:
+    return size.name if size.factor == 1 else f"{size.factor} {size.name}"

@@ -1,0 +1,66 @@
+"""Adds to an imported model what training needs: a label, a loss, and a last layer whose size is an argument of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pe_cli.core.errors import PeError
+from pe_cli.session.importing.define import ImportedModel
+
+TASKS = ("classes", "number")
+
+
+def for_training(model: ImportedModel, task: str) -> ImportedModel:
+    """Return a model with a loss of its first output.
+
+    Of classes, the last fully connected layer before that output has the size `${classes}`: with another number in `model.args` of a config
+    its values do not fit, and it begins anew.
+
+    Args:
+        model: as imported.
+        task: classes or number.
+
+    Raises:
+        PeError: USAGE; the first output is none that a loss of this kind compares.
+    """
+    taken = {*model.feeds, *model.layers}
+    names = {wanted: wanted for wanted in ("label", "value", "cost", "loss", "prob", "acc")}
+    for wanted in names:
+        while names[wanted] in taken:
+            names[wanted] += "_"
+    return _classes(model, names) if task == "classes" else _number(model, names)
+
+
+def _classes(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
+    out = model.fetches[0]
+    layers = {name: dict(layer) for name, layer in model.layers.items()}
+    logits, prob = out, names["prob"]
+    if layers.get(out, {}).get("type") == "softmax":
+        logits, prob = str(layers[out]["input"]), out
+    args = dict(model.args)
+    if layers.get(logits, {}).get("type") == "fc":
+        args["classes"] = layers[logits]["size"]
+        layers[logits]["size"] = "${classes}"
+    elif logits not in layers:
+        hint = "leave --task out, and add a loss to model.yaml"
+        raise PeError(f"the output '{out}' is no result of a layer that a loss can follow", hint=hint)
+    layers[names["cost"]] = {"type": "softmax_with_cross_entropy", "logits": logits, "label": names["label"]}
+    layers[names["loss"]] = {"type": "mean", "x": names["cost"]}
+    if prob != out:
+        layers[prob] = {"type": "softmax", "input": logits}
+    layers[names["acc"]] = {"type": "accuracy", "input": prob, "label": names["label"]}
+    fetches = list(dict.fromkeys([names["loss"], names["acc"], *model.fetches, prob]))
+    feeds = {**model.feeds, names["label"]: {"shape": [1], "dtype": "int64"}}
+    comments = {**model.comments, names["label"]: "the number of the class, from 0"}
+    return replace(model, feeds=feeds, layers=layers, args=args, fetches=fetches, comments=comments, loss=names["loss"])
+
+
+def _number(model: ImportedModel, names: Mapping[str, str]) -> ImportedModel:
+    out, value = model.fetches[0], names["value"]
+    layers: dict[str, Mapping[str, Any]] = dict(model.layers)
+    layers[names["cost"]] = {"type": "square_error_cost", "input": out, "label": value}
+    layers[names["loss"]] = {"type": "mean", "x": names["cost"]}
+    feeds = {**model.feeds, value: {"shape": [1], "dtype": "float32"}}
+    return replace(model, feeds=feeds, layers=layers, fetches=[names["loss"], *model.fetches], loss=names["loss"])

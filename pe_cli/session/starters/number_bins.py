@@ -1,0 +1,39 @@
+"""The bins that a starter writes for numbers: edges at quantiles of the training rows, in the unit that the model sees."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_cli.data.column import Context, discover
+from pe_cli.session.starters.files import Wish
+from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.table_columns import Looked, numbers_of
+
+#: Bins of a column at most, and training rows for each bin of all columns: the one-in-ten rule of regression (Harrell 2015, section 4.4).
+MOST_BINS, BIN_ROWS = 24, 10
+
+
+def edges_of(looked: Looked, wish: Wish) -> list[list[float]]:
+    """Return the edges of the bins of every number that the rows feed; none for one of two values, or where rows are few."""
+    columns = [column for one in numbers_of(looked) for column in _values(looked, one, wish)]
+    several = [len(np.unique(column)) > 2 for column in columns]
+    bins = min(MOST_BINS, looked.rows // (BIN_ROWS * max(1, sum(several))))
+    return [_edges(column, bins) if bins >= 2 else [] for column in columns]
+
+
+def _values(looked: Looked, one: Guess, wish: Wish) -> NDArray[np.float64]:
+    """Return what a column feeds for the training rows, [numbers, rows]."""
+    kind = discover()[str(one.type)]
+    options = kind.options.model_validate(dict(one.options))
+    field = kind.encode(options, looked.states[one.name], Context(looked.table, one.name, base=wish.base))
+    return np.asarray(field.take(looked.parts["train"])[0], np.float64).reshape(looked.rows, -1).T
+
+
+def _edges(values: NDArray[np.float64], bins: int) -> list[float]:
+    """Return quantiles, or the values themselves where there are few; none where one bin would be all."""
+    distinct = np.unique(values)
+    edges = distinct if len(distinct) <= bins + 1 else np.quantile(values, np.linspace(0, 1, bins + 1))
+    rounded = np.unique([float(f"{round(edge, 5):.3g}") + 0.0 for edge in edges.tolist()])
+    found: list[float] = rounded.tolist()
+    return found if len(found) > 2 else []

@@ -1,0 +1,62 @@
+"""ONNX graphs: nodes that read what is there, with attributes and constants that mostly fit, and one thing that does not."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+#: Operators with how many inputs they read, and attributes that they may have.
+_OPS: dict[str, tuple[int, dict[str, Any]]] = {
+    "Relu": (1, {}), "Add": (2, {}), "Mul": (2, {}), "Div": (2, {}), "MatMul": (2, {}), "Softmax": (1, {"axis": [-1, 0, 1, 9]}),
+    "Transpose": (1, {"perm": [[1, 0], [0, 0], [2, 1, 0]]}), "Reshape": (2, {"allowzero": [0, 1]}),
+    "Concat": (2, {"axis": [0, 1, -1, 5]}),
+    "Slice": (3, {}), "Gather": (2, {"axis": [0, 1, -3]}), "Shape": (1, {"start": [0, 1, -9]}), "Unsqueeze": (2, {}), "Squeeze": (2, {}),
+    "Expand": (2, {}), "ConstantOfShape": (1, {}), "Range": (3, {}), "Tile": (2, {}), "Cast": (1, {"to": [1, 7, 6, 8, 9, 10, 99]}),
+    "Conv": (2, {"strides": [[1, 1], [0, 0], [-1, 2]], "pads": [[0, 0, 0, 0], [9, 9, 9, 9], [-1, 0, 0, 0]], "group": [1, 2, 0]}),
+    "MaxPool": (1, {"kernel_shape": [[2, 2], [0, 1], [99, 99]], "strides": [[1, 1], [0, 2]]}), "Pad": (2, {"mode": ["constant", "wrap"]}),
+    "Split": (2, {"axis": [0, 1, 7]}), "ReduceSum": (2, {"keepdims": [0, 1]}), "Gemm": (3, {"transA": [0, 1], "alpha": [1.0, 1e38]}),
+    "Where": (3, {}), "TopK": (2, {"axis": [-1, 3]}), "LayerNormalization": (3, {"axis": [-1, 0, 8]}),
+    "Resize": (4, {"mode": ["nearest", "linear"]}),
+    "BatchNormalization": (5, {}), "Flatten": (1, {"axis": [0, 1, -7]}), "CumSum": (2, {}), "OneHot": (3, {}),
+    "LSTM": (3, {"hidden_size": [1, 0]}),
+    "Einsum": (2, {"equation": ["ij,jk->ik", "i,,", "->"]}), "Identity": (1, {}), "Nonsense": (1, {}),
+}  # fmt: skip
+_SIZES = [0, 1, 2, 3, 4, -1, -2, 7, 2**31, 2**62]
+
+
+def _constant(draw: random.Random) -> np.ndarray[Any, Any]:
+    """Return values: whole numbers, as shapes and axes are, or floats, some of them none."""
+    if draw.random() < 0.6:
+        return np.asarray([draw.choice(_SIZES if draw.random() < 0.3 else _SIZES[:6]) for _ in range(draw.randint(0, 4))], np.int64)
+    shape = [draw.randint(0, 4) for _ in range(draw.randint(0, 4))]
+    array = np.full(shape, draw.choice([0.0, 0.5, -3.0, float("nan"), float("inf")]), draw.choice(["float32", "float64", "float16"]))
+    return np.asarray(array)
+
+
+def graph(draw: random.Random) -> bytes:
+    """Return a model."""
+    shape = draw.choice([["N", 4], ["N", 3, 4], [2, 3, 8, 8], ["N", "M"], [], [1, 2**40], [0, 3], ["N", 1]])
+    kind = draw.choice([TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, 77])
+    names, nodes, held = ["x"], [], []
+    for i in range(draw.randint(1, 6)):
+        op = draw.choice(list(_OPS))
+        count, choices = _OPS[op]
+        inputs = [draw.choice(names)]
+        for j in range(1, count):
+            if draw.random() < 0.7:
+                held.append(numpy_helper.from_array(_constant(draw), f"c{i}_{j}"))
+                inputs.append(held[-1].name)
+            else:
+                inputs.append(draw.choice([*names, "", f"v{i}", "nothing"]) if draw.random() < 0.2 else draw.choice(names))
+        attrs = {name: draw.choice(values) for name, values in choices.items() if draw.random() < 0.5}
+        nodes.append(helper.make_node(op, inputs, [f"v{i}"], domain="own" if draw.random() < 0.02 else "", **attrs))
+        names.append(f"v{i}")
+    outputs = [helper.make_tensor_value_info(draw.choice([names[-1], names[-1], "x", "nothing"]), TensorProto.FLOAT, None)]
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+    given[0].type.tensor_type.elem_type = kind
+    made = helper.make_graph(nodes, "g", given, outputs, held)
+    model: ModelProto = helper.make_model(made, opset_imports=[helper.make_opsetid("", draw.choice([18, 18, 13, 7, 21, 1, 999]))])
+    return bytes(model.SerializeToString())

@@ -1,0 +1,22 @@
+"""What reads models of other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pe_cli.config.load import load_model
+from pe_cli.session.importing.define import ImportWish, read_model
+from pe_cli.session.importing.write import model_text, report_text
+from tests.fuzz.targets import refused, target
+
+
+@target
+def onnx_graph(data: bytes, folder: Path) -> None:
+    """An ONNX file, as `pe import` takes it: what is made of it is a model file without mistakes."""
+    path = folder / "f.onnx"
+    path.write_bytes(data)
+    with refused(folder):
+        model = read_model(ImportWish(path, partial=len(data) % 2 == 0))
+        report_text(model).encode()
+        (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")
+        load_model(folder / "model.yaml")

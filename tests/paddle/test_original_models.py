@@ -1,0 +1,90 @@
+"""Inference models: those that PaddlePaddle 1.8.5 wrote (`recordings/models.py`) are read, and ours are written as it has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pe_cli.paddle.fluid as fluid
+from pe_cli.io.fluid import program_desc, tensors
+from pe_cli.paddle import pickled_arrays
+from pe_cli.paddle.pickled import read as read_pickle
+from tests.paddle.recordings.models import MODELS, build
+
+pytestmark = pytest.mark.usefixtures("fresh")
+FOLDER = Path(__file__).parent / "recordings" / "models"
+VALUES = Path(__file__).parent / "recordings" / "values"
+ONE_FILE = {"images": {}, "words": {"params_filename": "params"}}
+
+
+def outputs(name):
+    """Return what the original computed."""
+    with np.load(FOLDER / name / "outputs.npz") as file:
+        return [file[key] for key in file.files]
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_model_of_the_original_gives_its_outputs(name):
+    executor = fluid.Executor(fluid.CPUPlace())
+    program, feeds, targets = fluid.io.load_inference_model(str(FOLDER / name), executor, **ONE_FILE[name])
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fed, _ = MODELS[name](fluid)
+    assert feeds == list(fed)
+    for found, wanted in zip(executor.run(program, feed=fed, fetch_list=targets), outputs(name), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_model_is_written_as_the_original_has_it(name, tmp_path):
+    executor, main, fed, wanted = build(fluid, name)
+    fluid.io.save_inference_model(str(tmp_path), list(fed), wanted, executor, main, **ONE_FILE[name])
+    ours, theirs = (program_desc.read((folder / "__model__").read_bytes())[0] for folder in (tmp_path, FOLDER / name))
+    assert {v.name: (v.shape, v.dtype) for v in ours.vars if v.persistable} == {
+        v.name: (v.shape, v.dtype) for v in theirs.vars if v.persistable
+    }
+    assert {v.name: (v.shape, v.lod_level) for v in ours.vars if v.name in fed} == {
+        v.name: (v.shape, v.lod_level) for v in theirs.vars if v.name in fed
+    }
+    known = [file for file in (FOLDER / name).iterdir() if file.name not in ("__model__", "outputs.npz")]
+    assert len(known) == (1 if name == "words" else len([v for v in theirs.vars if v.persistable]) - 2)
+    for file in known:
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes(), file.name
+    program, feeds, targets = fluid.io.load_inference_model(str(tmp_path), executor, **ONE_FILE[name])
+    for found, value in zip(executor.run(program, feed=fed, fetch_list=targets), outputs(name), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-7)
+    assert feeds == list(fed)
+
+
+def test_values_are_written_with_the_bytes_of_the_original():
+    for name in ("saved.pdparams", "saved.pdopt"):
+        data = (VALUES / name).read_bytes()
+        assert pickled_arrays.write(read_pickle(data)) == data
+    data = (VALUES / "persistables").read_bytes()
+    assert b"".join(map(tensors.of_tensor, tensors.tensors(memoryview(data)))) == data
+
+
+def test_a_program_that_the_original_has_no_form_of_is_kept_for_here(tmp_path):
+    x = fluid.data("x", [None, 4])
+    block = fluid.default_main_program().global_block()
+    block.append_op("log10", {"X": x}, {"Out": "y"})
+    y = block.var("y")
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    with pytest.warns(UserWarning, match="has no form of"):
+        fluid.io.save_inference_model(str(tmp_path), ["x"], [y], executor)
+    assert json.loads((tmp_path / "__model__").read_text())["feeds"] == ["x"]
+    program, _, targets = fluid.io.load_inference_model(str(tmp_path), executor)
+    (found,) = executor.run(program, feed={"x": np.float32([[1, 10, 0.1, 1000]])}, fetch_list=targets)
+    np.testing.assert_allclose(found, [[0, 1, -1, 3]], atol=1e-6)
+
+
+def test_all_operators_that_are_not_read_are_named_at_once(tmp_path):
+    blocks = program_desc.read((FOLDER / "images" / "__model__").read_bytes())
+    blocks[0].ops[2].type, blocks[0].ops[4].type = "warp_drive", "conditional_block"
+    (tmp_path / "__model__").write_bytes(program_desc.write(blocks))
+    with pytest.raises(ValueError, match=r"not read: conditional_block \(1\), warp_drive \(1\)") as caught:
+        fluid.io.load_inference_model(str(tmp_path), None)
+    assert caught.value.hint

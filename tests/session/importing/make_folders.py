@@ -1,0 +1,186 @@
+"""Writes the folders of `folders/`: small models of transformers with random values, and what they answer and learn.
+
+It needs PyTorch and transformers, which the tests do not: `pip install torch transformers`, then `python make_folders.py [NAME ...]`.
+Each folder has what save_pretrained() writes, `expected.npz` (feeds by their names here, `outputs` of evaluation and the `loss` of
+training), and `after.safetensors`: all tensors after one step of SGD with the rate RATE, under their names there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers as hf
+from safetensors.torch import save_file
+
+HERE = Path(__file__).parent / "folders"
+RATE = 0.1
+LENGTH, VOCAB = 10, 64
+SIZES = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_hidden_layers": 2, "num_attention_heads": 2}
+BERT = {**SIZES, "vocab_size": VOCAB, "hidden_size": 8, "intermediate_size": 12, "max_position_embeddings": 12}
+
+
+def shaken(model: torch.nn.Module) -> torch.nn.Module:
+    """Give every value something random, so that none is 0 or 1 and each counts."""
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if name.endswith("running_var"):
+                value.mul_(1 + 0.5 * torch.rand_like(value))
+            elif value.dtype.is_floating_point:
+                value.add_(0.2 * torch.randn_like(value))
+    return model
+
+
+def tokens(rows: int, pad: int | None, first: int = 3) -> np.ndarray:
+    """Return ids whose rows end in padding after 4, 5, ... tokens."""
+    ids = np.random.default_rng(1).integers(first, VOCAB, (rows, LENGTH))
+    if pad is not None:
+        for i in range(rows):
+            ids[i, 4 + i :] = pad
+    return ids
+
+
+def write(name: str, model: torch.nn.Module, feeds: dict[str, np.ndarray], run: Callable[..., tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Write a folder.
+
+    Args:
+        name: of the folder.
+        model: in evaluation.
+        feeds: by their names here.
+        run: model, feeds -> outputs, loss.
+    """
+    folder = HERE / name
+    given = {key: torch.from_numpy(value) for key, value in feeds.items()}
+    model.eval()
+    with torch.no_grad():
+        outputs = run(model, **given)[0].numpy()
+    model.save_pretrained(folder)
+    model.train()
+    model.zero_grad()
+    loss = run(model, **given)[1]
+    loss.backward()
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.grad is not None:
+                value -= RATE * value.grad
+    np.savez_compressed(folder / "expected.npz", outputs=outputs, loss=loss.detach().numpy(), **feeds)
+    kept = {key: value.contiguous().clone() for key, value in model.state_dict().items() if value.dtype.is_floating_point}
+    save_file(kept, folder / "after.safetensors", {"format": "pt"})
+    sys.stdout.write(f"{name}: {sum(file.stat().st_size for file in folder.iterdir())} bytes\n")
+
+
+def classified(model: torch.nn.Module, input_ids: torch.Tensor, label: torch.Tensor, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(input_ids=input_ids, attention_mask=(input_ids != pad).long(), labels=label[:, 0])
+    return found.logits, found.loss
+
+
+def labels(rows: int, classes: int = 3) -> np.ndarray:
+    return np.arange(rows).reshape(rows, 1) % classes
+
+
+def tokenizer(folder: Path) -> None:
+    """Write a tokenizer.json as BERT has it, learned from a few sentences."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=VOCAB, special_tokens=special)
+    made.train_from_iterator(["the room was clean and quiet", "the soup was cold", "nobody answered when I called them again"], trainer)
+    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    made.save(str(folder / "tokenizer.json"))
+
+
+def bert() -> None:
+    config = hf.BertConfig(**BERT, num_labels=3)
+    write("bert", shaken(hf.BertForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
+    tokenizer(HERE / "bert")
+
+
+def bert_masked() -> None:
+    config = hf.BertConfig(**BERT, hidden_act="gelu_new")
+    ids = tokens(3, 0)
+    told = np.where(np.arange(LENGTH) % 3 == 1, ids, -100) * (ids > 0) - 100 * (ids == 0)
+    write("bert_masked", shaken(hf.BertForMaskedLM(config)), {"input_ids": ids, "labels": told}, masked)
+
+
+def masked(model: torch.nn.Module, input_ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(input_ids=input_ids, attention_mask=(input_ids != 0).long(), labels=labels)
+    return found.logits, found.loss
+
+
+def roberta() -> None:
+    config = hf.RobertaConfig(**{**BERT, "max_position_embeddings": 14}, type_vocab_size=1, pad_token_id=1, num_labels=3)
+    feeds = {"input_ids": tokens(4, 1), "label": labels(4)}
+    write("roberta", shaken(hf.RobertaForSequenceClassification(config)), feeds, lambda *a, **b: classified(*a, **b, pad=1))
+
+
+def distilbert() -> None:
+    config = hf.DistilBertConfig(
+        vocab_size=VOCAB, dim=8, hidden_dim=12, n_layers=2, n_heads=2, max_position_embeddings=12, num_labels=3,
+        dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0,
+    )  # fmt: skip
+    write("distilbert", shaken(hf.DistilBertForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
+
+
+GPT2 = {
+    "vocab_size": VOCAB, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 12,
+    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
+
+
+def gpt2() -> None:
+    ids = tokens(3, None)
+    write("gpt2", shaken(hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2))), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+    tokenizer(HERE / "gpt2")
+
+
+def language(model: torch.nn.Module, input_ids: torch.Tensor, next: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = model(input_ids=input_ids).logits
+    return scores, torch.nn.functional.cross_entropy(scores.flatten(0, 1), next.flatten())
+
+
+def gpt2_classes() -> None:
+    config = hf.GPT2Config(**GPT2, n_inner=12, num_labels=3, pad_token_id=0)
+    write("gpt2_classes", shaken(hf.GPT2ForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
+
+
+def pictures(rows: int, side: int) -> np.ndarray:
+    return np.random.default_rng(2).standard_normal((rows, 3, side, side)).astype(np.float32)
+
+
+def seen(model: torch.nn.Module, image: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(pixel_values=image, labels=label[:, 0])
+    return found.logits, found.loss
+
+
+def vit() -> None:
+    config = hf.ViTConfig(**SIZES, hidden_size=8, intermediate_size=12, image_size=8, patch_size=4, num_labels=3)
+    write("vit", shaken(hf.ViTForImageClassification(config)), {"image": pictures(3, 8), "label": labels(3)}, seen)
+
+
+def resnet(kind: str, sizes: list[int]) -> hf.ResNetForImageClassification:
+    config = hf.ResNetConfig(embedding_size=4, hidden_sizes=sizes, depths=[2, 1, 1, 1], layer_type=kind, num_labels=3, image_size=40)
+    return shaken(hf.ResNetForImageClassification(config))
+
+
+def resnet_bottleneck() -> None:
+    write("resnet", resnet("bottleneck", [8, 8, 8, 8]), {"image": pictures(3, 40), "label": labels(3)}, seen)
+
+
+def resnet_basic() -> None:
+    write("resnet_basic", resnet("basic", [4, 4, 4, 8]), {"image": pictures(3, 40), "label": labels(3)}, seen)
+
+
+FOLDERS = {
+    "bert": bert, "bert_masked": bert_masked, "roberta": roberta, "distilbert": distilbert, "gpt2": gpt2, "gpt2_classes": gpt2_classes,
+    "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or FOLDERS:
+        torch.manual_seed(3)
+        FOLDERS[wanted]()

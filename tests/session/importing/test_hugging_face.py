@@ -1,0 +1,73 @@
+"""Folders as transformers writes them: outputs and a step of training are those of transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pe_cli.cli.main import run
+from pe_cli.io.checkpoint import load
+from pe_cli.io.tensors import read_safetensors
+from pe_cli.session.importing.define import ImportWish
+from pe_cli.session.importing.hugging_face.read import read
+from pe_cli.session.importing.write import write
+
+#: What transformers has written; see `make_folders.py`.
+FOLDERS = Path(__file__).parent / "folders"
+NAMES = sorted(folder.name for folder in FOLDERS.iterdir())
+CONFIG = """\
+model: {file: model.yaml, args: ARGS}
+data:
+  train: {reader: npz, file: data.npz}
+  predict: {reader: npz, file: data.npz}
+feeds: FEEDS
+train:
+  loss: loss
+  steps: 1
+  batch_size: 16
+  optimizer: {type: SGD, learning_rate: 0.1}
+  init: {from: params.safetensors}
+fetches: {loss: {every: 1 steps}}
+executor: {devices: 1, seed: 1}
+output: {dir: runs, checkpoint: {every: 1 steps}}
+"""
+
+
+def prepared(folder: Path, into: Path) -> dict[str, np.ndarray]:
+    """Import a folder, write a config for it, and return what is expected."""
+    write(read(ImportWish(folder)), into)
+    expected = dict(np.load(folder / "expected.npz"))
+    feeds = {name: value for name, value in expected.items() if name not in {"outputs", "loss"}}
+    np.savez(into / "data.npz", **feeds)
+    length = next((value.shape[1] for name, value in feeds.items() if name == "input_ids"), None)
+    config = CONFIG.replace("FEEDS", "{" + ", ".join(f"{name}: {name}" for name in feeds) + "}")
+    (into / "run.yaml").write_text(config.replace("ARGS", "{}" if length is None else f"{{length: {length}}}"))
+    return expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_and_a_step_are_those_of_transformers(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    expected = prepared(FOLDERS / name, tmp_path)
+    out = tmp_path / "out.npz"
+    fetch = "logits"
+    config = str(tmp_path / "run.yaml")
+    code = run(["predict", config, "--checkpoint", str(tmp_path / "params.safetensors"), "--fetch", fetch, "--out", str(out)])
+    assert code == 0, capfd.readouterr().err
+    found = np.load(out)[fetch]
+    np.testing.assert_allclose(found, expected["outputs"].reshape(found.shape), atol=1e-5, rtol=1e-5)
+
+    assert run(["train", config, "--quiet", "-o", f"output.dir={tmp_path / 'runs'}"]) == 0, capfd.readouterr().err
+    (folder,) = (tmp_path / "runs").iterdir()
+    trained = load(folder / "checkpoints" / "step-1")[0]
+    (there := tmp_path / "there").mkdir()
+    (there / "config.json").write_bytes((FOLDERS / name / "config.json").read_bytes())
+    (there / "model.safetensors").write_bytes((FOLDERS / name / "after.safetensors").read_bytes())
+    wanted, before = read(ImportWish(there)).arrays, read_safetensors(tmp_path / "params.safetensors")
+    for parameter, value in wanted.items():
+        if parameter.endswith("bn.w_2"):
+            continue  # a running variance, which PyTorch takes over one less than the number of values
+        np.testing.assert_allclose(trained[parameter], value, atol=1e-4, rtol=1e-4, err_msg=parameter)
+    moved = sum(bool(np.abs(wanted[parameter] - before[parameter]).max() > 1e-5) for parameter in wanted)
+    assert moved > 0.8 * len(wanted)
