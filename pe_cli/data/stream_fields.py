@@ -41,6 +41,15 @@ class StreamPieces:
         self._bytes = 0
         self._lock = threading.RLock()
 
+    def check_room(self, stretches: int, say: Callable[[str], None]) -> None:
+        """Say so where stretches that are taken from together do not fit into memory, so that each batch decodes them anew."""
+        size, most = _bytes(self.of(0)) * min(stretches, len(self.starts) - 1), int(most_of_one())
+        if size > most:
+            say(
+                f"a batch has rows of {stretches} stretches of about {size // stretches:,} bytes, and half of data.memory is {most:,}: "
+                "they are decoded again and again; set a larger data.memory, or write smaller row groups"
+            )
+
     def of(self, stretch: int) -> Mapping[str, Field]:
         """Return the fields of a stretch.
 
@@ -86,11 +95,6 @@ class StreamField:
 
     def __len__(self) -> int:
         return len(self.pieces.table)
-
-    @property
-    def sample_rows(self) -> Rows:
-        """Rows that stand for all where all would take too long."""
-        return self.pieces.table.sample_rows
 
     def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
         """Return copies of some samples; see `Field.take`."""
@@ -156,13 +160,13 @@ def learned_from(table: Table, say: Callable[[str], None]) -> Table:
 
 def stretches_of(dataset: Dataset) -> NDArray[np.int64]:
     """Return the first sample of each stretch of samples that lie together, and the number of all, int64 [stretches + 1]."""
-    table = stream_of(getattr(dataset, "columns", {}))
-    if table is not None and getattr(dataset, "rows", None) is None:
-        return table.stretches
+    pieces = pieces_of(getattr(dataset, "columns", {}))
+    if pieces is not None and getattr(dataset, "rows", None) is None:
+        return pieces.starts
     return np.append(np.arange(0, len(dataset), STORED, dtype=np.int64), len(dataset))
 
 
-def stream_of(fields: Mapping[str, Field]) -> StreamTable | None:
-    """Return the table that fields are streamed from; None where they are not."""
+def pieces_of(fields: Mapping[str, Field]) -> StreamPieces | None:
+    """Return the stretches that fields are streamed from; None where they are not."""
     found = next(iter(fields.values()), None)
-    return found.pieces.table if isinstance(found, StreamField) else None
+    return found.pieces if isinstance(found, StreamField) else None

@@ -9,7 +9,6 @@ epoch, the batch size and the window: any batch can be had without those before 
 from __future__ import annotations
 
 import functools
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,24 @@ LANES = 32
 KEPT = 256
 
 Rows = NDArray[np.int64]
+
+
+class StoredOrder:
+    """The order in which samples are stored: sample i comes at place i.
+
+    Args:
+        samples: number of them.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._places = samples
+
+    def __len__(self) -> int:
+        return self._places
+
+    def __getitem__(self, places: slice | Rows) -> Rows:
+        """Return the samples at some places, int64."""
+        return np.arange(*places.indices(self._places), dtype=np.int64) if isinstance(places, slice) else places
 
 
 class WindowOrder:
@@ -53,12 +70,6 @@ class WindowOrder:
 
     def __len__(self) -> int:
         return self._places
-
-    @overload
-    def __getitem__(self, places: slice) -> Rows: ...
-
-    @overload
-    def __getitem__(self, places: Rows) -> Rows: ...
 
     def __getitem__(self, places: slice | Rows) -> Rows:
         """Return the samples at some places, int64."""

@@ -55,7 +55,7 @@ class DataSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    reader: Name = Field(description="kind of file: table, images, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
+    reader: Name = Field(description="kind of file: table, images, tar, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
     shuffle: ShuffleField | None = Field(
         default=None,
         description="another order of the training samples in every epoch; true for source, else false, when absent; "
