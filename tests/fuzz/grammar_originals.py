@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pe_cli.io.fluid import program_desc
+from pe_cli.io.fluid.operator_writer import forms
 from pe_cli.io.fluid.program_desc import BlockDesc, BlockNumber, Long, OpDesc
-from pe_cli.io.fluid.writing import forms
 
 RECORDED = Path(__file__).parents[1] / "paddle" / "recordings" / "models"
 VALUES: tuple[Any, ...] = (

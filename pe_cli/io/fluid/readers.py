@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pe_cli.core.errors import PeError
+from pe_cli.io.fluid.operator_reader import Reader, reads
 from pe_cli.io.fluid.program_desc import ELEMENTS
-from pe_cli.io.fluid.reading import Reader, reads
 from pe_cli.layers.nn.padding import edges
 from pe_cli.program.ir import Operator
 

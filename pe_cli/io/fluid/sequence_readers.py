@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pe_cli.core.errors import PeError
-from pe_cli.io.fluid.reading import Reader, reads
+from pe_cli.io.fluid.operator_reader import Reader, reads
 
 #: Activations of recurrent units by their number.
 _NUMBERED = ("identity", "sigmoid", "tanh", "relu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pe_cli.io.fluid.writing import NotWritten, Written, writes
+from pe_cli.io.fluid.operator_writer import NotWritten, Written, writes
 from pe_cli.program.ir import Operator
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from pe_cli.core.errors import PeError
 from pe_cli.io.fluid.models import read_bytes, read_program
-from pe_cli.io.fluid.writing import NotWritten, of_program
+from pe_cli.io.fluid.operator_writer import NotWritten
+from pe_cli.io.fluid.writing import of_program
 from pe_cli.paddle import pickled_arrays
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
