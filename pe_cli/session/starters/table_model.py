@@ -162,8 +162,8 @@ def _sum(looked: Looked, key: str, straight: list[str], size: int, comment: str)
         layers.append(("wide:", flow(declared), ""))
     tables = _categories(looked)
     for feed, name in tables.items():
-        declared = {"type": "embedding", "input": feed, "size": [looked.indices(name), size], "param_attr": zero}
-        layers.append((f"{feed}_wide:", flow(declared), ""))
+        weights = {"type": "embedding", "input": feed, "size": [looked.indices(name), size], "param_attr": zero}
+        layers.append((f"{feed}_wide:", flow(weights), ""))
     parts = ["deep", *(["wide"] if straight else []), *(f"{feed}_wide" for feed in tables)]
     return [*layers, (key, flow({"type": "sum", "x": parts}), comment)]
 
