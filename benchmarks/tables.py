@@ -172,7 +172,7 @@ def figures(rows: list[dict]) -> dict:
     score = np.array([[np.nan if row[k] is None else row[k] for k in ("pe", "linear", "trees")] for row in rows], float)
     filled = np.where(np.isnan(score), -np.inf, score)
     best = filled[:, 1:].max(1)
-    ranks = (filled[:, :, None] < filled[:, None, :]).sum(2) + ((filled[:, :, None] == filled[:, None, :]).sum(2) + 1) / 2
+    ranks = 1 + (filled[:, :, None] < filled[:, None, :]).sum(2)
     chance = np.array([row["chance"] for row in rows])
     return {
         "near": float((filled[:, 0] >= best - NEAR).mean()),
@@ -215,7 +215,7 @@ def section(kept: dict) -> str:
         "",
         "| | `pe init`, `pe train` | linear model | boosted trees |",
         "|---|---|---|---|",
-        f"| mean rank, 1 is the best of three | {ranks['pe']:.2f} | {ranks['linear']:.2f} | {ranks['trees']:.2f} |",
+        f"| mean rank, 1 is the best of three, shared by equal scores | {ranks['pe']:.2f} | {ranks['linear']:.2f} | {ranks['trees']:.2f} |",
         "",
         f"{near}, and {len(found['below'])} ended below guessing where a peer did not. Farthest behind:",
         "",

@@ -25,6 +25,8 @@ _PACKAGES = {
     "optuna": ("optuna", "search"),
     "matplotlib": ("matplotlib", "plot"),
     "tensorboardX": ("tensorboardX", "tensorboard"),
+    "s3fs": ("s3fs", "remote"),
+    "moto": ("moto", ""),
     "tensorboard": ("TensorBoard", ""),
     "kubernetes_validate": ("kubernetes-validate", "peers"),
 }

@@ -161,10 +161,11 @@ def _cut_files(job: Job) -> list[Path]:
 
 
 def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
-    """Return the files that a reader's options name and that are not there."""
+    """Return the files of this machine that a reader's options name and that are not there."""
     import os
 
     from pe_cli.config.nodes import ListNode, MapNode, ScalarNode
+    from pe_cli.config.paths import is_url
 
     found: list[object] = []
     for key in ("file", "files"):
@@ -176,7 +177,7 @@ def _absent(spec: DataSpec, run: RunSpec) -> list[Path]:
         elif isinstance(node, MapNode):
             found += [e.value.value for e in node.entries.values() if isinstance(e.value, ScalarNode)]
     # os.path's functions, because Path's raise for a name that is too long or has no such user in it
-    paths = [run.path.parent / os.path.expanduser(value) for value in found if isinstance(value, str)]  # noqa: PTH111
+    paths = [run.path.parent / os.path.expanduser(value) for value in found if isinstance(value, str) and not is_url(value)]  # noqa: PTH111
     return [path for path in paths if not os.path.exists(path)]  # noqa: PTH110
 
 

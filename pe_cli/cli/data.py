@@ -29,9 +29,15 @@ BAR, NAME, CLASSES = 30, 32, 40
     help="Training rows that are shown as the model will see them.",
 )
 @path_option("--html", metavar="FILE", help="Write a page with all of it, and pictures as a contact sheet.")
+@path_option(
+    "--write",
+    metavar="DIR",
+    help="Write the samples as the model is fed them, in shards that the reader npy maps, and a data.yaml that names them, into a new "
+    "folder; what was decoded and encoded once need not be again.",
+)
 @override_option
 @json_option
-def command(config: Path, rows: int, html: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(config: Path, rows: int, html: Path | None, write: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Look at the data of CONFIG before a model is trained on it.
 
     Columns with their types, ranges, missing cells, classes and longest texts, over the training rows; the parts of the data with the
@@ -43,6 +49,15 @@ def command(config: Path, rows: int, html: Path | None, overrides: tuple[str, ..
     from pe_cli.session.data.survey import survey
     from pe_cli.session.job import Job
 
+    if write is not None:
+        from pe_cli.session.data.written_shards import write_shards
+
+        lines = write_shards(Job.open(config, overrides), write)
+        if as_json:
+            print_json({"folder": str(write), "parts": lines})
+        else:
+            echo("\n".join([*lines, f"-> {write}, extends: {write / 'data.yaml'}"]))
+        return
     found, error = survey(Job.open(config, overrides), rows)
     if html is not None:
         from pe_cli.io.atomic import write_text

@@ -22,7 +22,7 @@ from pe_cli.config.plugins import load_plugins
 from pe_cli.config.precision_checks import numerics_mistakes
 from pe_cli.config.process_checks import distributed_mistakes, process_mistakes
 from pe_cli.config.section_check import check
-from pe_cli.config.sections.data import USES, DataSection, DataSections, SamplingSection, SplitSection
+from pe_cli.config.sections.data import USES, DataBounds, DataSection, DataSections, SamplingSection, SplitSection
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
@@ -352,7 +352,9 @@ class _Run:
         if weights is not None and not isinstance(weights, MapNode) and getattr(weights, "value", None) != "balanced":
             hint = "write class_weights: balanced, or class_weights: {yes: 5, no: 1}"
             self.mistakes.say(f"data.class_weights must be balanced or a mapping, got {describe(weights)}", weights.at, hint)
-        return Preparation(split, columns, augment, drawn, weights)
+        written = MapNode({key: entries[key] for key in DataBounds.model_fields if key in entries}, self.tree.at)
+        bounds = check(DataBounds, written, ("data",), self.mistakes) or DataBounds()
+        return Preparation(split, columns, augment, drawn, weights, bounds.cache, bounds.memory)
 
     def strategy(self, build: BuildSection, *, alone: bool) -> BuildStrategy:
         """Return the strategy; wishes that contradict each other, for one process alone or for several, are mistakes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -12,7 +13,18 @@ from pe_cli.config.sections.data import USES
 #: Keys of readers and column types that hold paths; `table` does where it is no mapping.
 PATHS = ("file", "files", "folder", "table")
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
 _Change = Callable[[Node], Node]
+
+
+def is_url(name: str) -> bool:
+    """Return whether a name is the address of a file elsewhere, and no path.
+
+    >>> is_url("s3://bucket/part-*.csv"), is_url("data/a.csv"), is_url("C:/a.csv")
+    (True, False, False)
+    """
+    return _ADDRESS.match(name) is not None
 
 
 def from_run_folder(tree: MapNode, folders: Mapping[str, str]) -> MapNode:
@@ -30,7 +42,7 @@ def from_run_folder(tree: MapNode, folders: Mapping[str, str]) -> MapNode:
             return replace(node, items=tuple(moved(item) for item in node.items))
         folder = folders.get((node.via or node.at).file)
         # the home folder is put in where the path is used
-        if not folder or not isinstance(node.value, str) or not node.value or node.value.startswith("~"):
+        if not folder or not isinstance(node.value, str) or not node.value or node.value.startswith("~") or is_url(node.value):
             return node
         return replace(node, value=os.path.join(folder, node.value))  # noqa: PTH118 - Path drops a `./` that may mean something
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from pe_cli.config.nodes import Node, to_data
-from pe_cli.config.paths import PATHS
+from pe_cli.config.paths import PATHS, is_url
 from pe_cli.config.sections.data import USES
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.train import TrainSection
@@ -92,6 +92,8 @@ def _prepared(run: RunSpec) -> dict[str, Any]:
         "augment": _data(wishes.augment),
         "sampling": sampling,
         "class_weights": _data(wishes.class_weights),
+        "cache": str(wishes.cache) if wishes.cache else None,
+        "memory": str(wishes.memory) if wishes.memory else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -139,7 +141,7 @@ def _absolute(value: Any, base: Path) -> Any:
         return {k: _absolute(v, base) for k, v in value.items()}
     if isinstance(value, list):
         return [_absolute(v, base) for v in value]
-    return str((base / str(value)).resolve())
+    return str(value) if is_url(str(value)) else str((base / str(value)).resolve())
 
 
 def _dump(section: Any) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from pe_cli.config.byte_size import ByteSize
 from pe_cli.config.extends import Composed
 from pe_cli.config.nodes import MapNode, Node, ScalarNode, find, is_null, key_span
 from pe_cli.config.scope import Scope
-from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection
+from pe_cli.config.sections.data import DataSection, SamplingSection, SplitSection, Window
 from pe_cli.config.sections.distributed import DistributedSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
@@ -159,7 +160,12 @@ class DataSpec:
     @property
     def shuffle(self) -> bool:
         """Whether training takes the samples in another order in every epoch."""
-        return (self.split and self.name == "train") if self.section.shuffle is None else self.section.shuffle
+        return (self.split and self.name == "train") if self.section.shuffle is None else self.section.shuffle is not False
+
+    @property
+    def window(self) -> int | None:
+        """Samples that change places; None where all do."""
+        return self.section.shuffle.samples if isinstance(self.section.shuffle, Window) else None
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,8 @@ class Preparation:
         augment: changes of training samples as written; checked where they are known.
         sampling: how training samples are drawn.
         class_weights: class -> factor, or `balanced`; as written.
+        cache: how much of files elsewhere is kept on the disk; None for the usual size.
+        memory: how much of the data is kept in memory; None for a share of the machine's.
     """
 
     split: SplitSection | None = None
@@ -179,6 +187,8 @@ class Preparation:
     augment: Node | None = None
     sampling: Literal["balanced"] | SamplingSection | None = None
     class_weights: Node | None = None
+    cache: ByteSize | None = None
+    memory: ByteSize | None = None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,45 @@ class Subset:
         return one_field(self._dataset, name, self.rows[indices])
 
 
+class Shards:
+    """Data sets one behind the other, of the same fields.
+
+    Args:
+        shards: at least one.
+        names: what each is called in messages.
+        origin: gives errors their place.
+
+    Raises:
+        PeError: DATA; their fields differ.
+    """
+
+    def __init__(self, shards: Sequence[Dataset], names: Sequence[str], origin: Origin) -> None:
+        self.fields = shards[0].fields
+        for shard, name in zip(shards, names, strict=True):
+            odd = next((field for field, kind in shard.fields.items() if kind != self.fields[field]), None)
+            if odd is not None:
+                said = f"{name} has field '{odd}' of {shard.fields[odd]}, and {names[0]} of {self.fields[odd]}"
+                raise origin.error(said, "shards of one field have samples of one shape and one element type")
+        self._shards = list(shards)
+        self._starts = np.cumsum([0, *map(len, shards)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def take(self, indices: Rows) -> Batch:
+        """Return copies of some samples; see `Dataset.take`."""
+        return {name: self.one(name, indices) for name in self.fields}
+
+    def one(self, name: str, indices: Rows) -> Array:
+        """Return copies of some samples of one field; see `Dataset.take`."""
+        found = np.empty((len(indices), *self.fields[name].shape), self.fields[name].numpy)
+        shard = np.searchsorted(self._starts, indices, "right") - 1
+        for number in np.unique(shard).tolist():
+            here = shard == number
+            found[here] = one_field(self._shards[number], name, indices[here] - self._starts[number])
+        return found
+
+
 class ArrayCells:
     """A field of a data set as a column.
 

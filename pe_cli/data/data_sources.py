@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from pe_cli.config.nodes import to_data
-from pe_cli.config.sections.data import SplitSection
-from pe_cli.config.spec import DataSpec
+from pe_cli.config.spec import DataSpec, Preparation
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.array_dataset import DatasetTable, is_table
 from pe_cli.data.dataset import Dataset
@@ -19,7 +19,9 @@ from pe_cli.data.machine_processes import MachineProcesses
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.reader_context import Look, Origin
 from pe_cli.data.registry import open_reader
+from pe_cli.data.remote.file_cache import MOST, RemoteFiles
 from pe_cli.data.row_split import describe, split_rows
+from pe_cli.data.tables.stream import StreamTable
 
 
 class Sources:
@@ -27,7 +29,7 @@ class Sources:
 
     Args:
         data: what is read, by use.
-        split: how one source is divided into parts; None where each use has its own.
+        wishes: how one source is divided into parts, and how much of files elsewhere is kept on the disk.
         base: folder that relative paths start from.
         fitted: says how the source was divided in training, and learns it.
 
@@ -37,22 +39,35 @@ class Sources:
         together: processes that prepare the same data at this moment, and share the work; None for this one alone.
     """
 
-    def __init__(self, data: Mapping[str, DataSpec], split: SplitSection | None, base: Path, fitted: Fitted) -> None:
+    def __init__(self, data: Mapping[str, DataSpec], wishes: Preparation, base: Path, fitted: Fitted) -> None:
         self.data, self.base = data, base
-        self._split, self._fitted = split, fitted
+        self._split, self._fitted = wishes.split, fitted
+        self._remote = RemoteFiles(wishes.cache.bytes if wishes.cache else MOST)
         self.read: list[Path] = []
         self.look: Look | None = None
         self.together: MachineProcesses | None = None
         self._opened: dict[str, Dataset | Table] = {}
         self._parts: dict[str, Rows] | None = None
 
+    def alone(self) -> Sources:
+        """Return the same sources for this process alone."""
+        found = copy.copy(self)
+        found.together = None
+        return found
+
     def opened(self, use: str) -> Dataset | Table:
         """Return what the reader of a use gave; parts of one source share it."""
         spec = self.data[use]
         key = "source" if spec.split else use
         if key not in self._opened:
+            if spec.section.shuffle is True and to_data(spec.options).get("stream") is True:
+                raise PeError(
+                    f"data.{use}: shuffle: true takes rows from anywhere, and a stream is read a stretch at a time",
+                    at=spec.section.at_of("shuffle"),
+                    hint="set shuffle: {window: 10000}",
+                )
             self._opened[key] = open_reader(
-                spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look, self.together
+                spec.reader, to_data(spec.options), self.base, spec.reader_at, self.read, self.look, self.together, self._remote
             )
         return self._opened[key]
 
@@ -88,6 +103,12 @@ class Sources:
             if self._split is not None:
                 use = next(name for name, spec in self.data.items() if spec.split)
                 table = self.table(use)
+                if isinstance(table, StreamTable):
+                    raise PeError(
+                        "data.split divides rows, and a stream is never seen as a whole",
+                        at=self.data[use].reader_at,
+                        hint="name files of their own for data.train and data.eval",
+                    )
                 table.prepare([], [name for name in (self._split.group, self._split.stratify) if name in table.names], self.together)
                 self._parts = split_rows(table, np.arange(len(table), dtype=np.int64), self._split)
                 self._check_split(describe(self._parts, len(table)), use)

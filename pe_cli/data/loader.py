@@ -17,6 +17,8 @@ from pe_cli.data.dataset import Batch, Dataset, sequence_fields
 from pe_cli.data.feed import Conversion, Feed, check_feed, check_level
 from pe_cli.data.prefetch import Prefetch
 from pe_cli.data.sampling import Sampler, Weights, repetitions
+from pe_cli.data.stream_fields import stretches_of
+from pe_cli.data.window_order import StoredOrder, WindowOrder
 from pe_cli.ops.define.lod import offsets_name
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Loader:
             sequences, the type of a row.
         batch_size: samples.
         shuffle: whether each epoch has its own order; else samples come as stored.
+        window: samples that change places, where they are shuffled so; see `WindowOrder`. None for all of them.
         seed: another seed gives other orders.
         drop_last: whether to leave out a last batch that is smaller.
         prefetch: batches made ahead by a thread; 0 makes them in the caller's.
@@ -62,6 +65,7 @@ class Loader:
         batch_size: int,
         *,
         shuffle: bool = False,
+        window: int | None = None,
         seed: int = 0,
         drop_last: bool = False,
         prefetch: int = 2,
@@ -83,7 +87,7 @@ class Loader:
                 code=ExitCode.DATA,
             )
         self.batch_size, self.types = batch_size, dict(types)
-        self._dataset, self._shuffle, self._seed = dataset, shuffle, seed
+        self._dataset, self._shuffle, self._window, self._seed = dataset, shuffle, window, seed
         self._drop_last, self._prefetch = drop_last, prefetch
         self._sequences = sequence_fields(dataset)
         self._conversions = _check_feeds(dataset, feeds, types, levels or {})
@@ -111,15 +115,19 @@ class Loader:
         """Return the samples of a batch of an epoch, also where a share of them is taken."""
         return min(self.batch_size, self.samples - batch * self.batch_size)
 
-    def order(self, e: int) -> NDArray[np.int64]:
-        """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only.
+    def order(self, e: int) -> NDArray[np.int64] | WindowOrder | StoredOrder:
+        """Return the order of an epoch's samples, int64 [samples]; a function of seed and e only, and with a window of the batch size.
+
+        Of an order that is an array, or gives one for a range of places or an array of them, not all need be in memory.
 
         Where samples have weights, a sample may be in it several times, or not at all.
         """
         if self._sampler is not None:
             return self._sampler.draw(e)[: self.samples]
         if not self._shuffle:
-            return np.arange(self.samples, dtype=np.int64)
+            return StoredOrder(self.samples)
+        if self._window is not None:
+            return WindowOrder(stretches_of(self._dataset), self.batch_size, self._window, self._seed, e, self.samples)
         return permutation(stream_key("shuffle", self._seed, e), len(self._dataset))[: self.samples]
 
     def epoch(self, e: int, start_batch: int = 0) -> Iterator[Batch]:
@@ -161,7 +169,8 @@ class Loader:
     def _groups(self, e: int, start_batch: int) -> Iterator[Group]:
         """Make so many batches at a time that a group is worth the work around it."""
         order = self.order(e)
-        times = None if self._sampler is None or self._augment is None else repetitions(order)
+        drawn = self._augment is not None and self._sampler is not None
+        times = repetitions(order) if drawn and isinstance(order, np.ndarray) else None
 
         def made_at(places: slice | NDArray[np.int64]) -> Batch:
             return self._made(order[places], e, None if times is None else times[places])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,9 @@ from pe_cli.data.joined_columns import joined
 from pe_cli.data.machine_processes import MachineProcesses
 from pe_cli.data.notation import Notation
 from pe_cli.data.raw_cells import Table
+from pe_cli.data.spill_storage import bound_memory
+from pe_cli.data.stream_fields import learned_from, streamed
+from pe_cli.data.tables.stream import StreamTable
 
 
 class Prepared:
@@ -57,8 +61,9 @@ class Prepared:
         self.given = fitted is not None
         self.fitted = fitted or Fitted()
         self._note, self._said = note, set[str]()
+        bound_memory(wishes.memory.bytes if wishes.memory else None)
         self._heard: list[str] | None = None
-        self.sources = Sources(data, wishes.split, base, self.fitted)
+        self.sources = Sources(data, wishes, base, self.fitted)
         self._fields: dict[tuple[int, str], Field] = {}
         self._names: tuple[Sequence[str], frozenset[str]] = (), frozenset()
         self._declared: dict[str, tuple[str, ColumnOptions]] | None = None
@@ -104,8 +109,7 @@ class Prepared:
         return self._datasets[use]
 
     def _dataset(self, use: str) -> Dataset:
-        opened = self.sources.opened(use)
-        return self.of(opened, use, self.sources.rows(use))
+        return self.of(self.sources.opened(use), use, self.sources.rows(use))
 
     def of(self, opened: Dataset | Table, use: str, rows: Rows | None = None) -> Dataset:
         """Return what a reader gave as samples of a use: a table's columns are encoded, arrays stay as they are."""
@@ -151,6 +155,7 @@ class Prepared:
                 code=ExitCode.DATA,
             )
         table, rows = self.sources.table("train"), self.sources.rows("train")
+        table = learned_from(table, self._say)
         declared = self.declared(table)
         self.uses, inner = spread(self.uses, declared)
         known = {*declared, *table.names, *inner}
@@ -230,7 +235,7 @@ class Prepared:
         column = discover()[kind]
         self._check_sources(table, name, column, options, context.at)
         state = column.fit(options, context, rows)
-        self._tell(context, "train")
+        self.note_all("train", context.notes)
         return FittedColumn(name, kind, raw, state, use.target)
 
     def _known(self, table: Table) -> frozenset[str]:
@@ -251,13 +256,9 @@ class Prepared:
         for source in column.sources(name, options):
             if source not in known:
                 shown = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
-                raise PeError(
-                    f"column '{name}' reads '{source}', and the data has no such column" if source != name
-                    else f"the data has no column '{name}'",
-                    at=at,
-                    hint=did_you_mean(source, table.names) or f"it has {shown}",
-                    code=ExitCode.DATA,
-                )  # fmt: skip
+                said = f"column '{name}' reads '{source}', and the data has no such column"
+                said = said if source != name else f"the data has no column '{name}'"
+                raise PeError(said, at=at, hint=did_you_mean(source, table.names) or f"it has {shown}", code=ExitCode.DATA)
 
     def field(self, table: Table, name: str, use: str) -> Field:
         """Return a column of a table, encoded with what was learned in training; once per table.
@@ -288,7 +289,7 @@ class Prepared:
                         hint="take another checkpoint of the run",
                         code=ExitCode.DATA,
                     ) from None
-                self._tell(context, use)
+                self.note_all(use, context.notes)
         return self._fields[key]
 
     def check_names(self, use: str, wanted: Iterable[ColumnUsage]) -> None:
@@ -318,6 +319,8 @@ class Prepared:
             PeError: DATA; a column is not there, or has cells that it cannot take: all mistakes in one.
         """
         self.fit()
+        if isinstance(table, StreamTable):
+            return streamed(self.alone, self.fitted, table, wanted, use)
         found = {want.field: self._fields[id(table), want.field] for want in wanted if (id(table), want.field) in self._fields}
         wanted = [want for want in wanted if want.field not in found]
         self._read_ahead(table, [name for want in wanted for name in want.names])
@@ -336,6 +339,12 @@ class Prepared:
                 found[want.field] = parts[0] if len(parts) == 1 else self._joined(table, want, parts)
         if errors:
             raise as_one(errors)
+        return found
+
+    def alone(self) -> Prepared:
+        """Return the same with nothing encoded yet, for this process alone, which tells nobody anything."""
+        found = copy.copy(self)
+        found.sources, found._fields, found._names, found._heard = self.sources.alone(), {}, ((), frozenset()), []
         return found
 
     def _deal_fields(self, table: Table, wanted: Sequence[ColumnUsage], use: str) -> None:
@@ -367,9 +376,6 @@ class Prepared:
         """Return the names of the classes of columns, for those that have any."""
         found = {name: self.fitted.columns[name].classes for name in names if name in self.fitted.columns}
         return {name: classes for name, classes in found.items() if classes}
-
-    def _tell(self, context: Context, use: str) -> None:
-        self.note_all(use, context.notes)
 
     def note_all(self, use: str, notes: Iterable[str]) -> None:
         """Tell what users should know of the data of a use; each sentence once."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pe_cli.collectives.launcher_environment import processes_here
+from pe_cli.config.paths import is_url
 from pe_cli.core.errors import ExitCode, PeError, Span, did_you_mean
 from pe_cli.core.limits import memory
+from pe_cli.data.remote.file_cache import RemoteFiles
+from pe_cli.data.remote.stores import RemoteError, shown
 
 if TYPE_CHECKING:
     from pe_cli.data.machine_processes import MachineProcesses
@@ -42,6 +48,7 @@ class Origin:
         read: files and folders that were found, in order.
         look: how far packed files are looked into; None for all that they hold.
         together: processes that open the same files at the same time, and share the work.
+        remote: fetches files of web servers and object stores.
     """
 
     base: Path
@@ -49,6 +56,7 @@ class Origin:
     read: list[Path] = field(default_factory=list, compare=False, repr=False)
     look: Look | None = None
     together: MachineProcesses | None = field(default=None, compare=False, repr=False)
+    remote: RemoteFiles = field(default_factory=RemoteFiles, compare=False, repr=False)
 
     @property
     def is_cut(self) -> bool:
@@ -71,11 +79,15 @@ class Origin:
         """Return the path of a readable file.
 
         Args:
-            name: absolute, or relative to `base`; `~` is the home folder.
+            name: absolute, or relative to `base`; `~` is the home folder; or the address of a file elsewhere, which is fetched.
 
         Raises:
             PeError: there is no such file, it is a folder, or it may not be read.
         """
+        if is_url(name):
+            with self.fetching(name):
+                self.read.append(self.remote.get(name))
+            return self.read[-1]
         path = self.base / os.path.expanduser(name)  # noqa: PTH111 - Path's raises where there is no such user
         try:
             mode = path.stat().st_mode
@@ -92,6 +104,23 @@ class Origin:
             raise self.error(f"may not read {path}: permission denied", f"chmod u+r {path}")
         self.read.append(path)
         return path
+
+    @contextlib.contextmanager
+    def fetching(self, url: str) -> Iterator[None]:
+        """Turn what goes wrong with a file elsewhere into a data error.
+
+        Raises:
+            PeError: DATA; the store does not give it. DEVICE; the disk of the cache fails or is full.
+        """
+        try:
+            yield
+        except RemoteError as error:
+            # what passes may have spared other processes
+            cause = OSError(errno.EIO, error.message) if error.again else error
+            raise self.error(f"{shown(url)}: {error.message}", error.hint) from cause
+        except OSError as error:
+            said = f"{shown(url)}: no room for it in {self.remote.folder}: {(error.strerror or str(error)).lower()}"
+            raise PeError(said, at=self.at, hint="set PE_DATA_CACHE_DIR to a folder on a larger disk", code=ExitCode.DEVICE) from None
 
     def _remedy(self, path: Path, name: str) -> str:
         if path.parent.is_dir():

@@ -21,6 +21,7 @@ from pe_cli.data.array_dataset import is_table
 from pe_cli.data.dataset import Dataset, Window
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.reader_context import Look, Origin
+from pe_cli.data.remote.file_cache import RemoteFiles
 
 if TYPE_CHECKING:
     from pe_cli.data.machine_processes import MachineProcesses
@@ -100,6 +101,7 @@ def open_reader(
     read: list[Path] | None = None,
     look: Look | None = None,
     together: MachineProcesses | None = None,
+    remote: RemoteFiles | None = None,
 ) -> Dataset | Table:
     """Open a data set or a table.
 
@@ -111,6 +113,7 @@ def open_reader(
         read: gets the files and folders that are read.
         look: how far packed files are looked into; None for all that they hold.
         together: processes that open the same files at the same time, and share the work.
+        remote: fetches files of web servers and object stores; a cache of the usual size when None.
 
     Returns:
         The samples that `skip` and `limit` leave.
@@ -121,7 +124,7 @@ def open_reader(
     """
     found = find_reader(type, at)
     checked = check_options(found, options, at)
-    origin = Origin(base, at, look=look, together=together)
+    origin = Origin(base, at, look=look, together=together, remote=remote or RemoteFiles())
     try:
         dataset = found.open(checked, origin)
     except OSError as error:

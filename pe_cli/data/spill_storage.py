@@ -20,8 +20,9 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.dataset import Array
 from pe_cli.data.reader_context import memory_of_one
 
-#: Shares of the memory that one column may take, and all that live together; what is beyond lies in files.
-SHARE, TOGETHER = 1 / 8, 1 / 4
+#: Share of the memory that all columns that live together may take, where the config says nothing; one column may take half of that.
+#: What is beyond lies in files.
+TOGETHER = 1 / 4
 #: Bytes that are unpacked at a time.
 _CHUNK = 1 << 20
 
@@ -32,16 +33,21 @@ class _Held:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes = 0
+        self.asked: int | None = None
         #: Of arrays that are gone: the garbage collector may free one at any time, also while the lock is held.
         self._gone: collections.deque[int] = collections.deque()
 
+    def most(self) -> float:
+        """Return the bytes that all may take together."""
+        return memory_of_one() * TOGETHER if self.asked is None else self.asked
+
     def zeros(self, shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array | None:
         """Return zeros in memory; None where they do not fit in."""
-        memory = memory_of_one()
+        most = self.most()
         with self._lock:
             while self._gone:
                 self._bytes -= self._gone.popleft()
-            if size > memory * SHARE or self._bytes + size > memory * TOGETHER:
+            if size > most / 2 or self._bytes + size > most:
                 return None
             self._bytes += size
         made = np.zeros(shape, kind)
@@ -50,6 +56,16 @@ class _Held:
 
 
 _HELD = _Held()
+
+
+def bound_memory(most: int | None) -> None:
+    """Set the bytes that the data of this process may take in memory; None for a share of the machine's."""
+    _HELD.asked = most
+
+
+def most_of_one() -> float:
+    """Return the bytes of memory that one column, or one cache, may take."""
+    return _HELD.most() / 2
 
 
 class Readable(Protocol):
@@ -68,7 +84,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a colu
         what: names it in an error.
 
     Returns:
-        An array in memory; one above `SHARE` of it, or with which all take more than `TOGETHER`, is mapped from a temporary file in
+        An array in memory; one above `most_of_one`, or with which all take more than twice that, is mapped from a temporary file in
         `$TMPDIR`, which is gone with the array.
 
     Raises:
@@ -106,7 +122,7 @@ def unpacked(stream: Readable, size: int, what: str) -> Array:
         what: names it in an error.
 
     Returns:
-        uint8, what there is, and at most one more than `size` where there is more than that. Above `SHARE` of the memory it
+        uint8, what there is, and at most one more than `size` where there is more than that. Above `most_of_one` it
         is written to a temporary file in `$TMPDIR`, mapped, and gone with the array.
 
     Raises:
@@ -114,7 +130,7 @@ def unpacked(stream: Readable, size: int, what: str) -> Array:
     """
     with contextlib.ExitStack() as stack:
         into: IO[bytes] = io.BytesIO()
-        if size > memory_of_one() * SHARE:
+        if size > most_of_one():
             into = stack.enter_context(tempfile.TemporaryFile(prefix="pe-unpacked-"))
         got = 0
         while got <= size and (chunk := stream.read(min(_CHUNK, size + 1 - got))):

@@ -60,3 +60,11 @@ def test_a_disk_without_room_is_named(monkeypatch: pytest.MonkeyPatch, disk):
     with pytest.raises(PeError, match="no room for the column of 8,000,000 bytes") as found:
         room((1_000_000,), "float64", "the column")[:] = 1
     assert found.value.code == ExitCode.DEVICE
+
+
+@pytest.mark.usefixtures("little")
+def test_a_config_says_how_much_memory_columns_take():
+    module.bound_memory(400)
+    assert [in_file(room((size,), "uint8")) for size in (200, 201)] == [False, True]
+    module.bound_memory(None)
+    assert not in_file(room((1000,), "uint8"))

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 DIGITS = Path(__file__).parents[2] / "configs" / "digits.yaml"
 SHORT = ("--quiet", "-o", "output.dir=runs", "-o", "train.epochs=1")
-LONG = ("--quiet", "-o", "output.dir=runs", "-o", "train.epochs=100000", "-o", "executor.peer_timeout=5")
+LONG = ("--quiet", "-o", "output.dir=runs", "-o", "train.epochs=100000", "-o", "executor.peer_timeout=40")
 
 
 def parameters(folder: Path) -> str:

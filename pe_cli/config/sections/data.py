@@ -1,11 +1,53 @@
 """`data`: where samples come from, how they are split, and what their columns mean."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
+from pe_cli.config.byte_size import SizeField
 from pe_cli.config.sections.section import Section
 from pe_cli.config.sections.value_types import Count, Name, Natural, Share
+
+
+@dataclass(frozen=True)
+class Window:
+    """An order in which rows that lie together stay near each other, so that they are read together.
+
+    Args:
+        samples: that change places at random, at least 1.
+    """
+
+    samples: int
+
+
+def _shuffle(value: object) -> bool | Window:
+    if isinstance(value, bool | Window):
+        return value
+    size = value.get("window") if isinstance(value, dict) and set(value) == {"window"} else None
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 1 << 53:
+        raise ValueError("must be true, false, or {window: N} with a whole number N of samples, at least 1", "for example {window: 10000}")
+    return Window(size)
+
+
+ShuffleField = Annotated[
+    bool | Window,
+    PlainValidator(_shuffle),
+    PlainSerializer(lambda value: {"window": value.samples} if isinstance(value, Window) else value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "boolean"},
+                {
+                    "type": "object",
+                    "properties": {"window": {"type": "integer", "minimum": 1}},
+                    "required": ["window"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 
 
 class DataSection(Section):
@@ -13,9 +55,11 @@ class DataSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    reader: Name = Field(description="kind of file: table, images, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
-    shuffle: StrictBool | None = Field(
-        default=None, description="another order of the training samples in every epoch; true for source, else false, when absent"
+    reader: Name = Field(description="kind of file: table, images, tar, text, windows, npz, npy, csv, idx, multi_slot, synthetic")
+    shuffle: ShuffleField | None = Field(
+        default=None,
+        description="another order of the training samples in every epoch; true for source, else false, when absent; "
+        "{window: N}: an order for streams, in which N samples change places",
     )
     prefetch: Natural = Field(default=2, description="batches made ahead by a thread")
 
@@ -48,7 +92,18 @@ class SamplingSection(Section):
     weights: Name = Field(description="column of numbers, at least 0: a row is drawn in proportion to its number")
 
 
-class DataSections(Section):
+class DataBounds(Section):
+    """How much disk and memory data may take."""
+
+    cache: SizeField | None = Field(
+        default=None, description="disk for files of web servers and object stores, such as 50 GB; 10 GB when absent"
+    )
+    memory: SizeField | None = Field(
+        default=None, description="memory of each process for columns and pictures, such as 256 MB; a quarter of what there is when absent"
+    )
+
+
+class DataSections(DataBounds):
     """Data by its use, or one source that is split; and what the columns of it mean."""
 
     source: DataSection | None = Field(default=None, description="rows that `split` divides")

@@ -23,7 +23,7 @@ from pe_cli.data.augment.registry import (
 )
 from pe_cli.data.dataset import Batch, Dataset
 from pe_cli.data.feed import Feed
-from pe_cli.data.fields import ArrayField, FieldDataset, PictureField, Rows, is_picture
+from pe_cli.data.fields import FieldDataset, PictureField, Rows, is_picture
 from pe_cli.data.pictures.transform_programs import Program, Shape, Step, middle
 from pe_cli.ops.define.lod import offsets_name
 
@@ -361,7 +361,7 @@ def _columns(dataset: Dataset) -> dict[str, tuple[str, slice | None, Column]]:
         number = len(classes[name]) if name in classes else None
         found[name] = (name, None, Column(kind, name in sequences, number))
         joined = fields.get(name)
-        for part, place in (joined.parts if isinstance(joined, ArrayField) else {}).items():
+        for part, place in getattr(joined, "parts", {}).items():
             shape = (*kind.shape[:-1], place.stop - place.start)
             found.setdefault(part, (name, place, Column(TensorType(shape, kind.dtype), False, None)))
     return found

@@ -7,10 +7,7 @@ import weakref
 from collections.abc import Hashable
 
 from pe_cli.data.dataset import Array
-from pe_cli.data.reader_context import memory_of_one
-
-#: Share of the machine's memory that decoded pictures take, at most, of all processes together.
-SHARE = 1 / 8
+from pe_cli.data.spill_storage import most_of_one
 
 
 class Cache:
@@ -20,11 +17,11 @@ class Cache:
     replace each of them just before it is needed. What belongs to an owner goes with it.
 
     Args:
-        limit: bytes of all arrays together.
+        limit: bytes of all arrays together; `most_of_one` when None.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
         self.bytes = 0
         self._found: dict[Hashable, Array] = {}
         self._owned: dict[int, list[Hashable]] = {}
@@ -41,7 +38,7 @@ class Cache:
     def put(self, key: Hashable, array: Array, owner: object) -> None:
         """Keep an array while its owner lives, if there is room; from then on it is read-only."""
         with self._lock:
-            if key in self._found or self.bytes + array.nbytes > self.limit:
+            if key in self._found or self.bytes + array.nbytes > (most_of_one() if self._limit is None else self._limit):
                 return
             if id(owner) not in self._owned:
                 self._owned[id(owner)] = []
@@ -58,4 +55,4 @@ class Cache:
 
 
 #: The pictures of this process.
-PICTURES = Cache(int(memory_of_one() * SHARE))
+PICTURES = Cache()

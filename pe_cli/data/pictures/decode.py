@@ -7,13 +7,13 @@ import io
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.dataset import Array
+from pe_cli.data.pictures.archive_members import archive_of, opened
 from pe_cli.data.pictures.picture_checks import (
     BUDGET,
     COPY,
@@ -86,7 +86,7 @@ def stamp(path: str) -> tuple[int, int]:
         Unreadable: it is not there, or is no file.
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - many times faster, and called for every picture
+        found = os.stat(archive_of(path))  # noqa: PTH116 - many times faster, and called for every picture
     except FileNotFoundError:
         raise Unreadable(Broken("is not there", "correct the path: it starts at the folder of the table")) from None
     except (OSError, ValueError) as error:
@@ -107,7 +107,7 @@ def header(path: str, mode: Mode, stamp: tuple[int, int]) -> Header | Broken:
         stamp: of the file; another one reads again.
     """
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             image = open_picture(file)
             return _header(image, mode)
     except Unreadable as error:
@@ -126,7 +126,7 @@ def read(path: str, recipe: Recipe) -> Array:
         Unreadable: it is no picture, is cut off or damaged, or has too many pixels.
     """
     try:
-        with Path(path).open("rb") as file:
+        with opened(path) as file:
             image = open_picture(file)
             if image.format == "JPEG":
                 check_scans(file)

@@ -18,6 +18,7 @@ from pe_cli.data.column import Context
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 from pe_cli.data.pictures import decode_threads
+from pe_cli.data.pictures.archive_members import archive_of
 from pe_cli.data.pictures.cache import PICTURES
 from pe_cli.data.pictures.decode import Header, Recipe, header, of_array, read, stamp
 from pe_cli.data.pictures.picture_checks import Broken, Unreadable, pillow
@@ -144,6 +145,7 @@ class Files:
 
     def _leaves(self, path: str) -> Broken | None:
         """Return what is wrong with a path that leads out of the folder; symbolic links are followed."""
+        path = archive_of(path)
         parent, name = os.path.split(path)
         try:
             if parent not in self._checked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -58,6 +59,10 @@ class TableOptions(ReaderOptions):
     )
     missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
 
+    stream: Annotated[bool, Strict] = Field(
+        False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables that no machine holds"
+    )
+
     @field_validator("delimiter")
     @classmethod
     def _separates(cls, delimiter: str) -> str:
@@ -90,18 +95,30 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
     Several files make one table, one after the other, and have the same columns in any order. Text may be packed by gzip or zstd.
     Cells are numbers, texts or missing; what they mean is said by `data.columns`.
     """
-    from pe_cli.data.tables.file_patterns import find_files
+    from pe_cli.data.tables.fetched import FetchedPart
+    from pe_cli.data.tables.file_patterns import find_shards
+    from pe_cli.data.tables.stream import StreamTable
     from pe_cli.data.tables.table_files import PartsTable
     from pe_cli.data.tables.text_source import Spool
 
     spool = Spool()
     parts: list[Part] = []
     left = None if options.limit is None else options.skip + options.limit
-    for path in find_files(options.files, origin):
+    for found in find_shards(options.files, origin):
         # of files behind the last row that is used only the columns are compared
-        parts.append(open_part(path, options, origin, spool, left if left is None else max(1, left)))
+        most = left if left is None else max(1, left)
+
+        def again(path: Path, most: int | None = most) -> Part:
+            # later, by this process alone
+            return open_part(path, options, replace(origin, together=None), Spool(), most)
+
+        if isinstance(found, str) and options.stream:
+            parts.append(FetchedPart(found, origin, again))
+        else:
+            parts.append(open_part(origin.find(found) if isinstance(found, str) else found, options, origin, spool, most))
         left = None if left is None else max(0, left - len(parts[-1]))
-    return PartsTable(parts, origin, 0 if origin.is_cut else options.skip, options.limit, frozenset(options.missing))
+    kind = StreamTable if options.stream else PartsTable
+    return kind(parts, origin, 0 if origin.is_cut else options.skip, options.limit, frozenset(options.missing))
 
 
 def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, most: int | None) -> Part:

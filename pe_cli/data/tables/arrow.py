@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,20 +44,21 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
         with pa.OSFile(str(path)) as file, (pa.ipc.open_file if whole else pa.ipc.open_stream)(file, options=options) as reader:
             yield reader
 
-    def every(reader: Any) -> Iterator[Any]:
-        found = (reader.get_batch(i) for i in range(reader.num_record_batches)) if whole else iter(reader)
+    def every(reader: Any, first: int = 0) -> Iterator[Any]:
+        found = (reader.get_batch(i) for i in range(first, reader.num_record_batches)) if whole else iter(reader)
         for batch in found:
             batch.validate(full=True)  # offsets of a damaged file would lead out of it
             yield batch
 
     def batches(columns: Sequence[str], start: int) -> Iterator[tuple[int, Any]]:
         with opened(columns) as reader:
-            row = 0
-            for batch in every(reader):
+            first = bisect.bisect_right(begins, start) - 1 if whole else 0
+            row = begins[first]
+            for batch in every(reader, first):
                 yield row, batch
                 row += batch.num_rows
 
-    rows = 0
+    rows, groups = 0, list[int]()
     with reading(path, "Arrow", origin):
         size_claims.check_messages(path, whole, origin)
     with reading(path, "Arrow", origin), opened() as reader:
@@ -67,9 +70,12 @@ def open_arrow(path: Path, origin: Origin, missing: Collection[str], most: int |
     with reading(path, "Arrow", origin), opened(looked or names) as reader:
         for batch in every(reader):
             rows += batch.num_rows
+            groups.append(batch.num_rows)
             size_claims.check_rows(rows, len(names), path, origin)
             if most is not None and rows >= most:
                 break
             if origin.look and rows * CELL * len(schema.names) > origin.look.most:
                 break  # the part takes no more than is looked at
-    return ColumnarPart(path, "Arrow", origin, schema, rows if most is None else min(rows, most), batches, missing)
+    begins = list(itertools.accumulate(groups, initial=0))
+    used = rows if most is None else min(rows, most)
+    return ColumnarPart(path, "Arrow", origin, schema, used, batches, missing, groups if whole else ())

@@ -69,6 +69,7 @@ class ColumnarPart:
         rows: number of rows that are used; fewer where a packed file is only looked into.
         batches: reads it.
         missing: texts that count as missing.
+        groups: number of rows of each group that can be read without those before it; one group when there are none.
 
     Raises:
         PeError: DATA; it has no rows, no columns or too many of them, or two columns have one name.
@@ -85,6 +86,7 @@ class ColumnarPart:
         rows: int,
         batches: Batches,
         missing: Collection[str],
+        groups: Sequence[int] = (),
     ) -> None:
         names = list(schema.names)
         if len(names) > column_limit.MOST_COLUMNS:
@@ -94,7 +96,7 @@ class ColumnarPart:
         self._kind, self._origin = kind, origin
         row = CELL * max(1, len(names))
         self._rows = max(1, origin.look.most // row) if origin.look and origin.only_looks(rows * row, path) else rows
-        self._batches, self._missing = batches, frozenset(missing)
+        self._batches, self._missing, self._groups = batches, frozenset(missing), groups
         # columns that were read, and their texts in the row that was asked for last: other cells of a row are asked for next
         self._asked: set[str] = set()
         self._row, self._texts = -1, dict[str, str]()
@@ -108,6 +110,13 @@ class ColumnarPart:
 
     def __len__(self) -> int:
         return self._rows
+
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """Rows that reading may begin at; see `Part.stretches`."""
+        begins = np.unique(np.cumsum([0, *self._groups], dtype=np.int64))
+        found: NDArray[np.int64] = begins[(begins == 0) | (begins < self._rows)]
+        return found
 
     def _slices(self, names: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield columns of rows start to stop: first row, counted from start, and arrays by name."""

@@ -39,6 +39,8 @@ from pe_cli.kernels.text.decimal import powers_of_five
 
 #: Limit on the bytes of a column's distinct texts.
 MOST_WORDS = 1 << 30
+#: Bytes of the rows that a stream decodes together, about.
+STRETCH_BYTES = 1 << 20
 #: Numbers of a window that Python reads at a time.
 LATER = 4096
 
@@ -121,6 +123,13 @@ class CsvPart:
 
     def __len__(self) -> int:
         return self._rows - self.header
+
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """Rows that reading may begin at; see `Part.stretches`."""
+        rows, offsets = self._blocks[:-1, 0], self._blocks[:-1, 1]
+        begins = np.flatnonzero(np.diff(offsets // STRETCH_BYTES, prepend=-1))
+        return np.unique(np.clip(rows[begins] - self.header, 0, len(self) - 1))
 
     # --- what it looks like -------------------------------------------------------------------------------------------
 

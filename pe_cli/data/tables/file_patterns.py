@@ -8,38 +8,50 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pe_cli.config.paths import is_url
 from pe_cli.core.errors import did_you_mean
 from pe_cli.data.reader_context import Origin
+from pe_cli.data.remote.stores import shown
 
 _PATTERN = re.compile(r"[*?\[]")
 
 
 def find_files(names: str | Sequence[str], origin: Origin) -> list[Path]:
-    """Return the files that names and patterns mean, those of one pattern sorted by path.
+    """Return the files that names and patterns mean; those elsewhere are fetched. See `find_shards`."""
+    return [origin.find(found) if isinstance(found, str) else found for found in find_shards(names, origin)]
+
+
+def find_shards(names: str | Sequence[str], origin: Origin) -> list[Path | str]:
+    """Return the files that names and patterns mean, those of one pattern sorted by path; of files elsewhere their addresses.
 
     In a pattern `*`, `?` and `[...]` stand for characters of one name, and `**` for folders of any depth. A pattern looks only at
     files and folders that are no symbolic links; a file that is named outright may be one. A name that exists is no pattern.
 
     Args:
-        names: relative to the origin's folder.
+        names: relative to the origin's folder, or addresses of files elsewhere.
         origin: finds files and gives errors their place.
 
     Raises:
         PeError: DATA; a file is missing, is a folder or may not be read, a pattern matches no file, or a file is named twice.
     """
-    found: dict[Path, str] = {}
+    found: dict[Path | str, str] = {}
     for name in [names] if isinstance(names, str) else names:
-        outright = not _PATTERN.search(name) or os.path.lexists(origin.base / os.path.expanduser(name))  # noqa: PTH111
-        for path in [origin.find(name)] if outright else _matching(name, origin):
+        for path in _meant(name, origin):
             if path in found:
-                what = (
-                    f"{path} is read twice"
-                    if found[path] == name
-                    else f"{path} is read twice, by '{found[path]}' and '{name}'"
-                )
+                what = f"{shown(str(path))} is read twice"
+                what += "" if found[path] == name else f", by '{shown(found[path])}' and '{shown(name)}'"
                 raise origin.error(what, "name every file once")
             found[path] = name
     return list(found)
+
+
+def _meant(name: str, origin: Origin) -> Sequence[Path | str]:
+    """Return what a name or a pattern means."""
+    if is_url(name):
+        with origin.fetching(name):
+            return origin.remote.match(name)
+    outright = not _PATTERN.search(name) or os.path.lexists(origin.base / os.path.expanduser(name))  # noqa: PTH111
+    return [origin.find(name)] if outright else _matching(name, origin)
 
 
 def _matching(pattern: str, origin: Origin) -> list[Path]:

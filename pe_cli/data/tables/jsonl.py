@@ -74,6 +74,13 @@ class JsonlPart:
     def __len__(self) -> int:
         return self._rows
 
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """Rows that reading may begin at; see `Part.stretches`."""
+        rows, offsets = np.array(self._marks, np.int64).T
+        found: NDArray[np.int64] = rows[np.flatnonzero(np.diff((offsets - offsets[0]) // CHUNK, prepend=-1))]
+        return found
+
     def _line_at(self, at: int) -> int:
         """Return where the first line begins that begins at an offset or behind it."""
         if at in (self.source.start, self.source.end):

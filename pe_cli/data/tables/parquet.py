@@ -49,4 +49,4 @@ def open_parquet(path: Path, origin: Origin, missing: Collection[str], most: int
     with reading(path, "Parquet", origin), pq.ParquetFile(path) as file:
         said, metadata = size_claims.footer(path), file.metadata
         schema, rows = file.schema_arrow, metadata.num_rows
-    return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing)
+    return ColumnarPart(path, "Parquet", origin, schema, rows if most is None else min(rows, most), batches, missing, said.rows)

@@ -14,8 +14,7 @@ import numpy as np
 
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.raw_cells import Strings
-from pe_cli.data.reader_context import memory_of_one
-from pe_cli.data.spill_storage import SHARE, room
+from pe_cli.data.spill_storage import most_of_one, room
 from pe_cli.data.tables.dialect import is_number
 from pe_cli.data.tables.text_source import no_room
 
@@ -95,7 +94,7 @@ class Texts:
             self._data += text.encode()
         self._row += 1
         self._offsets[self._row] = self._size + len(self._data)
-        if len(self._data) > PIECE and (self._file or self._size + len(self._data) > SHARE * memory_of_one()):
+        if len(self._data) > PIECE and (self._file or self._size + len(self._data) > most_of_one()):
             self._spill()
 
     @property

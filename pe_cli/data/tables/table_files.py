@@ -41,6 +41,10 @@ class Part(Protocol):
     def names(self) -> tuple[str, ...]:
         """Names of the columns, in the order of the file."""
 
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """Rows that reading may begin at without reading much before them, int64, in order; the first is 0."""
+
     def __len__(self) -> int:
         """Number of rows that are used, counted from the first of the file."""
 

@@ -54,7 +54,7 @@ def program_of(blocks: Sequence[BlockDesc]) -> Loaded:
     main = blocks[0]
     _check_types(blocks)
     made = Loaded(Program("imported"))
-    block = made.program.global_block()
+    block = made.program.main_block
     described = {v.name: v for v in main.vars}
     made.feeds, made.fetches = _columns(main, "feed"), _columns(main, "fetch")
     _declare(main, block, made.feeds)

@@ -29,7 +29,7 @@ def of_program(program: Program, feeds: Sequence[str] | None = None, fetches: Se
         NotWritten: it has operators, slots or attributes that 1.8.5 has not: all of them in one error.
     """
     assert writers
-    block = program.global_block()
+    block = program.main_block
     made, lost = Written(block), Counter[str]()
     for v in block.vars.values():
         if v.dtype in ELEMENT_NUMBERS:

@@ -19,6 +19,7 @@ from pe_cli.data.column_figures import STEP
 from pe_cli.data.dataset import one_field, sequence_fields
 from pe_cli.data.fields import ArrayField, FieldDataset
 from pe_cli.data.sample_keys import keys_of
+from pe_cli.data.stream_fields import pieces_of
 from pe_cli.session.data.label_feeds import labels
 from pe_cli.session.data.row_locator import first_row, row_of
 from pe_cli.session.data.target_checks import check_targets
@@ -84,6 +85,9 @@ class _Part:
         taught = labels(job.run.model)
         fields = tuple(dict.fromkeys(want.field for name, want in job.data.sources.items() if name in taught))
         dataset = job.data.fed(use)
+        stream = pieces_of(dataset.columns) if isinstance(dataset, FieldDataset) else None
+        if stream is not None and isinstance(dataset, FieldDataset):  # to look at all of it would be to read it once more
+            return _Part(use, FieldDataset(dataset.columns, stream.table.sample_rows, dataset.classes), fields, (), thorough)
         together = getattr(_table(job, use), "contiguous", False)
         compared = () if together else tuple(dict.fromkeys(want.field for want in fed if want.field in dataset.fields))
         return _Part(use, dataset, fields, compared, thorough)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pe_cli.build.build import Built
 from pe_cli.build.class_weights import CLASS_WEIGHTS
+from pe_cli.config.nodes import MapNode
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.data import Dataset, Feed, Loader, open_reader
 from pe_cli.data.array_dataset import is_table
 from pe_cli.data.feed_samples import select
+from pe_cli.data.fields import Field
 from pe_cli.data.fitted_columns import Fitted
 from pe_cli.data.loader import Share
 from pe_cli.data.prepare import Prepared
+from pe_cli.data.stream_fields import pieces_of
+from pe_cli.data.window_order import lanes_of
 from pe_cli.graph.lod_resolution import declared_levels
 from pe_cli.optim.gradient_accumulation import SHARE
 from pe_cli.program.ir import Program
@@ -198,6 +202,26 @@ class JobData:
         reshape = None if section.reshape is None else tuple(section.reshape)
         return Feed(source.field, section.scale, section.shift, reshape, section.one_hot, section.dtype, section.at, section.places)
 
+    def _check_stream(self, fields: Mapping[str, Field], batch_size: int) -> None:
+        """Refuse what needs every label of a stream before the first step.
+
+        Raises:
+            PeError: USAGE; rows are drawn, or classes are counted.
+        """
+        stream = pieces_of(fields)
+        if stream is None:
+            return
+        if self.run.data["train"].window is not None:
+            stream.check_room(lanes_of(batch_size), self.note)
+        wishes = self.run.preparation
+        for key, wish in (("sampling", wishes.sampling), ("class_weights", wishes.class_weights)):
+            if wish is not None and not isinstance(wish, MapNode):
+                raise PeError(
+                    f"data.{key} needs all rows before training, and data.train is a stream",
+                    at=self.run.at_of("data", key),
+                    hint="leave stream out" + ("" if key == "sampling" else ", or write the weights: class_weights: {yes: 5, no: 1}"),
+                )
+
     def sample_rows(self, split: str) -> Array | None:
         """Return the rows of the table that the newest predictions are for; None for all rows."""
         return self._sample_rows.get(split)
@@ -232,12 +256,15 @@ class JobData:
                 check_sizes(program, self.sources, self.run.feeds, self.prepared.fitted.columns)
         feeds = {name: self._feed(name, split) for name in types}
         training = split == "train" and shuffle is None and split not in self._made_up
+        if training:
+            self._check_stream(getattr(dataset, "columns", {}), batch_size)
         return Loader(
             dataset,
             feeds,
             types,
             batch_size,
             shuffle=spec.shuffle if spec and shuffle is None else bool(shuffle),
+            window=spec.window if spec and shuffle is None else None,
             seed=self.run.executor.seed,
             drop_last=drop_last,
             prefetch=spec.section.prefetch if spec else 2,

@@ -22,6 +22,7 @@ from pe_cli.data.column_inference import read_ahead
 from pe_cli.data.feed_samples import TableDataset, select
 from pe_cli.data.fields import FieldDataset
 from pe_cli.data.raw_cells import Table
+from pe_cli.data.tables.stream import StreamTable
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.session.data.contact_sheet import contact_sheet_of
 from pe_cli.session.data.diagnostics import class_counts, diagnose_data
@@ -81,7 +82,7 @@ class _Looked:
         for use in self.uses:
             opened = self.prepared.sources.opened(use)
             if is_table(opened):
-                self.tables[use] = opened
+                self.tables[use] = opened.sample if isinstance(opened, StreamTable) else opened
             elif self.prepared.wishes.columns:
                 self.tables[use] = self.prepared.sources.table(use)
 

@@ -159,8 +159,9 @@ class Group:
                     self._kill()
                 time.sleep(LOOK)
         finally:
+            late = time.monotonic() < self._until  # the rest of one request may still come
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if late else handler)
         self._hang_up()
         return [None if killed and i in left else p.returncode for i, p in enumerate(self.processes)]
 

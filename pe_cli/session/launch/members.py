@@ -184,8 +184,9 @@ class _Follower:
         except EOFError:
             code = int(ExitCode.PEER_LOST)
         finally:
+            late = time.monotonic() < self._until  # the rest of one request may still come
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if late else handler)
             _ended(process)
         if self._asked > 1:
             return int(ExitCode.INTERRUPTED)

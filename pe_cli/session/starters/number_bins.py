@@ -12,6 +12,8 @@ from pe_cli.session.starters.table_columns import Looked, numbers_of
 
 #: Bins of a column at most, and training rows for each bin of all columns: the one-in-ten rule of regression (Harrell 2015, section 4.4).
 MOST_BINS, BIN_ROWS = 24, 10
+#: Rows, evenly apart, that quantiles are taken of at most.
+LOOKED_AT = 100_000
 
 
 def edges_of(looked: Looked, wish: Wish) -> list[list[float]]:
@@ -23,11 +25,12 @@ def edges_of(looked: Looked, wish: Wish) -> list[list[float]]:
 
 
 def _values(looked: Looked, one: Guess, wish: Wish) -> NDArray[np.float64]:
-    """Return what a column feeds for the training rows, [numbers, rows]."""
+    """Return what a column feeds for training rows, [numbers, rows]."""
     kind = discover()[str(one.type)]
     options = kind.options.model_validate(dict(one.options))
     field = kind.encode(options, looked.states[one.name], Context(looked.table, one.name, base=wish.base))
-    return np.asarray(field.take(looked.parts["train"])[0], np.float64).reshape(looked.rows, -1).T
+    rows = looked.parts["train"][:: -(-looked.rows // LOOKED_AT)]
+    return np.asarray(field.take(rows)[0], np.float64).reshape(len(rows), -1).T
 
 
 def _edges(values: NDArray[np.float64], bins: int) -> list[float]:

@@ -30,8 +30,8 @@ OFTEN = 2
 FAR, KEPT = 10.0, (0.001, 0.999)
 #: A code is below.
 MOST_CODE = 1e15
-#: Rows of a code at least, in larger tables, and share of the rows that may have a code of their own.
-FEW, LARGER, OWN_SHARE = 5, 500, 0.5
+#: Rows of a class at least in larger tables, as others teach what an unknown one means; and share of rows that may have codes of their own.
+FEW, LARGER, OWN_SHARE = 2, 500, 0.5
 _ID = re.compile(
     r"(^|[\W_])(id|idx|index|key|uuid|guid|nr|no|row|rownum|rownames)$|^(id|index|row)([\W_]|$)|^unnamed|^\d*$",
     re.IGNORECASE,

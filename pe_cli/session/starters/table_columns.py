@@ -226,5 +226,5 @@ def branches_of(looked: Looked) -> dict[str, str]:
     for one in looked.used("category", "bag", "text"):
         feed = safe(one.name, taken)
         found[one.name] = feed
-        taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
+        taken += [feed, f"{feed}_row", f"{feed}_wide", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
     return found

@@ -21,7 +21,6 @@ TEXT_WIDTH = 32
 def model_of(looked: Looked, wish: Wish) -> str:
     """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
     found = plan_of(looked)
-    kind = str(looked.target.type)
     feeds: Lines = []
     layers: Lines = []
     outputs: list[str] = []
@@ -37,8 +36,15 @@ def model_of(looked: Looked, wish: Wish) -> str:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
     edges = edges_of(looked, wish)
-    inputs = [first, "bins"] if any(edges) else first
-    last = _hidden(inputs, found) + _ENDS[kind](looked, inputs)
+    inputs = [first, *(["bins"] if any(edges) else [])]
+    rows = {f"{feed}_row" for feed in _categories(looked)}
+    straight = [*(name for name in outputs if name not in rows), *inputs[1:]]
+    last = _hidden(inputs, found) + _ENDS[str(looked.target.type)](looked, straight)
+    binned = _bins(looked, edges) if any(edges) else []
+    return _text_of(looked, wish, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
+
+
+def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) -> str:
     lines = [
         f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         "# Sizes come from the data, which pe init looked at: change them with the columns.",
@@ -54,14 +60,12 @@ def model_of(looked: Looked, wish: Wish) -> str:
             if looked.used("category", "bag")
             else []
         ),
-        "# wide is a linear model, deep adds what is not linear: curves of one column, and what several columns do together.",
+        "# wide is a linear model, of which a category has a number for each class; deep adds what several columns do together.",
         "layers:",
-        *aligned(layers, "  "),
-        *(_bins(looked, edges) if any(edges) else []),
-        *aligned(last, "  "),
+        *layers,
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(_FETCHES[kind])}",
+        f"fetches: {flow(_FETCHES[str(looked.target.type)])}",
     ]
     return text(lines)
 
@@ -138,30 +142,42 @@ def _bins(looked: Looked, edges: Sequence[Sequence[float]]) -> list[str]:
     ]
 
 
-def _hidden(first: str | list[str], found: Plan) -> Lines:
+def _hidden(inputs: list[str], found: Plan) -> Lines:
     drop = flow({"type": "dropout", "dropout_prob": found.dropout})
     return [
-        ("hidden1:", flow({"type": "fc", "input": first, "size": found.hidden, "act": "relu"}), ""),
+        ("hidden1:", flow({"type": "fc", "input": inputs if len(inputs) > 1 else inputs[0], "size": found.hidden, "act": "relu"}), ""),
         ("drop1:", drop, "in training only"),
         ("hidden2:", flow({"type": "fc", "size": found.hidden, "act": "relu"}), ""),
         ("drop2:", drop, ""),
     ]
 
 
-def _sum(key: str, inputs: str | list[str], size: int, comment: str) -> Lines:
-    """Return the layers of the output: that of the hidden layers, and that of a linear model."""
+def _sum(looked: Looked, key: str, straight: list[str], size: int, comment: str) -> Lines:
+    """Return the layers of the output: that of the hidden layers, and those of a linear model."""
     zero = {"initializer": {"type": "Constant"}}
-    return [
-        ("deep:", flow({"type": "fc", "size": size, "param_attr": zero}), "starts at 0, so that training adds only what the data ask for"),
-        ("wide:", flow({"type": "fc", "input": inputs, "size": size, "param_attr": zero, "bias_attr": False}), "likewise"),
-        (key, "{type: elementwise_add, x: deep, y: wide}", comment),
-    ]
+    layers = [("deep:", flow({"type": "fc", "size": size, "param_attr": zero}), "begins with 0, and so do the layers of the linear model")]
+    if straight:
+        inputs = straight if len(straight) > 1 else straight[0]
+        declared = {"type": "fc", "input": inputs, "size": size, "param_attr": zero, "bias_attr": False}
+        layers.append(("wide:", flow(declared), ""))
+    tables = _categories(looked)
+    for feed, name in tables.items():
+        weights = {"type": "embedding", "input": feed, "size": [looked.indices(name), size], "param_attr": zero}
+        layers.append((f"{feed}_wide:", flow(weights), ""))
+    parts = ["deep", *(["wide"] if straight else []), *(f"{feed}_wide" for feed in tables)]
+    return [*layers, (key, flow({"type": "sum", "x": parts}), comment)]
 
 
-def _classes(looked: Looked, inputs: str | list[str]) -> Lines:
+def _categories(looked: Looked) -> dict[str, str]:
+    """Return the feeds of categories, and their columns."""
+    names = {one.name for one in looked.used("category")}
+    return {feed: name for name, feed in branches_of(looked).items() if name in names}
+
+
+def _classes(looked: Looked, straight: list[str]) -> Lines:
     count = looked.indices(looked.target.name)
     return [
-        *_sum("logits:", inputs, count, f"{count} classes of '{said(looked.target.name)}'"),
+        *_sum(looked, "logits:", straight, count, f"{count} classes of '{said(looked.target.name)}'"),
         *CLASSIFIER,
     ]
 
@@ -175,21 +191,21 @@ CLASSIFIER = [
 ]
 
 
-def _tags(looked: Looked, inputs: str | list[str]) -> Lines:
+def _tags(looked: Looked, straight: list[str]) -> Lines:
     count = looked.indices(looked.target.name)
     return [
-        *_sum("logits:", inputs, count, f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
+        *_sum(looked, "logits:", straight, count, f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
         ("xent:", "{type: sigmoid_cross_entropy_with_logits, x: logits, label: label}", ""),
         ("loss:", "{type: mean, x: xent}", ""),
         ("prob:", "{type: sigmoid, x: logits}", "probability of every tag; they do not add up to 1"),
     ]
 
 
-def _number(looked: Looked, inputs: str | list[str]) -> Lines:
+def _number(looked: Looked, straight: list[str]) -> Lines:
     deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
     name = said(looked.target.name)
     return [
-        *_sum("estimate:", inputs, 1, f"pe predict gives it in the unit of '{name}'"),
+        *_sum(looked, "estimate:", straight, 1, f"pe predict gives it in the unit of '{name}'"),
         ("square:", "{type: square_error_cost, input: estimate, label: value}", ""),
         ("loss:", "{type: mean, x: square}", ""),
         ("gap:", "{type: elementwise_sub, x: estimate, y: value}", ""),

@@ -64,8 +64,9 @@ class StopRequest:
         if self._pipe is None:
             return
         signal.set_wakeup_fd(self._wakeup)
+        late = time.monotonic() < self._until  # the rest of one request may still come
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if late else handler)
         os.close(self._pipe[1])  # which ends the thread
 
     def _listen(self, pipe: int) -> None:

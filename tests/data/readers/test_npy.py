@@ -12,6 +12,7 @@ from numpy.lib import format as npy_format
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
+from pe_cli.data import open_reader
 from pe_cli.data.dataset import Scattered
 
 
@@ -164,3 +165,40 @@ def test_samples_are_the_same_however_they_are_read(read, processes, columns, sc
     assert bool(data._scattered) is scattered
     rows = np.array([49, 3, 3, 0])
     np.testing.assert_array_equal(data.take(rows)["x"], values[rows])
+
+
+def test_shards_lie_one_behind_the_other(tmp_path):
+    for i, rows in enumerate((3, 1, 4)):
+        np.save(tmp_path / f"x-{i}.npy", np.arange(rows * 2, dtype="float32").reshape(rows, 2) + 100 * i)
+        np.save(tmp_path / f"y-{i}.npy", np.full(rows, i))
+    dataset = open_reader("npy", {"files": {"x": "x-*.npy", "y": ["y-0.npy", "y-1.npy", "y-2.npy"]}}, tmp_path)
+    assert len(dataset) == 8
+    batch = dataset.take(np.array([7, 0, 3, 3]))
+    assert batch["y"].tolist() == [2, 0, 1, 1]
+    assert batch["x"].tolist() == [[206, 207], [0, 1], [100, 101], [100, 101]]
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        pytest.param(np.zeros((2, 3), "float32"), "shards of one field have samples of one shape", id="another shape"),
+        pytest.param(np.zeros((2, 2)), "shards of one field have samples of one shape", id="another type"),
+        pytest.param(np.zeros((3, 2), "float32"), "pair arrays of the same samples", id="another number of samples"),
+    ],
+)
+def test_shards_that_do_not_belong_together_are_refused(tmp_path, odd, said):
+    for i in range(2):
+        np.save(tmp_path / f"x-{i}.npy", np.zeros((2, 2), "float32"))
+        np.save(tmp_path / f"y-{i}.npy", np.zeros(2))
+    np.save(tmp_path / "x-1.npy", odd)
+    with pytest.raises(PeError) as found:
+        open_reader("npy", {"files": {"x": "x-*.npy", "y": "y-*.npy"}}, tmp_path)
+    assert found.value.code == ExitCode.DATA
+    assert said in found.value.hint
+
+
+def test_fields_have_as_many_files(tmp_path):
+    for name in ("x-0", "x-1", "y-0"):
+        np.save(tmp_path / f"{name}.npy", np.zeros(2))
+    with pytest.raises(PeError, match="x has 2, y has 1"):
+        open_reader("npy", {"files": {"x": "x-*.npy", "y": "y-*.npy"}}, tmp_path)

@@ -58,6 +58,9 @@ def write(name: str, model: torch.nn.Module, feeds: dict[str, np.ndarray], run: 
     with torch.no_grad():
         outputs = run(model, **given)[0].numpy()
     model.save_pretrained(folder)
+    if run(model, **given)[1] is None:
+        np.savez_compressed(folder / "expected.npz", outputs=outputs, **feeds)
+        return
     model.train()
     model.zero_grad()
     loss = run(model, **given)[1]
@@ -107,8 +110,8 @@ def bert_masked() -> None:
     write("bert_masked", shaken(hf.BertForMaskedLM(config)), {"input_ids": ids, "labels": told}, masked)
 
 
-def masked(model: torch.nn.Module, input_ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    found = model(input_ids=input_ids, attention_mask=(input_ids != 0).long(), labels=labels)
+def masked(model: torch.nn.Module, input_ids: torch.Tensor, labels: torch.Tensor, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(input_ids=input_ids, attention_mask=(input_ids != pad).long(), labels=labels)
     return found.logits, found.loss
 
 
@@ -175,8 +178,43 @@ def resnet_basic() -> None:
     write("resnet_basic", resnet("basic", [4, 4, 4, 8]), {"image": pictures(3, 40), "label": labels(3)}, seen)
 
 
+def bert_embedding() -> None:
+    """Vectors of texts as sentence-transformers makes them; no loss is given, so that none is trained."""
+    write("bert_embedding", shaken(hf.BertModel(hf.BertConfig(**BERT))), {"input_ids": tokens(4, 0)}, embedded)
+
+
+def embedded(model: torch.nn.Module, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    real = (input_ids != 0).long()
+    rows = model(input_ids=input_ids, attention_mask=real).last_hidden_state * real[..., None]
+    return torch.nn.functional.normalize(rows.sum(1) / real.sum(1, keepdim=True)), None
+
+
+def bert_tokens() -> None:
+    ids = tokens(3, 0)
+    told = np.where(ids > 0, ids % 3, -100)
+    model = shaken(hf.BertForTokenClassification(hf.BertConfig(**BERT, num_labels=3)))
+    write("bert_tokens", model, {"input_ids": ids, "labels": told}, masked)
+
+
+def roberta_masked() -> None:
+    config = hf.RobertaConfig(**{**BERT, "max_position_embeddings": 14}, type_vocab_size=1, pad_token_id=1)
+    ids = tokens(3, 1)
+    feeds = {"input_ids": ids, "labels": np.where(ids > 1, ids, -100)}
+    write("roberta_masked", shaken(hf.RobertaForMaskedLM(config)), feeds, lambda *a, **b: masked(*a, **b, pad=1))
+
+
+def distilbert_masked() -> None:
+    config = hf.DistilBertConfig(
+        vocab_size=VOCAB, dim=8, hidden_dim=12, n_layers=2, n_heads=2, max_position_embeddings=12, dropout=0.0, attention_dropout=0.0,
+    )  # fmt: skip
+    ids = tokens(3, 0)
+    told = np.where(ids > 0, ids, -100)
+    write("distilbert_masked", shaken(hf.DistilBertForMaskedLM(config)), {"input_ids": ids, "labels": told}, masked)
+
+
 FOLDERS = {
     "bert": bert, "bert_masked": bert_masked, "roberta": roberta, "distilbert": distilbert, "gpt2": gpt2, "gpt2_classes": gpt2_classes,
+    "bert_embedding": bert_embedding, "bert_tokens": bert_tokens, "roberta_masked": roberta_masked, "distilbert_masked": distilbert_masked,
     "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
 }  # fmt: skip
 

@@ -13,16 +13,23 @@ from pe_cli.io.tensors import read_safetensors
 from pe_cli.session.importing.define import ImportWish
 from pe_cli.session.importing.hugging_face.read import read
 from pe_cli.session.importing.write import write
+from tests.rotation import of_today
 
 #: What transformers has written; see `make_folders.py`.
 FOLDERS = Path(__file__).parent / "folders"
 NAMES = sorted(folder.name for folder in FOLDERS.iterdir())
+#: Those that are tried in every run.
+ALWAYS = ["bert", "gpt2"]
 CONFIG = """\
 model: {file: model.yaml, args: ARGS}
 data:
   train: {reader: npz, file: data.npz}
   predict: {reader: npz, file: data.npz}
 feeds: FEEDS
+TRAINexecutor: {devices: 1, seed: 1}
+output: {dir: runs, checkpoint: {every: 1 steps}}
+"""
+TRAIN = """\
 train:
   loss: loss
   steps: 1
@@ -30,8 +37,6 @@ train:
   optimizer: {type: SGD, learning_rate: 0.1}
   init: {from: params.safetensors}
 fetches: {loss: {every: 1 steps}}
-executor: {devices: 1, seed: 1}
-output: {dir: runs, checkpoint: {every: 1 steps}}
 """
 
 
@@ -42,21 +47,25 @@ def prepared(folder: Path, into: Path) -> dict[str, np.ndarray]:
     feeds = {name: value for name, value in expected.items() if name not in {"outputs", "loss"}}
     np.savez(into / "data.npz", **feeds)
     length = next((value.shape[1] for name, value in feeds.items() if name == "input_ids"), None)
-    config = CONFIG.replace("FEEDS", "{" + ", ".join(f"{name}: {name}" for name in feeds) + "}")
+    taken = "{" + ", ".join(f"{name}: {name}" for name in feeds) + "}"
+    config = CONFIG.replace("TRAIN", TRAIN if "loss" in expected else "").replace("FEEDS", taken)
     (into / "run.yaml").write_text(config.replace("ARGS", "{}" if length is None else f"{{length: {length}}}"))
     return expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*ALWAYS, *of_today([name for name in NAMES if name not in ALWAYS], 3)])
 def test_answers_and_a_step_are_those_of_transformers(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     expected = prepared(FOLDERS / name, tmp_path)
     out = tmp_path / "out.npz"
-    fetch = "logits"
+    fetch = "logits" if "loss" in expected else "embedding"
     config = str(tmp_path / "run.yaml")
     code = run(["predict", config, "--checkpoint", str(tmp_path / "params.safetensors"), "--fetch", fetch, "--out", str(out)])
     assert code == 0, capfd.readouterr().err
     found = np.load(out)[fetch]
-    np.testing.assert_allclose(found, expected["outputs"].reshape(found.shape), atol=1e-5, rtol=1e-5)
+    counts = expected["labels"] != -100 if "labels" in expected else ...  # padding has other positions in RoBERTa, which count for nothing
+    np.testing.assert_allclose(found[counts], expected["outputs"].reshape(found.shape)[counts], atol=1e-5, rtol=1e-5)
+    if "loss" not in expected:
+        return
 
     assert run(["train", config, "--quiet", "-o", f"output.dir={tmp_path / 'runs'}"]) == 0, capfd.readouterr().err
     (folder,) = (tmp_path / "runs").iterdir()

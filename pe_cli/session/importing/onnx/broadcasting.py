@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pe_cli.session.importing.onnx.node import Node
 from pe_cli.session.importing.onnx.values import Size, Symbol, Unimportable, Value, known
@@ -52,7 +53,7 @@ def spread(node: Node, value: Value, target: Sequence[Size], others: Sequence[Va
     zeros = filled_like(node, target, [*others, value], value.dtype, 0.0, f"{hint}_zeros")
     if value.dtype == "bool":
         raise Unimportable("truth values are repeated to sizes that are not known")
-    args = {"x": zeros, "y": value}
+    args: dict[str, Any] = {"x": zeros, "y": value}
     return node.out("elementwise_add", dims=target, **args) if last else node.mid("elementwise_add", hint, dims=target, **args)
 
 
@@ -66,7 +67,7 @@ def filled_like(
     """
     places = [axis for axis, size in enumerate(target) if isinstance(size, Symbol)]
     if not places:
-        args = {"shape": [int(str(size)) for size in target] or [1], "dtype": dtype, "value": number}
+        args: dict[str, Any] = {"shape": [int(str(size)) for size in target] or [1], "dtype": dtype, "value": number}
         return node.out("fill_constant", scalar=not target, **args) if last else node.mid("fill_constant", hint, **args)
     if len(places) == 1:
         for other in [*others, *node.emitter.known()]:

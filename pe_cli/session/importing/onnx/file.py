@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def is_defined(model: Any, kind: tuple[str, str]) -> bool:
         schema = onnx.defs.get_schema(kind[1], version, kind[0])
     except _refusals():
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    return any(getattr(schema, name, False) for name in ("has_function", "has_context_dependent_function"))
 
 
 def written_out(model: Any, kinds: Iterable[tuple[str, str]], path: Path) -> Any:
@@ -255,21 +255,27 @@ def attributes(path: Path, node: Any) -> Mapping[str, Any]:
     Raises:
         PeError: DATA; one is damaged.
     """
-    from onnx import AttributeProto
-
     found: dict[str, Any] = {}
     for a in node.attribute:
         try:
-            found[a.name] = {
-                AttributeProto.FLOAT: lambda a=a: float(a.f),
-                AttributeProto.INT: lambda a=a: int(a.i),
-                AttributeProto.STRING: lambda a=a: a.s.decode("utf-8"),
-                AttributeProto.TENSOR: lambda a=a: array_of(path, a.t),
-                AttributeProto.GRAPH: lambda a=a: a.g,
-                AttributeProto.FLOATS: lambda a=a: [float(v) for v in a.floats],
-                AttributeProto.INTS: lambda a=a: [int(v) for v in a.ints],
-                AttributeProto.STRINGS: lambda a=a: [v.decode("utf-8") for v in a.strings],
-            }[a.type]()
+            found[a.name] = _plain(path, a)
         except (KeyError, UnicodeDecodeError):
             raise data_error(f"{path}: node '{node.name or node.op_type}' has an attribute '{a.name}' of a kind that is not read") from None
     return found
+
+
+def _plain(path: Path, a: Any) -> Any:
+    """Return the value of an attribute."""
+    from onnx import AttributeProto
+
+    readers: dict[int, Callable[[], Any]] = {
+        AttributeProto.FLOAT: lambda: float(a.f),
+        AttributeProto.INT: lambda: int(a.i),
+        AttributeProto.STRING: lambda: a.s.decode("utf-8"),
+        AttributeProto.TENSOR: lambda: array_of(path, a.t),
+        AttributeProto.GRAPH: lambda: a.g,
+        AttributeProto.FLOATS: lambda: [float(v) for v in a.floats],
+        AttributeProto.INTS: lambda: [int(v) for v in a.ints],
+        AttributeProto.STRINGS: lambda: [v.decode("utf-8") for v in a.strings],
+    }
+    return readers[a.type]()

@@ -185,7 +185,7 @@ def _div(node: Node, given: Sequence[Array]) -> Array:
         if x.dtype.kind in "iu":
             if (y == 0).any():
                 raise Unimportable("it divides by 0")
-            return (np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))).astype(x.dtype)
+            return np.asarray(np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y)), x.dtype)
         return np.asarray(x / y)
 
 
@@ -225,8 +225,10 @@ def _reduce(node: Node, given: Sequence[Array]) -> Array:
     axes = _axes(node, given)
     if not axes and node.attr("noop_with_empty_axes", 0):
         return given[0]
-    how = {"ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean}[node.op]
-    found = np.asarray(how(given[0], axis=tuple(axes) if axes else None, keepdims=bool(node.attr("keepdims", 1))))
+    ways: dict[str, Callable[..., Any]] = {
+        "ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean,
+    }  # fmt: skip
+    found = np.asarray(ways[node.op](given[0], axis=tuple(axes) if axes else None, keepdims=bool(node.attr("keepdims", 1))))
     return found if given[0].dtype == object else found.astype(given[0].dtype)
 
 
@@ -237,14 +239,14 @@ def _range(node: Node, given: Sequence[Array]) -> Array:
         raise Unimportable("its step is 0")
     count = max(0, int(np.ceil((float(stop) - float(start)) / float(step))))
     bounded([count], "a range")
-    return (start + np.arange(count) * step).astype(given[0].dtype)
+    return np.asarray(start + np.arange(count) * step, given[0].dtype)
 
 
 @fold("ConstantOfShape")
 def _filled(node: Node, given: Sequence[Array]) -> Array:
     value = node.attr("value")
     first = np.float32(0) if value is None else value.reshape(-1)[0]
-    return np.full(bounded(given[0].reshape(-1), "a constant"), first, np.float32 if value is None else value.dtype)
+    return np.full(bounded([int(size) for size in given[0].reshape(-1)], "a constant"), first, np.float32 if value is None else value.dtype)
 
 
 @fold("Expand")

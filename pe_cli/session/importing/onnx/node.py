@@ -170,7 +170,7 @@ class Node:
         if unknown > 1:
             raise Unimportable(f"it makes {unknown} sizes that are not known of {list(known(tuple(old)))}")
         dims = list(shape) or [1]
-        args = {"x": value, "shape": given or [1]}
+        args: dict[str, Any] = {"x": value, "shape": given or [1]}
         made = self.mid("reshape", hint, dims=dims, **args) if hint else self.out("reshape", dims=dims, **args)
         return Value(made.dtype, variable=made.variable, dims=made.dims, scalar=not shape)
 

@@ -86,8 +86,8 @@ def _apart(node: Node, rest: Value, x: Value, y: Value) -> Value:
     """Tell where two numbers have different signs, and a division leaves a rest."""
     zero = node.number_like(0.0, x, "zero")
     some = node.mid("not_equal", "some", x=rest, y=zero, dims=rest.dims)
-    below = [combined(node, "less_than", v, zero, f"{n}_below") for n, v in (("x", x), ("y", y))]
-    opposite = combined(node, "logical_xor", *below, "opposite")
+    x_below, y_below = (combined(node, "less_than", v, zero, f"{n}_below") for n, v in (("x", x), ("y", y)))
+    opposite = combined(node, "logical_xor", x_below, y_below, "opposite")
     return combined(node, "logical_and", some, opposite, "apart")
 
 

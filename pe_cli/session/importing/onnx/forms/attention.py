@@ -53,8 +53,8 @@ def attention(node: Node) -> list[Value | None]:
     q, k, v = floats(node, 0), node.var(1), node.var(2)
     rows = len(q.dims) == 3
     if rows:
-        heads, shared = int(node.attr("q_num_heads", 1)), int(node.attr("kv_num_heads", 1))
-        q, k, v = _heads(node, q, heads, "q"), _heads(node, k, shared, "k"), _heads(node, v, shared, "v")
+        own, shared = int(node.attr("q_num_heads", 1)), int(node.attr("kv_num_heads", 1))
+        q, k, v = _heads(node, q, own, "q"), _heads(node, k, shared, "k"), _heads(node, v, shared, "v")
     batch, heads, time, width = q.dims
     if k.dims[1] != heads:
         k, v = _repeated(node, k, heads, "k"), _repeated(node, v, heads, "v")

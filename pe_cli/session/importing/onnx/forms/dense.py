@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pe_cli.core.types import FLOATS
@@ -42,7 +44,7 @@ def _connected(node: Node, x: Value, turned: bool, bias: int | None = None, fact
         attr = {"name": bias_name}
     if isinstance(x.dims[-1], int) and x.dims[-1] != weight.shape[0]:
         raise Unimportable(f"inner sizes differ: {x.dims[-1]} and {weight.shape[0]}")
-    args = {"input": x, "size": weight.shape[1], "param_attr": {"name": name}, "bias_attr": attr}
+    args: dict[str, Any] = {"input": x, "size": weight.shape[1], "param_attr": {"name": name}, "bias_attr": attr}
     if len(x.dims) > 2:
         args["num_flatten_dims"] = len(x.dims) - 1
     return node.out("fc", dims=[*x.dims[:-1], weight.shape[1]], **args)
@@ -65,7 +67,7 @@ def gemm(node: Node) -> Value:
     if x.dtype not in FLOATS:
         raise Unimportable(f"it multiplies matrices of {x.dtype}, and the layer matmul takes floats")
     dims = [x.dims[1 if turn_x else 0], y.dims[0 if turn_y else 1]]
-    args = {"x": x, "y": y, "transpose_x": turn_x, "transpose_y": turn_y, "alpha": alpha}
+    args: dict[str, Any] = {"x": x, "y": y, "transpose_x": turn_x, "transpose_y": turn_y, "alpha": alpha}
     if not node.has(2) or beta == 0:
         return node.out("matmul", dims=dims, **args)
     product = node.mid("matmul", "product", dims=dims, **args)
@@ -114,7 +116,7 @@ def _one_place(node: Node, axis: int, place: int, rank: int) -> Value:
     place %= size
     kept = [*x.dims[:axis], 1, *x.dims[axis + 1 :]]
     dims = [*x.dims[:axis], *([1] * rank), *x.dims[axis + 1 :]]
-    args = {"input": x, "axes": [axis], "starts": [place], "ends": [place + 1]}
+    args: dict[str, Any] = {"input": x, "axes": [axis], "starts": [place], "ends": [place + 1]}
     if rank == 1:
         return node.out("slice", dims=kept, **args)
     return node.reshaped(node.mid("slice", "one", dims=kept, **args) if size > 1 else x, dims)
@@ -126,7 +128,7 @@ def _embedded(node: Node, rows: np.ndarray) -> Value:
     if index.dtype != "int64":
         index = node.mid("cast", "ids", x=index, dtype="int64", dims=index.dims)
     _, name = node.parameter(0, "table")
-    args = {"size": list(rows.shape), "param_attr": {"name": name}, "dtype": rows.dtype.name}
+    args: dict[str, Any] = {"size": list(rows.shape), "param_attr": {"name": name}, "dtype": rows.dtype.name}
     dims = [*node.shape(1), rows.shape[1]]
     ids = node.reshaped(index, [*index.dims, 1], "places") if not node.value(1).scalar else index
     made = node.mid("embedding", "rows", input=ids, **args) if node.value(1).scalar else None

@@ -100,7 +100,7 @@ _WITH = {
 def with_numbers(node: Node) -> Value:
     x = floats(node)
     type, names = _WITH[node.op]
-    args = {ours: float(node.attr(theirs, default)) for theirs, (ours, default) in names.items()}
+    args: dict[str, Any] = {ours: float(node.attr(theirs, default)) for theirs, (ours, default) in names.items()}
     return kept(node, x, type, x=x, **args)
 
 

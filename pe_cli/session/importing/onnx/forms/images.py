@@ -172,9 +172,9 @@ def batch_norm(node: Node) -> list[Value | None]:
     names = [node.parameter(i, what)[1] for i, what in ((1, "scale"), (2, "bias"), (3, "mean"), (4, "variance"))]
     if len(set(names)) < 4:
         raise Unimportable("its statistics and its scale and bias are not four values of their own")
-    args = {"epsilon": float(node.attr("epsilon", 1e-5)), "momentum": float(node.attr("momentum", 0.9))}
-    named = {"param_attr": {"name": names[0]}, "bias_attr": {"name": names[1]}}
-    moving = {"moving_mean_name": names[2], "moving_variance_name": names[3]}
+    args: dict[str, Any] = {"epsilon": float(node.attr("epsilon", 1e-5)), "momentum": float(node.attr("momentum", 0.9))}
+    named: dict[str, Any] = {"param_attr": {"name": names[0]}, "bias_attr": {"name": names[1]}}
+    moving: dict[str, Any] = {"moving_mean_name": names[2], "moving_variance_name": names[3]}
     shape = x.dims
     if len(shape) == 3:
         made = node.mid("batch_norm", "image", input=as_images(node, x), **args, **named, **moving)
@@ -189,7 +189,7 @@ def batch_norm(node: Node) -> list[Value | None]:
 @form("InstanceNormalization")
 def instance_norm(node: Node) -> Value:
     x = floats(node)
-    args = {"param_attr": {"name": node.parameter(1, "scale")[1]}, "bias_attr": {"name": node.parameter(2, "bias")[1]}}
+    args: dict[str, Any] = {"param_attr": {"name": node.parameter(1, "scale")[1]}, "bias_attr": {"name": node.parameter(2, "bias")[1]}}
     return kept(node, x, "instance_norm", input=x, epsilon=float(node.attr("epsilon", 1e-5)), **args)
 
 
@@ -202,7 +202,8 @@ def group_norm(node: Node) -> Value:
     bounded([channels], "its scale")
     scale = node.const(1, "scale")
     spread = (lambda a: np.repeat(a, channels // groups)) if scale.size == groups != channels and node.opset < 21 else None
-    args = {"param_attr": {"name": node.parameter(1, "scale", spread)[1]}, "bias_attr": {"name": node.parameter(2, "bias", spread)[1]}}
+    names = [node.parameter(index, what, spread)[1] for index, what in ((1, "scale"), (2, "bias"))]
+    args: dict[str, Any] = {"param_attr": {"name": names[0]}, "bias_attr": {"name": names[1]}}
     return kept(node, x, "group_norm", input=x, groups=groups, epsilon=float(node.attr("epsilon", 1e-5)), **args)
 
 

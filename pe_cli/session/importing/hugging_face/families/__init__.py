@@ -1,0 +1,1 @@
+"""Families of models, a YAML file each; see `family.py`."""
