@@ -74,6 +74,6 @@ def _operator(draw: random.Random, block: BlockDesc) -> None:
     type_ = draw.choice(sorted(forms()))
     form = forms()[type_]
     names = [v.name for v in block.vars]
-    slots = [{slot: [draw.choice(names)] for slot in some} for some in (form.inputs, form.outputs)]
+    inputs, outputs = ({slot: [draw.choice(names)] for slot in some} for some in (form.inputs, form.outputs))
     attrs = {name: draw.choice(VALUES) for name in form.attrs if draw.random() < 0.5}
-    block.ops.insert(draw.randint(1, len(block.ops) - 1), OpDesc(type_, *slots, attrs))
+    block.ops.insert(draw.randint(1, len(block.ops) - 1), OpDesc(type_, inputs, outputs, attrs))
