@@ -56,7 +56,11 @@ class Sources:
         return found
 
     def opened(self, use: str) -> Dataset | Table:
-        """Return what the reader of a use gave; parts of one source share it."""
+        """Return what the reader of a use gave; parts of one source share it.
+
+        Raises:
+            PeError: USAGE; rows of a stream are to be shuffled without a window.
+        """
         spec = self.data[use]
         key = "source" if spec.split else use
         if key not in self._opened:

@@ -183,7 +183,7 @@ def test_columns_types_and_encoding_are_said(begin, pe, tmp_path):
         pytest.param(["--columns", "x={type: number, decimals: ','}"], 2, "did you mean 'decimal'?", id="an unknown option"),
         pytest.param(["--columns", "x=image"], 2, "pe init makes no branch for the type image", id="a type without a branch"),
         pytest.param(["--columns", "y=number"], 3, "--columns: the data has no column 'y'", id="an unknown column"),
-        pytest.param(["--columns", "goal=date"], 2, "--columns goal=date: a target is predicted as classes, as a number or as tags", id="a target"),
+        pytest.param(["--columns", "goal=date"], 2, "goal=date: a target is predicted as classes, as a number or as tags", id="a target"),
         pytest.param(["--columns", "x=date"], 3, "column 'x': '5' is no date of ISO 8601", id="cells of another type"),
         pytest.param(["--drop", "y"], 3, "--drop: the data has no column 'y'", id="nothing to drop"),
         pytest.param(["--drop", "goal"], 2, "--drop: 'goal' is the target", id="the target is dropped"),

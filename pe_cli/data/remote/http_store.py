@@ -58,7 +58,11 @@ class HttpStore:
         self._open = opener.open
 
     def open(self, url: str, start: int = 0, tag: str = "", known: str = "") -> Content | None:
-        """Ask for a file; see `Store.open`."""
+        """Ask for a file; see `Store.open`.
+
+        Raises:
+            RemoteError: there is no answer, or one that is no file.
+        """
         headers = {"User-Agent": "pe", "Accept-Encoding": "identity"}
         if start and tag:
             headers |= {"Range": f"bytes={start}-", "If-Range": tag}
@@ -77,7 +81,11 @@ class HttpStore:
         return _content(answer, start)
 
     def match(self, pattern: str) -> list[str]:
-        """Say that web servers do not list their files."""
+        """Say that web servers do not list their files.
+
+        Raises:
+            RemoteError: always.
+        """
         raise RemoteError("is a pattern, and web servers do not list their files", "list the addresses one by one under files")
 
 

@@ -39,7 +39,11 @@ class ObjectStore:
         self._scheme = scheme
 
     def open(self, url: str, start: int = 0, tag: str = "", known: str = "") -> Content | None:
-        """Ask for a file; see `Store.open`."""
+        """Ask for a file; see `Store.open`.
+
+        Raises:
+            RemoteError: the store gives no such file.
+        """
         try:
             facts = self._files.info(url)
         except Exception as error:  # noqa: BLE001 - see above
@@ -71,7 +75,11 @@ class ObjectStore:
             raise RemoteError("was changed while it is read", "write files of data under new names, and start again")
 
     def match(self, pattern: str) -> list[str]:
-        """Return the files that a pattern matches; see `Store.match`."""
+        """Return the files that a pattern matches; see `Store.match`.
+
+        Raises:
+            RemoteError: the store does not list its files.
+        """
         try:
             found = self._files.glob(pattern, detail=True)
         except Exception as error:  # noqa: BLE001 - see above

@@ -102,7 +102,11 @@ class Written:
         self.ops.append(OpDesc(type_, {k: list(v) for k, v in inputs.items()}, made, {**typed, "op_role": 0}))
 
     def same(self, op: Operator, type_: str | None = None, *, leave: Sequence[str] = (), **attrs: Any) -> None:
-        """Append the operator of the same name, or of another one; see `emit`."""
+        """Append the operator of the same name, or of another one; see `emit`.
+
+        Raises:
+            NotWritten: the operator has a setting that the original's does not have.
+        """
         form, known = forms()[type_ or op.type], find(op.type).attrs
         given = {}
         for name, value in op.attrs.items():

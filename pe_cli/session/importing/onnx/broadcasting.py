@@ -38,6 +38,9 @@ def spread(node: Node, value: Value, target: Sequence[Size], others: Sequence[Va
         others: variables that have the sizes which are not known.
         hint: of the layer's name.
         last: the result is the node's output.
+
+    Raises:
+        Unimportable: truth values are repeated to sizes that are not known.
     """
     dims = value.dims
     if tuple(dims) == tuple(target) and not last:

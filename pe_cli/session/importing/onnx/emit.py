@@ -110,7 +110,11 @@ class Emitter:
         return name
 
     def variable(self, value: Value, wanted: str) -> Value:
-        """Return a value as a variable; a constant becomes a layer that makes it."""
+        """Return a value as a variable; a constant becomes a layer that makes it.
+
+        Raises:
+            Unimportable: the value consists of sizes that only a step knows.
+        """
         if value.sizes is not None:
             if value.later is None:
                 raise Unimportable("sizes that are known only in a step are computed with")

@@ -124,7 +124,11 @@ def _slice(node: Node, given: Sequence[Array]) -> Array:
 
 
 def slices(node: Node, given: Sequence[Array | None], rank: int) -> tuple[slice, ...]:
-    """Return the slices of a Slice node whose starts, ends, axes and steps are constants."""
+    """Return the slices of a Slice node whose starts, ends, axes and steps are constants.
+
+    Raises:
+        Unimportable: axes and steps do not fit the input.
+    """
 
     def numbers(name: str, index: int) -> list[int] | None:
         if name in node.attrs:
@@ -301,7 +305,11 @@ def _dequantize(node: Node, given: Sequence[Array]) -> Array:
 
 
 def folded(node: Node) -> list[Value] | None:
-    """Compute a node of constants, or of sizes; None where it is neither."""
+    """Compute a node of constants, or of sizes; None where it is neither.
+
+    Raises:
+        Unimportable: constants do not fit the operator.
+    """
     values = [value for value in node.values if value is not None]
     how = FOLDS.get(node.op)
     if how is None or not values or any(value.variable is not None for value in values):

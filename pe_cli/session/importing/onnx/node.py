@@ -157,7 +157,11 @@ class Node:
         return self.mid("fill_constant", hint, shape=[1], dtype=like.dtype, value=float(value))
 
     def reshaped(self, value: Value, shape: Sequence[Size], hint: str | None = None) -> Value:
-        """Give a variable another shape; symbols of the new one are sizes of the old, or what is left."""
+        """Give a variable another shape; symbols of the new one are sizes of the old, or what is left.
+
+        Raises:
+            Unimportable: more than one size of the new shape is not known.
+        """
         old, given, unknown = value.dims, [], 0
         for axis, size in enumerate(shape):
             if isinstance(size, int):

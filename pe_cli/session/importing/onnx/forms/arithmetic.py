@@ -101,7 +101,11 @@ def _whole_quotient(node: Node, x: Value, y: Value) -> Value:
 
 
 def combined(node: Node, type: str, x: Value, y: Value, hint: str | None = None) -> Value:
-    """Append a layer of two variables, which are broadcast; it computes the node's output where there is no hint."""
+    """Append a layer of two variables, which are broadcast; it computes the node's output where there is no hint.
+
+    Raises:
+        Unimportable: truth values are computed with.
+    """
     scalar = x.scalar and y.scalar
     if x.dtype not in NUMBERS and type.startswith("elementwise") and x.dtype == y.dtype:
         if x.dtype == "bool":

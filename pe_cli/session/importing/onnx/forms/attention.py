@@ -46,7 +46,11 @@ def swiglu(node: Node) -> Value:
 
 @form("Attention")
 def attention(node: Node) -> list[Value | None]:
-    """Scaled products of queries and keys, softmax, products with values, with heads as an axis of their own."""
+    """Scaled products of queries and keys, softmax, products with values, with heads as an axis of their own.
+
+    Raises:
+        Unimportable: it has a cache, or what no layer has.
+    """
     unusual = [name for name in ("softcap", "qk_matmul_output_mode") if node.attr(name, 0)]
     if unusual or any(node.has(i) for i in (4, 5, 6)) or any(node.wants(i) for i in (1, 2, 3)):
         raise Unimportable(f"it has {', '.join(unusual) or 'a cache of keys and values'}")

@@ -18,7 +18,11 @@ Ints = list[int]
 
 
 def window(node: Node, filter: Sequence[int], sizes: Sequence[Size]) -> tuple[Ints, Ints, Ints]:
-    """Return strides, dilations and paddings of a node: before each axis, then after each."""
+    """Return strides, dilations and paddings of a node: before each axis, then after each.
+
+    Raises:
+        Unimportable: the padding depends on a size that is not known.
+    """
     axes = len(filter)
     strides, dilations = node.ints("strides", None, [1] * axes) or [], node.ints("dilations", None, [1] * axes) or []
     auto = node.attr("auto_pad", "NOTSET")
