@@ -321,7 +321,7 @@ class _Graph:
             if name in self.frontier and name not in wanted and (value.variable is None or value.variable in self.emitter.feeds):
                 continue
             try:
-                held = self.emitter.variable(value, self.keys.get(name, name))
+                held = self.emitter.variable(value, f"{self.keys.get(name, name)}_held")
             except PeError as error:
                 raise data_error(f"{self.path}: the output '{name}': {error.message}", error.hint) from None
             self._check_shape(name, value)
