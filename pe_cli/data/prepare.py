@@ -105,11 +105,8 @@ class Prepared:
             PeError: the files cannot be read, or do not hold what the config says.
         """
         if use not in self._datasets:
-            self._datasets[use] = self._dataset(use)
+            self._datasets[use] = self.of(self.sources.opened(use), use, self.sources.rows(use))
         return self._datasets[use]
-
-    def _dataset(self, use: str) -> Dataset:
-        return self.of(self.sources.opened(use), use, self.sources.rows(use))
 
     def of(self, opened: Dataset | Table, use: str, rows: Rows | None = None) -> Dataset:
         """Return what a reader gave as samples of a use: a table's columns are encoded, arrays stay as they are."""
@@ -235,7 +232,7 @@ class Prepared:
         column = discover()[kind]
         self._check_sources(table, name, column, options, context.at)
         state = column.fit(options, context, rows)
-        self.note_all("train", context.notes)
+        self._tell(context, "train")
         return FittedColumn(name, kind, raw, state, use.target)
 
     def _known(self, table: Table) -> frozenset[str]:
@@ -289,7 +286,7 @@ class Prepared:
                         hint="take another checkpoint of the run",
                         code=ExitCode.DATA,
                     ) from None
-                self.note_all(use, context.notes)
+                self._tell(context, use)
         return self._fields[key]
 
     def check_names(self, use: str, wanted: Iterable[ColumnUsage]) -> None:
@@ -376,6 +373,9 @@ class Prepared:
         """Return the names of the classes of columns, for those that have any."""
         found = {name: self.fitted.columns[name].classes for name in names if name in self.fitted.columns}
         return {name: classes for name, classes in found.items() if classes}
+
+    def _tell(self, context: Context, use: str) -> None:
+        self.note_all(use, context.notes)
 
     def note_all(self, use: str, notes: Iterable[str]) -> None:
         """Tell what users should know of the data of a use; each sentence once."""

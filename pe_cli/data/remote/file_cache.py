@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pe_cli.data.remote.stores import Content, RemoteError, Store, is_pattern, store_of
+from pe_cli.data.remote.store_choice import store_of
+from pe_cli.data.remote.stores import Content, RemoteError, Store, is_pattern
 
 Answer = TypeVar("Answer")
 #: Bytes that the cache holds where the config says nothing.

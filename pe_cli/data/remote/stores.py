@@ -108,19 +108,3 @@ def scheme_of(url: str) -> str:
     except ValueError as error:
         raise RemoteError(f"is no address: {error}", f"write {scheme}://NAME/PATH") from None
     return scheme
-
-
-def store_of(url: str) -> Store:
-    """Return the store of an address.
-
-    Raises:
-        RemoteError: there is none for it, or a package is missing.
-    """
-    scheme = scheme_of(url)
-    if scheme in ("http", "https"):
-        from pe_cli.data.remote.http_store import HttpStore
-
-        return HttpStore()
-    from pe_cli.data.remote.object_store import ObjectStore
-
-    return ObjectStore(scheme)

@@ -62,13 +62,13 @@ class Channel:
             EOFError: the other side is gone, or says something else.
         """
         while b"\n" not in self._got:
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._socket, selectors.EVENT_READ)
-                if not ready.select(max(0.0, until - time.monotonic())):
-                    return None
             try:
+                with selectors.DefaultSelector() as ready:
+                    ready.register(self._socket, selectors.EVENT_READ)
+                    if not ready.select(max(0.0, until - time.monotonic())):
+                        return None
                 more = self._socket.recv(4096)
-            except OSError:
+            except (OSError, ValueError):  # a ValueError where another thread has closed it
                 more = b""
             if not more or len(self._got) > MOST:
                 raise EOFError("the other side is gone")

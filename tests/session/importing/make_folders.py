@@ -1,6 +1,7 @@
 """Writes the folders of `folders/`: small models of transformers with random values, and what they answer and learn.
 
-It needs PyTorch and transformers, which the tests do not: `pip install torch transformers`, then `python make_folders.py [NAME ...]`.
+It needs PyTorch and transformers, which the tests do not: `pip install torch transformers`, then
+`python -m tests.session.importing.make_folders [NAME ...]`.
 Each folder has what save_pretrained() writes, `expected.npz` (feeds by their names here, `outputs` of evaluation and the `loss` of
 training), and `after.safetensors`: all tensors after one step of SGD with the rate RATE, under their names there.
 """
@@ -12,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
-import transformers as hf
-from safetensors.torch import save_file
+
+from tests.needs import torch
 
 HERE = Path(__file__).parent / "folders"
 RATE = 0.1
@@ -52,6 +52,8 @@ def write(name: str, model: torch.nn.Module, feeds: dict[str, np.ndarray], run: 
         feeds: by their names here.
         run: model, feeds -> outputs, loss.
     """
+    from safetensors.torch import save_file
+
     folder = HERE / name
     given = {key: torch.from_numpy(value) for key, value in feeds.items()}
     model.eval()
@@ -98,12 +100,16 @@ def tokenizer(folder: Path) -> None:
 
 
 def bert() -> None:
+    import transformers as hf
+
     config = hf.BertConfig(**BERT, num_labels=3)
     write("bert", shaken(hf.BertForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
     tokenizer(HERE / "bert")
 
 
 def bert_masked() -> None:
+    import transformers as hf
+
     config = hf.BertConfig(**BERT, hidden_act="gelu_new")
     ids = tokens(3, 0)
     told = np.where(np.arange(LENGTH) % 3 == 1, ids, -100) * (ids > 0) - 100 * (ids == 0)
@@ -116,12 +122,16 @@ def masked(model: torch.nn.Module, input_ids: torch.Tensor, labels: torch.Tensor
 
 
 def roberta() -> None:
+    import transformers as hf
+
     config = hf.RobertaConfig(**{**BERT, "max_position_embeddings": 14}, type_vocab_size=1, pad_token_id=1, num_labels=3)
     feeds = {"input_ids": tokens(4, 1), "label": labels(4)}
     write("roberta", shaken(hf.RobertaForSequenceClassification(config)), feeds, lambda *a, **b: classified(*a, **b, pad=1))
 
 
 def distilbert() -> None:
+    import transformers as hf
+
     config = hf.DistilBertConfig(
         vocab_size=VOCAB, dim=8, hidden_dim=12, n_layers=2, n_heads=2, max_position_embeddings=12, num_labels=3,
         dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0,
@@ -136,6 +146,8 @@ GPT2 = {
 
 
 def gpt2() -> None:
+    import transformers as hf
+
     ids = tokens(3, None)
     write("gpt2", shaken(hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2))), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
     tokenizer(HERE / "gpt2")
@@ -147,6 +159,8 @@ def language(model: torch.nn.Module, input_ids: torch.Tensor, next: torch.Tensor
 
 
 def gpt2_classes() -> None:
+    import transformers as hf
+
     config = hf.GPT2Config(**GPT2, n_inner=12, num_labels=3, pad_token_id=0)
     write("gpt2_classes", shaken(hf.GPT2ForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
 
@@ -161,11 +175,15 @@ def seen(model: torch.nn.Module, image: torch.Tensor, label: torch.Tensor) -> tu
 
 
 def vit() -> None:
+    import transformers as hf
+
     config = hf.ViTConfig(**SIZES, hidden_size=8, intermediate_size=12, image_size=8, patch_size=4, num_labels=3)
     write("vit", shaken(hf.ViTForImageClassification(config)), {"image": pictures(3, 8), "label": labels(3)}, seen)
 
 
-def resnet(kind: str, sizes: list[int]) -> hf.ResNetForImageClassification:
+def resnet(kind: str, sizes: list[int]) -> torch.nn.Module:
+    import transformers as hf
+
     config = hf.ResNetConfig(embedding_size=4, hidden_sizes=sizes, depths=[2, 1, 1, 1], layer_type=kind, num_labels=3, image_size=40)
     return shaken(hf.ResNetForImageClassification(config))
 
@@ -180,6 +198,8 @@ def resnet_basic() -> None:
 
 def bert_embedding() -> None:
     """Vectors of texts as sentence-transformers makes them; no loss is given, so that none is trained."""
+    import transformers as hf
+
     write("bert_embedding", shaken(hf.BertModel(hf.BertConfig(**BERT))), {"input_ids": tokens(4, 0)}, embedded)
 
 
@@ -190,6 +210,8 @@ def embedded(model: torch.nn.Module, input_ids: torch.Tensor) -> tuple[torch.Ten
 
 
 def bert_tokens() -> None:
+    import transformers as hf
+
     ids = tokens(3, 0)
     told = np.where(ids > 0, ids % 3, -100)
     model = shaken(hf.BertForTokenClassification(hf.BertConfig(**BERT, num_labels=3)))
@@ -197,6 +219,8 @@ def bert_tokens() -> None:
 
 
 def roberta_masked() -> None:
+    import transformers as hf
+
     config = hf.RobertaConfig(**{**BERT, "max_position_embeddings": 14}, type_vocab_size=1, pad_token_id=1)
     ids = tokens(3, 1)
     feeds = {"input_ids": ids, "labels": np.where(ids > 1, ids, -100)}
@@ -204,6 +228,8 @@ def roberta_masked() -> None:
 
 
 def distilbert_masked() -> None:
+    import transformers as hf
+
     config = hf.DistilBertConfig(
         vocab_size=VOCAB, dim=8, hidden_dim=12, n_layers=2, n_heads=2, max_position_embeddings=12, dropout=0.0, attention_dropout=0.0,
     )  # fmt: skip

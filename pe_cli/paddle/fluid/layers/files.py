@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.types import TensorType
-from pe_cli.io.tensors import read_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, NotThereYet
 from pe_cli.paddle.fluid.layers.py_func import py_func
+from pe_cli.paddle.fluid.saved_values import read_values
 from pe_cli.program.ir import Variable
 
 
@@ -19,7 +19,7 @@ def load(out: Variable, file_path: Any, load_as_fp16: bool | None = None) -> Non
 
     Args:
         out: gets the value; one without a shape takes that of the file, and [1] where there is no such file yet.
-        file_path: a safetensors file with one tensor, as `fluid.io.save_vars` writes it without a filename.
+        file_path: a file with one tensor, as `fluid.io.save_vars` writes it without a filename, or of safetensors.
         load_as_fp16: not there: kernels compute in float32 and float64 only.
 
     Raises:
@@ -49,7 +49,7 @@ def _one(path: Path) -> np.ndarray[Any, Any]:
     Raises:
         FluidValueError: it holds another number of tensors.
     """
-    found = read_safetensors(path)
+    found = read_values(path, [path.name])
     if len(found) != 1:
         raise FluidValueError(f"{path} holds {len(found)} tensors", hint="fluid.io.load_vars reads several")
     return next(iter(found.values()))
