@@ -22,7 +22,7 @@ def original_model(data: bytes, folder: Path) -> None:
         found = read_program(read_bytes(path), str(path))
         verify(found.program)
         for name in found.fetches:
-            found.program.global_block().var(name)
+            found.program.var(name)
 
 
 @target

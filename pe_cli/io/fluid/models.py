@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_bytes(path: Path) -> bytes:
     if not path.is_file():
         raise PeError(f"there is no model {path}", hint="name the folder that save_inference_model wrote", code=ExitCode.DATA)
     with open_regular(path) as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise PeError(f"{path} is larger than {MOST_BYTES} bytes", hint="values belong into files of their own", code=ExitCode.DATA)
-    return data
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise PeError(f"{path} is larger than {MOST_BYTES} bytes", hint="values belong into files of their own", code=ExitCode.DATA)
+        return file.read(size)
