@@ -421,7 +421,7 @@ HEAD = "model: model.yaml\n"
             run.yaml:2:8: error: data.train needs reader
                   data: {train: {file: a.npz}}
                          ^^^^^
-            hint: add reader: ...   (kind of file: table, images, text, windows, npz, npy, csv, idx, multi_slot, synthetic)""",
+            hint: add reader: ...   (kind of file: table, images, tar, text, windows, npz, npy, csv, idx, multi_slot, synthetic)""",
             id="data without a reader",
         ),
         pytest.param(

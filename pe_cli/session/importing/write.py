@@ -83,8 +83,11 @@ def summary(model: ImportedModel) -> str:
 
 def _config(model: ImportedModel) -> str:
     """Return a config that names the model, its values, and files of arrays, which are yours to write."""
-    feeds = {name: name for name in model.feeds}
+    whole = [name for name, feed in model.feeds.items() if feed.get("replicate") and -1 not in feed["shape"]]
+    feeds = {name: {"value": 0.0} if name in whole else name for name in model.feeds}
     lines = ["# Written by pe import. A file of arrays has one for each feed, by its name, with an axis of samples first."]
+    if whole:
+        lines.append("# A feed of one size for all samples is no field of the data: write its value.")
     lines += [f"model: {flow({'file': MODEL, 'args': dict(model.args)} if model.args else MODEL)}", "data:"]
     if model.loss:
         lines += ["  train: {reader: npz, file: train.npz, shuffle: true}"]

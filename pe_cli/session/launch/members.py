@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -198,7 +197,7 @@ class _Follower:
             return
         self._until = time.monotonic() + one_request(os.environ)
         self._asked += 1
-        threading.Thread(target=self._channel.say, kwargs={"stop": True}, daemon=True).start()  # its lock may be held here
+        Thread(target=self._channel.say, kwargs={"stop": True}, daemon=True).start()  # its lock may be held here
 
 
 def _proxy() -> str:
