@@ -122,6 +122,9 @@ def result(case: Any) -> dict[str, Any]:
 
     model = copied(loaded(case))
     said = {"name": case.name, "ops": sorted({node.op_type for node in model.graph.node}), "scope": in_scope(case)}
+    values = [value for inputs, outputs in case.data_sets for value in (*inputs, *outputs)]
+    if any(not isinstance(value, np.ndarray | np.generic) or value.dtype.kind in "OSUc" for value in values):
+        return said | {"state": "refused", "why": "it is about texts, complex numbers, sequences or nothing"}
     try:
         with tempfile.TemporaryDirectory() as folder:
             given = 0

@@ -15,6 +15,8 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.execute.executor import Executor
 from pe_cli.io.checkpoint import load_arrays
 from pe_cli.session.importing.define import ImportedModel, ImportWish, read_model
+from pe_cli.session.importing.onnx.node import Attributes, Node
+from pe_cli.session.importing.onnx.values import Unimportable
 from pe_cli.session.importing.training import for_training
 from pe_cli.session.importing.write import write
 from pe_cli.session.job import Job
@@ -221,6 +223,26 @@ def test_a_hostile_file_is_refused(make, said, tmp_path):
     with pytest.raises(PeError, match=said) as error:
         imported(make(), tmp_path)
     assert error.value.code == ExitCode.DATA
+
+
+def test_what_says_more_than_its_layer_takes_is_refused(tmp_path):
+    """An attribute that no form asks for changes a result, unless it has its default."""
+    for text, said in (
+        ("y = Dropout(x, r, t)", "in evaluation, too"),
+        ('s = Resize<mode="linear", coordinate_transformation_mode="align_corners">(i, , f) y = Flatten(s)', "no whole size"),
+    ):
+        given = {"r": np.float32(0.5), "t": np.array(True), "f": np.array([1, 1, 0.6, 0.6], np.float32)}
+        body = "i = Reshape(x, k) " * ("Resize" in text) + text
+        with pytest.raises(PeError, match=said):
+            imported(graph(f"(float[N, 8] x) => (float[N, M] y) {{ {body} }}", k=np.array([-1, 1, 2, 4]), **given), tmp_path)
+    for attrs in ({"alpha": 1.0}, {"nobody": 1}):
+        node = Node("Selu", 18, Attributes(attrs), ["x"], [None], ["y"], {}, None, {}, {})  # type: ignore[arg-type]
+        with pytest.raises(Unimportable, match="has no meaning"):
+            node.check_read("")
+        node.attr(next(iter(attrs)))
+        node.check_read("")
+    default = onnx.helper.get_attribute_value(onnx.defs.get_schema("Selu", 18).attributes["alpha"].default_value)
+    Node("Selu", 18, Attributes({"alpha": default}), ["x"], [None], ["y"], {}, None, {}, {}).check_read("")  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path):

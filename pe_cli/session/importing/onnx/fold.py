@@ -59,7 +59,7 @@ def _axes(node: Node, given: Sequence[Array], index: int = 1) -> list[int] | Non
     return [int(v) for v in given[index].reshape(-1)] if len(given) > index and node.has(index) else None
 
 
-@fold("Identity", "Dropout")
+@fold("Identity")
 def _identity(node: Node, given: Sequence[Array]) -> Array:
     return given[0]
 
@@ -294,9 +294,9 @@ def _dequantize(node: Node, given: Sequence[Array]) -> Array:
     zero = given[2].astype(np.float32) if len(given) > 2 else np.zeros((), np.float32)
     if node.attr("block_size", 0):
         raise Unimportable("it has scales of blocks")
-    shape = [1] * x.ndim
+    shape, axis = [1] * x.ndim, int(node.attr("axis", 1))
     if scale.ndim == 1 and scale.size > 1:
-        shape[int(node.attr("axis", 1)) % x.ndim] = scale.size
+        shape[axis % x.ndim] = scale.size
     elif scale.size == 1:
         shape = [1] * x.ndim
     if zero.size > 1:

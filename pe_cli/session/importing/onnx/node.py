@@ -14,6 +14,32 @@ import numpy as np
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Unimportable, Value, known
 
+#: Attributes that say nothing which a result depends on, or only what an input says as well.
+_WITHOUT_MEANING = frozenset({"kernel_shape", "momentum", "num_outputs", "ratio", "saturate", "seed", "spatial"})
+
+
+class Attributes(dict[str, Any]):
+    """Attributes of a node, which know which of them were asked for."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__(given)
+        self.read: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute."""
+        self.read.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an attribute that is there."""
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an attribute is there."""
+        self.read.add(str(name))
+        return super().__contains__(name)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -34,7 +60,7 @@ class Node:
 
     op: str
     opset: int
-    attrs: Mapping[str, Any]
+    attrs: Attributes
     inputs: Sequence[str]
     values: Sequence[Value | None]
     outputs: Sequence[str]
@@ -48,6 +74,24 @@ class Node:
     def attr(self, name: str, default: Any = None) -> Any:
         """Return an attribute."""
         return self.attrs.get(name, default)
+
+    def check_read(self, domain: str) -> None:
+        """Refuse attributes that nobody has asked for, but for those that say what holds without them.
+
+        Raises:
+            Unimportable: there is such a one.
+        """
+        import onnx
+
+        unread = self.attrs.keys() - self.attrs.read - _WITHOUT_MEANING
+        if not unread or not onnx.defs.has(self.op, self.opset, domain):
+            return
+        said = onnx.defs.get_schema(self.op, self.opset, domain).attributes
+        for name in sorted(unread):
+            default = onnx.helper.get_attribute_value(said[name].default_value) if name in said and said[name].default_value.name else None
+            default = default.decode() if isinstance(default, bytes) else default
+            if default is None or default != dict.get(self.attrs, name):
+                raise Unimportable(f"its attribute {name} has no meaning for the layer")
 
     def has(self, index: int) -> bool:
         """Whether an input is there."""

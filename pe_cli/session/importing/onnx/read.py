@@ -17,7 +17,7 @@ from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
-from pe_cli.session.importing.onnx.node import Node, discover
+from pe_cli.session.importing.onnx.node import Attributes, Node, discover
 from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known
 
 #: What exporters append to the names of values.
@@ -217,9 +217,10 @@ class _Graph:
             lost = next((name for name, value in zip(inputs, values, strict=True) if name and value is None), None)
             if lost is not None:
                 raise Unimportable(f"it reads '{lost}', which nothing before it has computed: a cycle, or nodes out of order")
+            attributes = Attributes(onnx_file.attributes(self.path, node))
             found = Node(
-                node.op_type, self.opsets.get(domain, 0), onnx_file.attributes(self.path, node), inputs, values, list(node.output),
-                self.keys, self.emitter, self.uses, self.takers,
+                node.op_type, self.opsets.get(domain, 0), attributes, inputs, values, list(node.output), self.keys, self.emitter,
+                self.uses, self.takers,
             )  # fmt: skip
             self._set(node, self._branch(found) if node.op_type == "If" and domain == "" else self._computed(found, domain))
         except PeError as error:
@@ -242,12 +243,14 @@ class _Graph:
         if domain == "":
             found = folded(node)
             if found is not None:
+                node.check_read(domain)
                 return found
         form = self.forms.get((domain, node.op))
         if form is None:
             raise Unimportable("it has no layer" if domain == "" else f"its domain '{domain}' is not known")
         try:
             made = form(node)
+            node.check_read(domain)
         except UNFIT as error:  # a node that its operator's definition does not allow
             raise Unimportable(f"its inputs or attributes do not fit: {error}", "check the file: onnx.checker.check_model") from None
         return [made] if isinstance(made, Value) else list(made)

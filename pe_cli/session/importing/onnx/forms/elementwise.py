@@ -169,6 +169,8 @@ def cast(node: Node) -> Value:
 @form("Identity", "Dropout")
 def identity(node: Node) -> list[Value | None]:
     if node.op == "Dropout":
+        if node.has(2) and bool(node.const(2, "training_mode").any()):
+            raise Unimportable("it drops values in evaluation, too", "export the model for evaluation")
         node.emitter.note("Dropout passes its input on, as in evaluation; a layer of type dropout brings it back")
         if node.wants(1):
             raise Unimportable("its mask is read")

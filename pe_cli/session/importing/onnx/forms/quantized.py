@@ -9,10 +9,13 @@ from pe_cli.session.importing.onnx.node import Node, form
 from pe_cli.session.importing.onnx.values import Unimportable, Value
 
 _NOTE = "QuantizeLinear and DequantizeLinear pass floats on, which are not rounded to the whole numbers of the file"
+#: How values would be rounded, which they are not.
+_ROUNDING = frozenset({"axis", "block_size", "output_dtype", "precision", "saturate"})
 
 
 @form("QuantizeLinear")
 def quantize(node: Node) -> Value:
+    node.attrs.read |= _ROUNDING
     if node.takers[node.outputs[0]] != {"DequantizeLinear"}:
         raise Unimportable("its whole numbers are read by other nodes than DequantizeLinear")
     node.emitter.note(_NOTE)
@@ -21,6 +24,7 @@ def quantize(node: Node) -> Value:
 
 @form("DequantizeLinear")
 def dequantize(node: Node) -> Value:
+    node.attrs.read |= _ROUNDING
     x = node.var(0)
     if x.dtype in FLOATS:
         return x

@@ -27,7 +27,7 @@ def resize(node: Node) -> Value:
     names = {"half_pixel": (False, 0), "pytorch_half_pixel": (False, 0), "align_corners": (True, 1), "asymmetric": (False, 1)}
     if where not in names or (where == "pytorch_half_pixel" and 1 in outs[2:]):
         raise Unimportable(f"{where}: layers resize by half_pixel, align_corners and asymmetric")
-    _check_scales(node, x, outs, where)
+    _check_scales(node, x, outs)
     corners, align_mode = names[where]
     how = "LINEAR" if len(outs) == 3 else "BILINEAR"
     return node.out("image_resize", input=x, resample=how, align_corners=corners, align_mode=align_mode, dims=outs, **target)
@@ -64,9 +64,9 @@ def _sizes(node: Node, x: Value) -> list[Size]:
     return made
 
 
-def _check_scales(node: Node, x: Value, outs: list[Size], where: str) -> None:
+def _check_scales(node: Node, x: Value, outs: list[Size]) -> None:
     """Refuse a scale that is not the ratio of the sizes: places would be others."""
-    if node.has(2) and where != "align_corners" and node.opset >= 11:
+    if node.has(2) and node.opset >= 11:
         scales = [float(v) for v in node.const(2, "scales").reshape(-1)]
         axes = [int(a) % len(x.dims) for a in node.attr("axes", range(len(x.dims)))]
         for axis, scale in zip(axes, scales, strict=False):
@@ -83,7 +83,7 @@ def _nearest(node: Node, x: Value, outs: list[Size], target: dict[str, Any], whe
     if all(times[2:]) and (where, rounding) in _REPEATS:
         return _repeated(node, x, outs, times[2:])
     if where == "asymmetric" and rounding == "floor" and len(outs) == 4:
-        _check_scales(node, x, outs, where)
+        _check_scales(node, x, outs)
         return node.out("resize_nearest", input=x, align_corners=False, dims=outs, **target)
     raise Unimportable(f"nearest with {where} and {rounding}: the layer resize_nearest has asymmetric and floor")
 
