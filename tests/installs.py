@@ -23,6 +23,7 @@ USES: dict[str, Sequence[str] | str] = {
     "graphviz": ("graph", "configs/digits.yaml", "--svg", "{}/graph.svg"),
     "onnx": "import onnx",
     "tables": "import pyarrow.parquet",
+    "remote": "import s3fs",
     "images": ("train", "configs/shapes.yaml", "--smoke", "-o", "output.dir={}"),
     "text": "import tokenizers",
     "tensorboard": ("train", "configs/digits.yaml", "--smoke", "-o", "output.dir={}", "-o", "output.log=[jsonl, tensorboard]"),
