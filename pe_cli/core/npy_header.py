@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+import threading
 import zlib
 from tokenize import TokenError
 from typing import IO, Any
@@ -19,6 +20,8 @@ UNREADABLE = (ValueError, TypeError, EOFError, SyntaxError, TokenError, Recursio
 DAMAGED_ZIP = (BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, struct.error)
 #: Bytes of a header; those of arrays of numbers have 118, and NumPy reads none above 10,000.
 MOST_HEADER = 1 << 16
+#: NumPy parses headers as Python, and CPython 3.11 counts the depth of parsed literals for all threads together (SystemError).
+_PARSER = threading.Lock()
 
 
 def claims(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -47,7 +50,8 @@ def claims(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if length > MOST_HEADER:
         raise ValueError(f"its header claims {length} bytes")
     text = io.BytesIO(written + file.read(length))
-    shape, fortran, dtype = (npy_format.read_array_header_1_0 if width == 2 else npy_format.read_array_header_2_0)(text)
+    with _PARSER:
+        shape, fortran, dtype = (npy_format.read_array_header_1_0 if width == 2 else npy_format.read_array_header_2_0)(text)
     return tuple(shape), fortran, dtype
 
 
