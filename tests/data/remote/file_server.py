@@ -71,9 +71,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+        self.served.asked.append((path, status, len(body)))  # before the client has the last byte, and looks
         with contextlib.suppress(OSError):
             self.wfile.write(body)
-        self.served.asked.append((path, status, len(body)))
 
 
 @pytest.fixture
