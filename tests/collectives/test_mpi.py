@@ -158,8 +158,8 @@ def test_who_ends_with_an_error_tells_the_others(tmp_path: Path) -> None:
         2,
         """
 if rank == 1:
+    say(rank, "tells")
     peers.fail(Failure("no such file: a.npz", ExitCode.DATA))
-    say(rank, "told")
     time.sleep(60)  # the launcher ends it as soon as the other has ended; an end before that would end the other
     os._exit(3)
 try:
@@ -170,7 +170,7 @@ except PeError as error:
 """,
     )
     assert code == 3, err
-    assert out == ["0 process 1 has ended: no such file: a.npz 3 True True", "1 told"]
+    assert out == ["0 process 1 has ended: no such file: a.npz 3 True True", "1 tells"]
 
 
 def test_without_mpi4py_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,11 +67,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self._answer(206 if start else 200, headers, part, path)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes, path: str) -> None:
+        self.served.asked.append((path, status, len(body)))  # before the client has the answer, and looks
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.served.asked.append((path, status, len(body)))  # before the client has the last byte, and looks
         with contextlib.suppress(OSError):
             self.wfile.write(body)
 
