@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,8 +135,9 @@ class ColumnType(Generic[AnyOptions]):
         return False
 
     def join(self, options: AnyOptions, names: Sequence[str]) -> str:
-        """Return the cell that has some classes; for columns with `several`."""
-        raise NotImplementedError
+        """Return the cell that has some classes, a JSON list where a column has no form of its own; for columns with `several`."""
+        del options
+        return json.dumps(list(names), ensure_ascii=False)
 
     def notation(self, options: AnyOptions) -> Notation:
         """Return how the numbers in its cells are written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,12 +31,11 @@ class ObjectStore:
         try:
             import fsspec
 
-            self._files: Any = fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
+            with _told():
+                self._files: Any = fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError:
             remedy = "pip install 'pe-cli[remote]'" if scheme == "s3" else f"pip install 'pe-cli[remote]' {package}"
             raise RemoteError(f"needs {package} to be read", remedy) from None
-        except Exception as error:  # noqa: BLE001 - each store has errors of its own
-            raise _failed(error) from None
         self._scheme = scheme
 
     def open(self, url: str, start: int = 0, tag: str = "", known: str = "") -> Content | None:
@@ -44,10 +44,8 @@ class ObjectStore:
         Raises:
             RemoteError: the store gives no such file.
         """
-        try:
+        with _told():
             facts = self._files.info(url)
-        except Exception as error:  # noqa: BLE001 - see above
-            raise _failed(error) from None
         if facts.get("type") == "directory" or not isinstance(facts.get("size"), int):
             raise RemoteError("is a folder, not a file", "name the files in it, such as PATH/*.csv")
         found, size = self._tag(facts), int(facts["size"])
@@ -62,10 +60,8 @@ class ObjectStore:
 
     def _read(self, url: str, start: int, size: int, tag: str) -> Iterator[bytes]:
         while start < size:
-            try:
+            with _told():
                 data = self._files.cat_file(url, start=start, end=min(size, start + CHUNK))
-            except Exception as error:  # noqa: BLE001 - see above
-                raise _failed(error) from None
             if not data:
                 raise RemoteError(f"the store ends {size - start:,} bytes before the end", "try again later", again=True)
             start += len(data)
@@ -80,11 +76,25 @@ class ObjectStore:
         Raises:
             RemoteError: the store does not list its files.
         """
-        try:
+        with _told():
             found = self._files.glob(pattern, detail=True)
-        except Exception as error:  # noqa: BLE001 - see above
-            raise _failed(error) from None
         return sorted(f"{self._scheme}://{name}" for name, facts in found.items() if facts.get("type") != "directory")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say in our words what a store's library raises: each has errors of its own, with no base but Exception.
+
+    Raises:
+        RemoteError: the store fails.
+        ImportError: its library is not installed.
+    """
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see above
+        raise _failed(error) from None
 
 
 def _failed(error: Exception) -> RemoteError:

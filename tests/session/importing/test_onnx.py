@@ -73,7 +73,7 @@ GRAPHS = [
     ),
     pytest.param(
         "(float[1, 2, 3] x) => (float[1, 6] y) { t = Constant<value_ints=[1, -1]>() r = Reshape(x, t) y = Relu(r) }",
-        {}, {"x": (1, 2, 3)}, ["reshape", "relu"], id="a batch of one becomes a batch of any size",
+        {}, {"x": (1, 2, 3)}, ["reshape", "relu"], id="a first axis of size 1 becomes the batch axis",
     ),
     pytest.param(
         "(float[N, 4] x) => (float[N, 4] y) { c = Greater(x, zero) d = Mul(x, two) e = Sub(one, x) y = Where(c, d, e) }",
