@@ -28,6 +28,7 @@ from pe_cli.execute.plan.plan import Plan
 from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans
 from pe_cli.execute.request import Request
 from pe_cli.graph.compile import Purpose, Stages, compile_program
+from pe_cli.graph.sharded_updates import Rows
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
@@ -62,6 +63,7 @@ class Executor:
         precision: float32, tf32 or bf16: of products on CUDA; bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
         deterministic: whether theirs must give the same bits in every run.
+        sharded: parameter -> rows of each process, with `reduce_strategy: Shard`; None for those that the program updates.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -86,6 +88,7 @@ class Executor:
         precision: str = "float32",
         libraries: frozenset[str] = frozenset(),
         deterministic: bool = True,
+        sharded: Mapping[str, Rows] | None = None,
     ) -> None:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
@@ -94,7 +97,7 @@ class Executor:
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
         rank, processes = (peers.rank, peers.size) if peers else (0, 1)
-        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision)
+        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision, sharded)
         self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences
@@ -109,7 +112,7 @@ class Executor:
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
-        scope.allocate({v.name: v.type for v in program.persistables()})
+        scope.allocate(self._stages.kept)
 
     @property
     def places(self) -> tuple[Place, ...]:

@@ -141,6 +141,9 @@ class _Replication:
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
                 self._flush()
+            if op.role is Role.DIST:
+                self._move(op, more=i + 1 < len(self.ops) and self.ops[i + 1].role is Role.DIST)
+                continue
             if self.begun or self.updated.names:
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
@@ -282,6 +285,26 @@ class _Replication:
         pieces = max(1, -(-nbytes // self.limit))
         self.build.append(StartGather(device=0, ins={"X": first}, outs={"Out": first}, pieces=pieces))
         self.begun.append((WaitGather, names))
+
+    def _move(self, op: Operator, *, more: bool) -> None:
+        """Place an op between forward and backward ops that takes or gives this process's own rows, also where no device has samples.
+
+        Args:
+            op: of `sharded_parameters`.
+            more: the next op is one, too, so that what they give can go together.
+        """
+        if not set(self.bucket.names).isdisjoint(op.input_names()):
+            self._flush()
+        self._wait(op.input_names())
+        own = op.definition.get(OwnRows)
+        assert own is not None, "no other op joins processes"
+        # What comes from other processes comes to the first device, and from there to the others.
+        for d in self.devices[:1] if own.gives else self.devices:
+            self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))
+        if own.gives:
+            self._give(op.outputs[own.slot][0])
+        if not more:
+            self._hand_out()
 
     def _reduce(self, name: str) -> None:
         """Sum a gradient on the device that updates its parameter."""

@@ -110,15 +110,14 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
         ops.append(op)
         for name in [n for n in op.output_names() if n in state]:
             whole = block.vars[name].type
-            begin, end = state[name][rank]
-            block.vars[name].type = mine = whole.with_shape(end - begin, *whole.shape[1:])
+            block.vars[name].type = mine = own_type(whole, state[name], rank)
             if (number := op.definition.get(Folds)) is not None and number.alone and not op.input_names():
                 op.attrs["shape"] = list(mine.shape)
                 continue
             given = f"{name}@WHOLE"
             block.create_var(given, whole)
             op.outputs = {slot: [given if n == name else n for n in names] for slot, names in op.outputs.items()}
-            ops.append(Operator("take_rows", {"X": [given]}, {"Out": [name]}, _attrs(state[name], rank), op.role, at=op.at))
+            ops.append(Operator("take_rows", {"X": [given]}, {"Out": [name]}, attributes(state[name], rank), op.role, at=op.at))
     block.ops = ops
     return made
 
@@ -129,7 +128,14 @@ def rows_by_rank(op: Operator) -> Rows:
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _attrs(rows: Rows, rank: int) -> dict[str, object]:
+def own_type(whole: TensorType, rows: Rows, rank: int) -> TensorType:
+    """Return the type of a process's own rows of a variable."""
+    begin, end = rows[rank]
+    return whole.with_shape(end - begin, *whole.shape[1:])
+
+
+def attributes(rows: Rows, rank: int) -> dict[str, object]:
+    """Return the attributes of an op that moves a process's own rows."""
     return {"rows": [n for pair in rows for n in pair], "rank": rank}
 
 
@@ -247,7 +253,7 @@ class _Rewriter:
         for name in sorted(found.divided):
             variable = block.vars[name]
             rows = self._rows_of(name)
-            variable.type = self._mine(variable.type, rows)
+            variable.type = own_type(variable.type, rows, self.rank)
             if variable.persistable:
                 state[name] = rows
         owned = set(found.owned)
@@ -261,10 +267,6 @@ class _Rewriter:
         if parameter not in self.found.whole:
             return rows
         return tuple((0, shape[0]) if end > begin else (0, 0) for begin, end in rows)
-
-    def _mine(self, whole: TensorType, rows: Rows) -> TensorType:
-        begin, end = rows[self.rank]
-        return whole.with_shape(end - begin, *whole.shape[1:])
 
     def _own(self, op: Operator) -> Iterator[Operator]:
         """Yield an op that works on this process's rows, after the ops that take these rows; no such op where the process has no row."""
@@ -305,13 +307,13 @@ class _Rewriter:
         block = self.found.block
         if name + OWN not in block.vars:
             whole = block.vars[name]
-            block.create_var(name + OWN, self._mine(whole.type, self.rows[self.found.param[name]]), stop_gradient=True, at=whole.at)
+            block.create_var(name + OWN, own_type(whole.type, self.rows[self.found.param[name]], self.rank), stop_gradient=True, at=whole.at)
 
     def _move(
         self, kind: str, name: str, ins: dict[str, list[str]], outs: dict[str, list[str]], like: Operator | None
     ) -> Operator:
         self._declare(name)
-        attrs = _attrs(self.rows[self.found.param[name]], self.rank)
+        attrs = attributes(self.rows[self.found.param[name]], self.rank)
         pair = next(([p, g] for g, p in self.found.gradients.items() if p == name and name in outs.get("Out", ())), [])
         at, scope = self.found.block.vars[name].at, like.scope if like else ""
         return Operator(kind, ins, outs, attrs, Role.OPTIMIZE, pair, at, scope)

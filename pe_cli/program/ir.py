@@ -71,6 +71,7 @@ class Parameter(Variable):
         do_model_average: takes part in model averaging.
         weight_decay: own coefficient of the weight decay, at least 0, no unit; None for the optimizer's.
         own_rate: rate of plain descent that moves it instead of the optimizer, without clipping and decay; None for the optimizer's.
+        whole: type of all rows, which its gradient has, where processes shard it and `type` is that of this process's rows.
     """
 
     trainable: bool = True
@@ -80,6 +81,7 @@ class Parameter(Variable):
     do_model_average: bool = True
     weight_decay: float | None = None
     own_rate: float | None = None
+    whole: TensorType | None = None
 
 
 class Block:
@@ -237,7 +239,12 @@ class Block:
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
         """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
-        return output_types(op, type_of, lambda name: v.dtype if (v := self.vars.get(name)) else None)
+
+        def forward(name: str) -> TensorType:
+            whole = v.whole if isinstance(v := self.vars.get(name), Parameter) else None
+            return type_of(name) if whole is None else whole
+
+        return output_types(op, type_of, lambda name: v.dtype if (v := self.vars.get(name)) else None, forward)
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:

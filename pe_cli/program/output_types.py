@@ -11,7 +11,12 @@ from pe_cli.ops.define.traits import SameNumbers, View
 from pe_cli.program.operator import Operator
 
 
-def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: Callable[[str], str | None]) -> dict[str, list[TensorType]]:
+def output_types(
+    op: Operator,
+    type_of: Callable[[str], TensorType],
+    declared: Callable[[str], str | None],
+    forward: Callable[[str], TensorType] | None = None,
+) -> dict[str, list[TensorType]]:
     """Return the types of an operator's outputs by slot.
 
     An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
@@ -21,6 +26,7 @@ def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: C
         op: with names of variables.
         type_of: of an input, or of a forward variable.
         declared: element type of a variable that exists already; None for others.
+        forward: type of the variable that a gradient belongs to; None for `type_of`.
 
     Raises:
         PeError: types that do not fit.
@@ -29,12 +35,12 @@ def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: C
     moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
     absent = TensorType(())  # of a gradient that a list slot leaves out
 
-    def seen(name: str) -> TensorType:
-        kind = absent if name == EMPTY else type_of(name)
+    def seen(name: str, of: Callable[[str], TensorType] = type_of) -> TensorType:
+        kind = absent if name == EMPTY else of(name)
         return kind if moves else kind.computed
 
     inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-    found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
+    found = infer_types(definition, inputs, op.attrs, lambda name: seen(name, forward or type_of), op.outputs)
     if moves and definition.has(View):  # it may not even copy
         return found
     for slot, names in op.outputs.items():

@@ -15,7 +15,7 @@ from pe_cli.execute.memory.planner import MemoryPlan, plan_memory
 from pe_cli.execute.plan.reachability import Reachability
 from pe_cli.execute.plan.task_order import graph_edges
 from pe_cli.execute.request import Request, fetched_rows
-from pe_cli.graph.ssa import AllReduce, Graph, StartSum
+from pe_cli.graph.ssa import AllReduce, Graph, StartScatter, StartSum
 from pe_cli.ops.define.lowering import Buffer
 
 #: Bytes of scratch memory that ops of a GPU have to themselves, the smallest pieces of all, so that their launches need not wait.
@@ -64,8 +64,10 @@ def plan_devices(
         return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
 
     reach = Reachability.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
-    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
     kind = device(graph.places[0].kind)
+    # On hosts, what is scattered is an array for each gradient, and need not be one stretch.
+    apart = StartScatter if kind.is_host else ()
+    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) and not isinstance(node, apart) for n in node.names]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
