@@ -142,6 +142,7 @@ class Executor:
     def _found(self, request: Request) -> Plan:
         feeds, sizes = [dict(f) for f in request.feeds], request.sizes
         if self._moves != self.scope.moves:
+            self.scope.allocate(self._stages.kept)  # an error where one has another type by now
             self.plans.clear()
             self._moves = self.scope.moves
         found = self.plans.use(request)

@@ -1,4 +1,4 @@
-"""Sharded parameters (reduce_strategy Shard): between steps a process has its own rows of a parameter, and all rows only while ops use them.
+"""Sharded parameters (reduce_strategy Shard): a process keeps its own rows of a parameter, and has all rows while ops use them.
 
 The program of a process in which it updates its own rows (`sharded_updates`), after all passes, is rewritten: what `take_rows` and
 `put_rows` moved between a parameter and these rows is no longer there to be moved. Where forward and backward ops read a parameter,
@@ -6,8 +6,7 @@ The program of a process in which it updates its own rows (`sharded_updates`), a
 as long as no more than `held` bytes of other parameters are needed before the next op that reads it; else its memory is free for others,
 and it is gathered once more. Gradients are scattered one group after they are there, and only this process's rows of them are kept.
 
-A gather has the bits of what it gathers, so that every result is that of AllReduce. What passes do to parameters they do to whole ones: they
-run before.
+A gather has the bits of what it gathers, so that every result is that of AllReduce. Passes run before, and see whole parameters.
 """
 
 from __future__ import annotations
@@ -16,13 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pe_cli.graph.replicate import SMALL_BUCKET
-from pe_cli.graph.sharded_updates import OWN, Rows, attributes, own_type
+from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type
 from pe_cli.ops.define.traits import OwnRows
 from pe_cli.program.ir import Block, Operator, Parameter, Program, Role
 from pe_cli.program.operator import UPDATES
-
-#: Ends the name of a parameter with all its rows, before the number of the gather that made it.
-WHOLE = "@WHOLE"
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,18 @@ class Sharding:
 
 @dataclass
 class _Gather:
-    """One gather of a parameter and the ops that read what came: `begin` is the first of them, by place."""
+    """One gather of a parameter and the ops that read what came.
+
+    Args:
+        name: of the parameter.
+        ready: place from which on its rows are what is to be gathered, as updates before it write them.
+        begin: place of the first reader.
+        nbytes: of all rows.
+        places: of the readers.
+    """
 
     name: str
+    ready: int
     begin: int
     nbytes: int
     places: list[int] = field(default_factory=list)
@@ -87,15 +92,20 @@ def _gathers(ops: Sequence[Operator], sizes: Mapping[str, int], held: int) -> li
     """Return the gathers, by their first readers; a parameter stays while others of at most `held` bytes together are used."""
     found: list[_Gather] = []
     recent: dict[str, _Gather] = {}  # what is there, the one that was used longest ago first
+    ready: dict[str, int] = {}
     for i, op in enumerate(ops):
         for name in dict.fromkeys(n for n in op.input_names() if n in sizes):
             assert op.role not in UPDATES, f"an update reads all rows of '{name}'"
-            since = [n for n in recent][[*recent].index(name) + 1 :] if name in recent else []
+            since = [*recent][[*recent].index(name) + 1 :] if name in recent else []
             if name not in recent or sum(sizes[n] for n in since) > held:
-                recent[name] = _Gather(name, i, sizes[name])
+                recent[name] = _Gather(name, ready.get(name, 0), i, sizes[name])
                 found.append(recent[name])
             recent[name] = recent.pop(name)
             recent[name].places.append(i)
+        for name in (n.removesuffix(OWN) for n in op.output_names()):
+            if name in sizes:
+                recent.pop(name, None)
+                ready[name] = i + 1
     return found
 
 
@@ -112,10 +122,11 @@ def _grouped(gathers: Sequence[_Gather], least: int) -> list[list[_Gather]]:
 def _gathered(
     block: Block, groups: Sequence[Sequence[_Gather]], rows: Mapping[str, Rows], rank: int
 ) -> dict[int, list[Operator]]:
-    """Let readers read what gathers make, and return the ops of these by the place before which they stand: where the group before begins."""
+    """Let readers read what gathers make, and return the ops of these by the place before which they stand."""
     found: dict[int, list[Operator]] = {}
+    # A group is gathered while the ops of the one before compute, but not before its rows have been updated.
     for number, group in enumerate(groups):
-        place = groups[max(0, number - 1)][0].begin
+        place = max(groups[max(0, number - 1)][0].begin, *(gather.ready for gather in group))
         for gather in group:
             one = block.vars[gather.name]
             whole = f"{gather.name}{WHOLE}{number}"
@@ -137,7 +148,7 @@ class _Moved:
 
 
 def _early(block: Block, least: int) -> _Moved:
-    """Return where the ops that take rows of gradients stand: behind the last gradient of the next group, so that a group is summed meanwhile."""
+    """Return where ops take rows of gradients: behind the last gradient of the next group, so that a group is summed meanwhile."""
     last = {n: i for i, op in enumerate(block.ops) for n in op.output_names() if op.role not in UPDATES}
     read: dict[str, list[Operator]] = {}
     for op in block.ops:

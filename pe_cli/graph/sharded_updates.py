@@ -23,6 +23,8 @@ from pe_cli.program.ir import Block, Operator, Program, Role
 Rows = tuple[tuple[int, int], ...]
 #: Ends the name of the rows of a variable that are this process's own.
 OWN = "@OWN"
+#: Ends the name of all rows of a variable of which this process keeps its own.
+WHOLE = "@WHOLE"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
             if (number := op.definition.get(Folds)) is not None and number.alone and not op.input_names():
                 op.attrs["shape"] = list(mine.shape)
                 continue
-            given = f"{name}@WHOLE"
+            given = f"{name}{WHOLE}"
             block.create_var(given, whole)
             op.outputs = {slot: [given if n == name else n for n in names] for slot, names in op.outputs.items()}
             ops.append(Operator("take_rows", {"X": [given]}, {"Out": [name]}, attributes(state[name], rank), op.role, at=op.at))
@@ -307,7 +309,8 @@ class _Rewriter:
         block = self.found.block
         if name + OWN not in block.vars:
             whole = block.vars[name]
-            block.create_var(name + OWN, own_type(whole.type, self.rows[self.found.param[name]], self.rank), stop_gradient=True, at=whole.at)
+            mine = own_type(whole.type, self.rows[self.found.param[name]], self.rank)
+            block.create_var(name + OWN, mine, stop_gradient=True, at=whole.at)
 
     def _move(
         self, kind: str, name: str, ins: dict[str, list[str]], outs: dict[str, list[str]], like: Operator | None

@@ -14,6 +14,7 @@ from pe_cli.execute.lowering.context import GraphLowering, op_seed
 from pe_cli.execute.lowering.sum_processes import Told, gather_rows, start_gather, start_scatter, start_sum, wait_sum
 from pe_cli.execute.lowering.tasks import Task, by_output
 from pe_cli.execute.regions.calls import lower_regions, refused
+from pe_cli.graph.sharded_updates import WHOLE
 from pe_cli.graph.ssa import (
     ADDENDS,
     AllReduce,
@@ -150,7 +151,8 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
 
 
 def _seed(g: GraphLowering, op: Operator) -> int:
-    return op_seed(g.numerics.seed, next(iter(op.output_names()), op.type))
+    # What is drawn as a whole, of which a process keeps its rows, is what the variable would be.
+    return op_seed(g.numerics.seed, next(iter(op.output_names()), op.type).removesuffix(WHOLE))
 
 
 def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:

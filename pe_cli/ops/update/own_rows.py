@@ -138,8 +138,8 @@ def put_rows_cpu(o: Lowering) -> None:
 def all_rows(values: TensorType, *, rows: list[int], rank: int) -> TensorType:
     """Give all rows of a variable of which each process has some.
 
-    Out[rows[2 rank] : rows[2 rank + 1]] = Rows. The other rows are those of the other processes, which come behind this op; one process alone
-    has nothing there.
+    Out[rows[2 rank] : rows[2 rank + 1]] = Rows. The other rows come from the other processes behind this op; where there are none, nothing
+    is there.
 
     Args:
         Rows: as many rows of any type as this process has.

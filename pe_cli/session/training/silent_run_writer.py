@@ -89,6 +89,6 @@ class SilentRunWriter(RunWriter):
         return kept(self.folder.checkpoints)
 
     def save(self, best: bool = False) -> None:
-        """Give the first process what it has not: this process's own copies of variables."""
+        """Give the first process what it has not: this process's own copies of variables; what all write at once this one writes, too."""
         if self._is_new(best):
-            self._job.values.state()
+            self._job.values.save(self.folder.checkpoints)

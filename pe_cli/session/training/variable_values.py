@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
-from pe_cli.graph.sharded_updates import Rows
 from pe_cli.io.table_pieces import Pieces, Value
 from pe_cli.program.ir import Role
 from pe_cli.program.operator import UPDATES
 from pe_cli.session.processes.process_group import ProcessGroup
-from pe_cli.session.processes.sharded_optimizer import ShardedOptimizer
+from pe_cli.session.processes.sharded_checkpoint import save_parts
+from pe_cli.session.processes.sharded_optimizer import Division, ShardedOptimizer
 
 Array = np.ndarray[Any, Any]
 #: Between a variable's name and the device, for copies that differ.
@@ -32,13 +32,14 @@ class Values:
         built: the programs.
         scope: of all devices.
         group: processes that train together.
-        rows: variables that they divide, with the rows of each.
+        division: what they divide.
     """
 
-    def __init__(self, built: Built, scope: Scope, group: ProcessGroup | None = None, rows: Mapping[str, Rows] | None = None) -> None:
+    def __init__(self, built: Built, scope: Scope, group: ProcessGroup | None = None, division: Division | None = None) -> None:
         self.built, self.scope = built, scope
         self._team = group or ProcessGroup()
-        self._divided = ShardedOptimizer(rows or {}, scope, self._team)
+        self._division = division or Division()
+        self._divided = ShardedOptimizer(self._division.rows, scope, self._team)
         self._sums = {name for phase in built.phases if phase.parts for name in phase.parts.sums}
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
@@ -71,7 +72,10 @@ class Values:
 
     def state(self) -> dict[str, Array]:
         """Return a copy of every variable of the training state; of those that differ between devices, every replica."""
-        found = {name: self._get(name) for name in self.scope if name not in self._sums}
+        return self._copies()
+
+    def _copies(self, but: Container[str] = ()) -> dict[str, Array]:
+        found = {name: self.get(name) for name in self.scope if name not in self._sums and name not in but}
         apart, devices = self._apart(), len(self.scope.places)
         if apart:
             mine = {
@@ -90,23 +94,29 @@ class Values:
         Args:
             root: folder of the checkpoints.
         """
-        del root
-        return self.state(), None
+        if not self._division.parameters:
+            return self.state(), None
+        pieces = save_parts(self._division.rows, self.scope, self._team, root)
+        return self._copies(but=self._divided if pieces is not None else ()), pieces
 
     def share(self) -> None:
         """Give servers, where there are some, the values that training begins with."""
 
-    def _get(self, name: str) -> Array:
+    def get(self, name: str) -> Array:
         """Return a variable's value; of what processes divide, all of them ask."""
         return self._divided.whole(name) if name in self._divided else self.scope.get(name)
 
-    def divided(self) -> dict[str, Array]:
-        """Return the values of all that processes divide; all of them ask."""
-        return {name: self._get(name) for name in self.scope if name in self._divided}
-
-    def put(self, name: str, value: Array) -> None:
+    def put(self, name: str, value: Value) -> None:
         """Write a variable's value, of what processes divide this one's rows of it."""
-        self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
+        self.scope.set(name, self._divided.own(name, value) if name in self._divided else np.asarray(value))
+
+    def copy(self, source: str, target: str) -> None:
+        """Write a parameter's value to a variable of its state, whose rows are those of the parameter where both are divided."""
+        value = self.scope.get(source)
+        if source in self._division.parameters:
+            self.scope.set(target, value)
+        else:
+            self.put(target, value)
 
     def change(self, name: str, value: Array) -> None:
         """Write the value of a variable that all processes change alike, between two steps."""
@@ -144,7 +154,7 @@ class Values:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
-            self.put(name, np.asarray(arrays[name]))
+            self.put(name, arrays[name])
         self._set_copies(arrays)
 
     def _set_copies(self, arrays: Mapping[str, Value]) -> None:
@@ -174,7 +184,10 @@ class Values:
         values = self._averages()
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
-            self.scope.set(name, value)
+            if value.shape == before[name].shape:  # of a sharded parameter these are rows already
+                self.scope.set(name, value)
+            else:
+                self.put(name, value)
         try:
             yield
         finally:
@@ -183,8 +196,11 @@ class Values:
 
     def _averages(self) -> dict[str, Array]:
         """Return the moving averages by parameter, nothing where there are none."""
-        average = self.built.average
-        return average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        average, rows = self.built.average, self._division.rows
+        if average is None or not set(average.averages.values()) <= set(self.scope):
+            return {}
+        alike = all(rows.get(parameter) == rows.get(mean) for parameter, mean in average.averages.items())
+        return average.values(self.scope.get if alike else self.get)
 
     def with_averages(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return the values of a checkpoint with parameters replaced by their moving averages, where there are any.
