@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from pe_cli.graph.replicate import SMALL_BUCKET
 from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type
@@ -124,12 +125,13 @@ def _gathered(
 ) -> dict[int, list[Operator]]:
     """Let readers read what gathers make, and return the ops of these by the place before which they stand."""
     found: dict[int, list[Operator]] = {}
+    numbers = count()
     # A group is gathered while the ops of the one before compute, but not before its rows have been updated.
     for number, group in enumerate(groups):
         place = max(groups[max(0, number - 1)][0].begin, *(gather.ready for gather in group))
         for gather in group:
             one = block.vars[gather.name]
-            whole = f"{gather.name}{WHOLE}{number}"
+            whole = f"{gather.name}{WHOLE}{next(numbers)}"
             block.create_var(whole, one.type, stop_gradient=True, at=one.at)
             for i in gather.places:
                 reader = block.ops[i]

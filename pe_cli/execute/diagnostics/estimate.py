@@ -18,9 +18,10 @@ from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering
 from pe_cli.execute.lowering.tasks import Task
-from pe_cli.execute.lowering.types import device_types
+from pe_cli.execute.lowering.types import concrete_types, device_types
 from pe_cli.execute.memory.device_memory import plan_devices
 from pe_cli.execute.numeric_settings import USUAL, Numerics
+from pe_cli.execute.plan.distributed import Whole
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.lod_resolution import Sequences
@@ -163,15 +164,18 @@ class _Lowered:
 
 def _lowered(
     program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int,
-    numerics: Numerics,
+    numerics: Numerics, processes: int = 1,
 ) -> _Lowered:
-    sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, build, threads=threads, precision=numerics.precision), fetches)
-    parts = batch_types(stages.sequences, sizes)
+    of_all = split_sizes(samples, len(places) * processes)
+    sizes = of_all[: len(places)]
+    stages = compile_program(program, Purpose(places, build, processes, threads=threads, precision=numerics.precision), fetches)
+    everyone = batch_types(stages.sequences, of_all)
+    parts = everyone[: len(places)]
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
-    types = device_types(graph, parts)
+    types = device_types(graph, parts, [*zip(everyone, of_all, strict=True)] if processes > 1 else ())
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, numerics, threads=threads)
+    whole = Whole([concrete_types(graph.program, part) for part in everyone], of_all) if processes > 1 else None
+    low = lowering(graph, types, request.sizes, numerics, threads=threads, whole=whole)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -184,27 +188,29 @@ def estimate_memory(
     fetches: Sequence[str] = (),
     threads: int = 0,
     numerics: Numerics = USUAL,
+    processes: int = 1,
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
     Args:
         program: training or evaluation.
-        places: devices.
-        samples: of a batch, over all devices.
+        places: devices of a process.
+        samples: of a batch, over all devices of all processes.
         build: strategy of the graph.
         fetches: variables that are read after the step.
-        threads: of all devices; 0 for one each.
+        threads: of all devices of a process; 0 for one each.
         numerics: how kernels compute, which decides about scratch memory.
+        processes: that share every batch.
 
     Returns:
-        One entry per device.
+        One entry per device of the first process.
 
     Raises:
         PeError: sizes that only a batch shows do not fit, or an op that a device cannot run.
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics, processes)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.persistables()}

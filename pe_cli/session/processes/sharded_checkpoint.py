@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.devices.scope import Scope
 from pe_cli.graph.sharded_updates import Rows
@@ -16,6 +14,7 @@ from pe_cli.io import atomic
 from pe_cli.io.table_pieces import Piece, Pieces, is_draft, write_piece
 from pe_cli.io.table_pieces import Rows as Span
 from pe_cli.session.processes.process_group import ProcessGroup
+from pe_cli.session.processes.sharded_tables import is_finite
 
 
 def save_parts(rows: Mapping[str, Rows], scope: Scope, group: ProcessGroup, root: Path) -> Pieces | None:
@@ -41,11 +40,11 @@ def save_parts(rows: Mapping[str, Rows], scope: Scope, group: ProcessGroup, root
             shutil.rmtree(draft, ignore_errors=True)
         return None
     spans = {name: Span(name, *each[group.rank]) for name, each in rows.items() if each[group.rank][0] < each[group.rank][1]}
-    arrays = {name: scope.get(name) for name in spans}
+    arrays = {name: scope.held(name) for name in spans}
     facts: dict[str, Any]
     try:
         piece = write_piece(draft, group.rank, arrays, spans)
-        facts = piece.to_json() | {"file": piece.file, "bad": [n for n, a in arrays.items() if not np.isfinite(a).all()]}
+        facts = piece.to_json() | {"file": piece.file, "bad": [n for n, a in arrays.items() if not is_finite(a)]}
     except PeError as error:
         facts = {"error": error.message, "code": int(error.code)}
     told = group.texts(facts)

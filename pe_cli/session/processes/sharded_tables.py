@@ -57,7 +57,7 @@ class Writer:
         arrays = {k.name: self._host.view(k.name) for k in mine}
         rows = {k.name: Rows(k.whole, k.begin or 0, (k.begin or 0) + k.type.shape[0]) for k in mine}
         piece = write_piece(folder, self._number, arrays, rows)
-        bad = [k.whole for k in mine if not _finite(arrays[k.name])]
+        bad = [k.whole for k in mine if not is_finite(arrays[k.name])]
         request.reply(Message("values", {"seen": 1, "file": piece.file, "bad": bad, **piece.to_json()}))
 
 
@@ -136,7 +136,8 @@ def read_by_servers(servers: Servers, kept: Mapping[str, Sequence[Kept]], folder
     return {endpoint: set(answer.names("names")) for endpoint, answer in answers.items()}
 
 
-def _finite(values: np.ndarray[Any, Any]) -> bool:
+def is_finite(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether all values are finite; some are looked at at a time."""
     flat = values.reshape(-1)
     return all(bool(np.isfinite(flat[i : i + SOME]).all()) for i in range(0, flat.size, SOME))
 
