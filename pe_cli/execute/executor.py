@@ -389,13 +389,7 @@ class Executor:
         return StepResult(values, batch.samples, plan.shares, plan), line
 
     def run(
-        self,
-        feed: Feed | Sequence[Feed],
-        fetches: Sequence[str] = (),
-        step: int = 0,
-        samples: int | None = None,
-        *,
-        late: bool = False,
+        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0, samples: int | None = None, *, late: bool = False
     ) -> StepResult:
         """Run one step of a batch; arguments as for `batch` and `step`."""
         return self.step(self.batch(feed, fetches, samples), step, late=late)

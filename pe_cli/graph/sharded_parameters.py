@@ -18,7 +18,7 @@ from itertools import count
 from pe_cli.graph.replicate import SMALL_BUCKET
 from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type
 from pe_cli.ops.define.traits import OwnRows
-from pe_cli.program.ir import Block, Operator, Parameter, Program, Role
+from pe_cli.program.ir import Block, Operator, Program, Role
 from pe_cli.program.operator import UPDATES
 
 
@@ -111,10 +111,10 @@ def _gathers(ops: Sequence[Operator], sizes: Mapping[str, int], held: int) -> li
 
 
 def _grouped(gathers: Sequence[_Gather], least: int) -> list[list[_Gather]]:
-    """Return gathers in groups of at least so many bytes, as far as there are as many."""
+    """Return gathers in groups of at least so many bytes, as far as there are as many; what an op reads first is in one group."""
     groups: list[list[_Gather]] = []
     for gather in gathers:
-        if not groups or sum(g.nbytes for g in groups[-1]) >= least:
+        if not groups or (sum(g.nbytes for g in groups[-1]) >= least and gather.begin > groups[-1][-1].begin):
             groups.append([])
         groups[-1].append(gather)
     return groups
@@ -179,7 +179,6 @@ def _keep_own(block: Block, rows: Mapping[str, Rows], rank: int) -> None:
     """Make this process's rows of each parameter what lives between steps, under the parameter's name."""
     for name, of_all in rows.items():
         one = block.vars[name]
-        assert isinstance(one, Parameter)
         one.whole, one.type = one.type, own_type(one.type, of_all, rank)
         block.vars.pop(name + OWN, None)
     for op in block.ops:

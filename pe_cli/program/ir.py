@@ -27,6 +27,7 @@ class Variable:
         is_data: fed by the user.
         lod_level: of what is fed: levels of nested sequences that its rows belong to; 0 for none.
         error_clip: (min, max) that its gradient is cut to on the way back, or None.
+        whole: type of all rows, which its gradient has, where `type` is that of this process's rows alone.
     """
 
     block: Block
@@ -38,6 +39,7 @@ class Variable:
     at: Span | None = None
     lod_level: int = 0
     error_clip: tuple[float, float] | None = None
+    whole: TensorType | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,7 +73,6 @@ class Parameter(Variable):
         do_model_average: takes part in model averaging.
         weight_decay: own coefficient of the weight decay, at least 0, no unit; None for the optimizer's.
         own_rate: rate of plain descent that moves it instead of the optimizer, without clipping and decay; None for the optimizer's.
-        whole: type of all rows, which its gradient has, where processes shard it and `type` is that of this process's rows.
     """
 
     trainable: bool = True
@@ -81,7 +82,6 @@ class Parameter(Variable):
     do_model_average: bool = True
     weight_decay: float | None = None
     own_rate: float | None = None
-    whole: TensorType | None = None
 
 
 class Block:
@@ -239,12 +239,7 @@ class Block:
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
         """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
-
-        def forward(name: str) -> TensorType:
-            whole = v.whole if isinstance(v := self.vars.get(name), Parameter) else None
-            return type_of(name) if whole is None else whole
-
-        return output_types(op, type_of, lambda name: v.dtype if (v := self.vars.get(name)) else None, forward)
+        return output_types(op, type_of, self.vars.get)
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:

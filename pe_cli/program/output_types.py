@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.ops.define.inference import infer_types
@@ -10,12 +11,14 @@ from pe_cli.ops.define.schema import EMPTY
 from pe_cli.ops.define.traits import SameNumbers, View
 from pe_cli.program.operator import Operator
 
+if TYPE_CHECKING:
+    from pe_cli.program.ir import Variable
+
 
 def output_types(
     op: Operator,
     type_of: Callable[[str], TensorType],
-    declared: Callable[[str], str | None],
-    forward: Callable[[str], TensorType] | None = None,
+    declared: Callable[[str], Variable | None],
 ) -> dict[str, list[TensorType]]:
     """Return the types of an operator's outputs by slot.
 
@@ -25,8 +28,7 @@ def output_types(
     Args:
         op: with names of variables.
         type_of: of an input, or of a forward variable.
-        declared: element type of a variable that exists already; None for others.
-        forward: type of the variable that a gradient belongs to; None for `type_of`.
+        declared: the variable of a name; None where there is none yet.
 
     Raises:
         PeError: types that do not fit.
@@ -39,13 +41,17 @@ def output_types(
         kind = absent if name == EMPTY else of(name)
         return kind if moves else kind.computed
 
+    def whole(name: str) -> TensorType:
+        """Return the type of all rows of a forward variable, of which this process may have its own alone."""
+        return (v.whole if (v := declared(name)) is not None else None) or type_of(name)
+
     inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-    found = infer_types(definition, inputs, op.attrs, lambda name: seen(name, forward or type_of), op.outputs)
+    found = infer_types(definition, inputs, op.attrs, lambda name: seen(name, whole), op.outputs)
     if moves and definition.has(View):  # it may not even copy
         return found
     for slot, names in op.outputs.items():
         for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
-            if kind.dtype == "float32" and declared(name) == BFLOAT16:
+            if kind.dtype == "float32" and (made := declared(name)) is not None and made.dtype == BFLOAT16:
                 found[slot][i] = TensorType(kind.shape, BFLOAT16)
     return found
 

@@ -189,7 +189,7 @@ def _check_role(block: Block, op: Operator) -> Iterator[PeError]:
         p, g = block.vars.get(name), block.vars.get(gradient)
         if p is not None and not isinstance(p, Parameter):
             yield PeError(f"op '{op.type}' belongs to '{name}', which is no parameter")
-        if p and g and not agrees(p.type, g.type) and not rows_of(block, gradient):
+        if p and g and not agrees(p.whole or p.type, g.type) and not rows_of(block, gradient):
             yield PeError(f"parameter '{name}' is {p.type}, but its gradient '{gradient}' is {g.type}")
     if op.role is not Role.OPTIMIZE:
         return
