@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -28,6 +29,24 @@ _PLAIN: tuple[Any, ...] = (None, False, 0, 0.0, 1.0, "", [], "AnyLayout", "NCHW"
 HINT = "export the model with its operators written in others, or run it with PaddlePaddle"
 
 
+@dataclass(frozen=True)
+class LayerCall:
+    """A layer that was called for an operator.
+
+    Attributes:
+        layer: its name.
+        given: its arguments by name, with variables.
+        begin, end: numbers of the operators that it has appended, without the last.
+        result: what it returned.
+    """
+
+    layer: str
+    given: Mapping[str, Any]
+    begin: int
+    end: int
+    result: Any
+
+
 @dataclass
 class Reader:
     """One operator that is read: its description, and the block that operators are appended to.
@@ -37,12 +56,14 @@ class Reader:
         block: of the program that is made.
         number: of the operator, from 0.
         begin: number of the first operator that is appended for it.
+        calls: layers that were called for it.
     """
 
     op: OpDesc
     block: Block
     number: int
     begin: int = 0
+    calls: list[LayerCall] = field(default_factory=list)
 
     def names(self, slot: str, *, outputs: bool = False) -> list[str]:
         """Return the names of a slot, without those that name nothing."""
@@ -119,7 +140,11 @@ class Reader:
 
     def layer(self, name: str, *given: Any, **more: Any) -> Any:
         """Append a layer of the catalogue, and return what it returns."""
-        return find_layer(name).fn(*given, **more)
+        fn, begin = find_layer(name).fn, len(self.block.ops)
+        result = fn(*given, **more)
+        arguments = inspect.signature(fn).bind(*given, **more).arguments
+        self.calls.append(LayerCall(name, arguments, begin, len(self.block.ops), result))
+        return result
 
     def named(self, slot: str) -> ParamAttr | bool:
         """Return what makes a layer use the variable of a slot as its parameter; False where there is none."""
