@@ -26,7 +26,7 @@ from pe_cli.execute.plan.batch_shortcut import Shortcut, Shortcuts, samples_of
 from pe_cli.execute.plan.distributed import Told, types_of_all
 from pe_cli.execute.plan.plan import Plan
 from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans
-from pe_cli.execute.request import Request
+from pe_cli.execute.request import Request, Requests
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.sharded_updates import Rows
 from pe_cli.graph.ssa import Graph
@@ -110,6 +110,7 @@ class Executor:
         self._moves = scope.moves
         self._open: list[tuple[Plan, AsyncFetches]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
+        self._requests = Requests(self._request)
         self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
         scope.allocate(self._stages.kept)
@@ -140,7 +141,6 @@ class Executor:
             return self._found(request)
 
     def _found(self, request: Request) -> Plan:
-        feeds, sizes = [dict(f) for f in request.feeds], request.sizes
         if self._moves != self.scope.moves:
             self.scope.allocate(self._stages.kept)  # an error where one has another type by now
             self.plans.clear()
@@ -148,9 +148,9 @@ class Executor:
         found = self.plans.use(request)
         if found is not None:
             return found
-        active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
+        active = [d for d, n in enumerate(request.sizes) if n] or ([] if self.peers else [0])
         made = self.plans.new(request, self.stages(request.fetches).executed(active))
-        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
+        made.ends = [self._ends(made, d, dict(part)) for d, part in enumerate(request.feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made
 
@@ -339,8 +339,7 @@ class Executor:
         if told is not None:
             plan = self.plan(told.types(parts), told.sizes(sizes), fetches)
             return Batch(plan, plan.request, parts, samples_of(plan, sizes))
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        plan = self.plan(types, sizes, fetches)
+        plan = self._plan(self._requests.of(parts, sizes, fetches))
         return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))
 
     def step(self, batch: Batch, number: int = 0, *, late: bool = False) -> StepResult:

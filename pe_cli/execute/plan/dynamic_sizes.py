@@ -17,8 +17,9 @@ from pe_cli.devices.protocol import Timeline
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.batch import Batch, StepResult
 from pe_cli.execute.executor import Executor, Feed
-from pe_cli.execute.plan.dynamic_programs import MOST, attribute_of, fed_attributes, give_sizes, size_inputs
+from pe_cli.execute.plan.dynamic_programs import MOST, attribute_of, give_sizes
 from pe_cli.execute.plan.plan import Plan
+from pe_cli.execute.plan.program_parts import fed_attributes, size_inputs
 from pe_cli.ops.define.traits import OnHost, Random
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.prune import prune

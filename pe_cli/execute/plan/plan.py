@@ -327,8 +327,9 @@ class Plan:
         # Kernels read rows by these offsets and check nothing: an end beyond the rows would read memory of others.
         for given, ends in zip(feeds, self.ends, strict=False):
             for name, (rows, grouped) in ends.items():
-                if given[name][-1] != rows:
-                    what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
+                end = given[name][-1]
+                if end != rows and (end, rows) != (0, 1):  # sequences that are all empty have one row, which nobody reads
+                    what = f"the sequences of '{grouped}' end at {end}, but there are {rows} rows"
                     made, hint = self.graph.program.find_var(grouped), "the lengths of all sequences add up to the rows"
                     raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
         for d, given in enumerate(feeds):
