@@ -123,6 +123,7 @@ class DynamicProgram:
         for i, op in enumerate(program.top_ops):
             if op.definition.has(OnHost) or _goes_round(op):
                 loop = _Loop(op, self) if _goes_round(op) else None
+                # Behind an op of the host a new part begins even if it stays empty: what the host writes is fed to it like any other value.
                 self._parts += [_Part([op], i, host=loop is None, loop=loop), _Part([], i + 1)]
                 written = set()
                 continue
@@ -170,6 +171,7 @@ class DynamicProgram:
 
         for i, part in enumerate(self._parts):
             # Only what somebody needs later leaves a part: the rest stays in its temporary memory.
+            # Everything else is an activation of one part, and would be copied to the host and back for nothing.
             later = {n for other in self._parts[i + 1 :] for n in (*other.reads, *other.likes)} | set(fetches)
             if part.host or part.loop:
                 if part.loop:
@@ -185,6 +187,8 @@ class DynamicProgram:
                     keep(name, np.asarray(values[0].pop(name)))
                 continue
             shapes = {n: {np.shape(leveled(n, d).array) for d in range(len(values))} for n in part.likes if n in values[0]}
+            # A variable that lives between steps lies in the scope; parts that follow read it there, so it does not go on as a value of
+            # this step.
             form = self._form(part, lambda name: [value(name, d) for d in range(len(values))], shapes)
             reads = [n for n in part.reads if n in values[0]]
             wanted = [n for n in part.writes if n in later and n not in lasting]
@@ -193,6 +197,7 @@ class DynamicProgram:
             made = once(form, [{n: v[n] for n in reads} for v in values], wanted, self.steps)
             for known, new in zip(values, made, strict=True):
                 known.update(new)
+        # A fetched parameter is read after the last part, when its update is done.
         self.steps += 1
         return [{n: v[n] if n in v else kept(n) for n in fetches} for v in values]
 
@@ -205,6 +210,7 @@ class DynamicProgram:
                     sizes_now.append((i, slot, attribute_of(op, attr, name, values(name))))
         # Where devices differ the declared type stays, which leaves the size open.
         alike = {name: next(iter(found)) for name, found in shapes.items() if len(found) == 1}
+        # The key has values and not types alone: the number becomes an attribute, and with it a constant of the kernels' calls.
         key = (*((i, slot, tuple(v) if isinstance(v, list) else v) for i, slot, v in sizes_now), *alike.items())
         if key not in part.forms:
             made = self.program.clone()
@@ -212,6 +218,7 @@ class DynamicProgram:
             block.ops = block.ops[part.begin : part.begin + len(part.ops)]
             give_sizes([(block.ops[i], slot, v) for i, slot, v in sizes_now])
             for name, shape in alike.items():
+                # With the size known, a gradient that is typed after this variable is inferred though no op of the part writes it.
                 block.vars[name].type, block.vars[name].is_data = block.vars[name].type.with_shape(*shape), False
             part.forms[key] = made
             while len(part.forms) > MOST:
@@ -260,6 +267,8 @@ class _Loop:
         """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
         made = region.program.clone()
         made.random_seed = seed
+        # A captured variable that lives between steps is read from the scope in every round: fed once, it would keep its value of the first
+        # round.
         for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.vars):
             made.vars[name].persistable, made.vars[name].is_data = True, False
         return DynamicProgram(made)
@@ -292,6 +301,7 @@ class _Loop:
             kind = body.block.vars[arg].type
             return np.zeros([max(size, 0) for size in kind.shape], kind.numpy)
 
+        # A state that is written before it is read begins as zeros of its declared type, open sizes as 0, because nobody looks at them.
         states = [[start(a, n, d) for a, n in zip(body.args, before, strict=False)] for d in range(len(values))]
         rounds, bound = 0, int(op.attrs["bound"])
         while self._holds(test, fed(test, self._test, states), once, kept, keep):
