@@ -25,6 +25,7 @@ def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: C
     Raises:
         PeError: types that do not fit.
     """
+    # Ops that only move numbers keep bfloat16; all others see, and make, float32.
     definition = op.definition
     moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
     absent = TensorType(())  # of a gradient that a list slot leaves out
@@ -39,6 +40,7 @@ def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: C
         return found
     for slot, names in op.outputs.items():
         for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
+            # The declaration says that it is stored narrow: the op computes float32, and its writes are rounded.
             if kind.dtype == "float32" and declared(name) == BFLOAT16:
                 found[slot][i] = TensorType(kind.shape, BFLOAT16)
     return found
