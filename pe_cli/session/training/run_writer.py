@@ -46,7 +46,7 @@ def folder_of(job: Job, resume: Resume | None) -> RunFolder:
 def recorded(job: Job) -> dict[str, object]:
     """Return what decides about the bits of a run beside its config, as JSON values."""
     code = f"{target.chosen()} ({target.cpu_name()}, vectors of {8 * target.vector_bytes()} bits)"
-    # Vectors of 512 bits round nothing differently, but kernels for them are others: the record says which ran.
+    # Kernels for other instructions may round otherwise: the record says which ones ran.
     return {**environment(), "devices": [place.kind for place in job.places] * job.group.size, "instructions": code}
 
 
