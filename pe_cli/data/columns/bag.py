@@ -112,6 +112,7 @@ class Bag(ColumnTypeOf[BagOptions]):
         # An empty bag has the index of unknown values: a sequence of no item has no length to pool over.
         if options.encode == "ids":
             return _sequences([bag or [0] for bag in ids] + [[0]], found.codes)
+        # The last row stands for missing cells, and stays zeros.
         known = set(state["classes"])
         rows = np.zeros((len(bags) + 1, len(names_of(state))), np.float32)
         for i, (bag, named) in enumerate(zip(ids, bags, strict=True)):

@@ -98,6 +98,7 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
         found = context.table.cells(source).codes()
         if options.items == "number":
             lists = [
+                # One row for each distinct cell: rows of the table refer to them.
                 # A cell without an item becomes one 0, because kernels take no empty sequence.
                 ((np.array(items) - state["shift"]) / state["divisor"] if items else np.zeros(1)).astype(np.float32)
                 for items in _numbers(options, context)
