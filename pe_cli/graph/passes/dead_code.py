@@ -1,4 +1,4 @@
-"""dead_code: ops that nobody can tell from no op are left out.
+"""dead_code: ops whose results nobody can see are left out.
 
 What can be told: what is fetched, persistable variables, and errors. An op that checks its data (labels in range) stays for that, and one
 that takes this process's rows of a gradient, of which other processes take theirs.

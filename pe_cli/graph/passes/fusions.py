@@ -1,4 +1,4 @@
-"""Fusions: the engine that applies every pattern of ops that an op declares itself to take the place of, see `ops.define.fusion`."""
+"""Fusions: the engine that puts a fused op in the place of the ops that it declares to join, see `ops.define.fusion`."""
 
 from __future__ import annotations
 
