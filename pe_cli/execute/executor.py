@@ -102,12 +102,14 @@ class Executor:
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
+        # An exclusive lock over all executors is what fluid's flag means: scripts that leave it on may share variables between executors.
         self._lock = None if self.build.remove_unnecessary_lock else _STEPS
         self.progress = progress
         self.plans = Plans(self._make, device(self.places[0].kind).refits and not self.execution.dry_run)
         self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
+        # A step that was begun and not waited for holds its memory: the next one must not write there before its values are taken.
         self._open: list[tuple[Plan, AsyncFetches]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
         self._requests = Requests(self._request)
@@ -137,6 +139,7 @@ class Executor:
         return self._plan(self._request(feeds, sizes, fetches))
 
     def _plan(self, request: Request) -> Plan:
+        # One thread plans, others wait: two plans for one request would take the memory twice, and one would be forgotten unused.
         with self._planning:
             return self._found(request)
 
@@ -224,11 +227,7 @@ class Executor:
         return self._feeds.read
 
     def check_feed(self, feed: Feed) -> dict[str, Array]:
-        """Return the arrays that the program is fed, converted where that loses nothing.
-
-        Raises:
-            PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
-        """
+        """Return the arrays that the program is fed, converted where that loses nothing; raises as `Feeds.checked` does."""
         return self._feeds.checked(feed)
 
     def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], list[int]]:
@@ -263,7 +262,7 @@ class Executor:
         return [{k: a for k, a in part.items() if k in self._feeds.read} for part in self.sequences.complete(parts)]
 
     def samples(self, feed: Feed) -> int:
-        """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
+        """Return the samples of a batch; see `Feeds.samples`."""
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
@@ -285,6 +284,7 @@ class Executor:
         Raises:
             PeError: a wrong feed, or a name that the program does not have.
         """
+        # The long way costs more Python calls than a small step takes; a shortcut compares types alone.
         found = self._shortcuts.find(feed, fetches, samples) if self._moves == self.scope.moves else None
         if found is not None and self.plans.use(found.request) is found.plan:
             return found.batch(feed)  # type: ignore[arg-type]
@@ -360,9 +360,11 @@ class Executor:
 
     def _step(self, batch: Batch, number: int, late: bool) -> StepResult:
         plan = batch.plan
+        # Its tape serves another request now, so a plan is found again; the batch itself stays valid, for it holds the feeds.
         if plan.request is not batch.request:  # it has been refitted for other batches since
             plan = self._plan(batch.request)
         times = self.execution.num_iteration_per_run
+        # Of several iterations in one run only the last is returned, and each writes where the one before it did: none may be left running.
         late = late and times == 1
         if self._open:
             self._settle(plan if late else None)
@@ -373,11 +375,7 @@ class Executor:
         return StepResult(values, batch.samples, plan.shares, plan, late=bool(opened))
 
     def _settle(self, plan: Plan | None) -> None:
-        """Wait for steps that may still be running, but for the newest if it is of a plan: that looks at reports of its own steps alone.
-
-        Raises:
-            PeError: one reported an error.
-        """
+        # A plan looks at the reports of its own steps alone: its newest one may go on, all others are waited for.
         while self._open and (len(self._open) > 1 or self._open[0][0] is not plan):
             self._open.pop(0)[1].settle()
 

@@ -83,6 +83,7 @@ class Stages:
             strategy = "Reduce" if sharding is None else "Shard"
             what = f"no process has all rows of '{divided[0]}', as reduce_strategy: {strategy} divides {parts} among processes"
             raise PeError(what, hint="fetch something else, or use AllReduce")
+        # By the devices that have samples: a last, smaller batch leaves some without, and its graph has no nodes there.
         self._graphs: dict[tuple[int, ...] | None, Graph] = {}
         self._executed: dict[tuple[int, ...] | None, Graph] = {}
 
@@ -103,6 +104,7 @@ class Stages:
 
     @cached_property
     def _passed(self) -> tuple[Program, tuple[str, ...]]:
+        # Passes see the hardware as facts of a target and never as a device, so that a picture without devices is made by the same passes.
         said: list[str] = []
         at = self.purpose
         target = Target.of(at.places, at.processes, checked=at.checked, precision=at.precision)
@@ -114,6 +116,7 @@ class Stages:
 
     @cached_property
     def shared(self) -> set[str]:
+        # Of the program before passes: what devices share is a matter of the scope, which outlives every graph.
         """Variables of which all devices use one copy."""
         return shared_variables(self.program, self.purpose.places, self.purpose.strategy)
 
@@ -139,10 +142,12 @@ class Stages:
         graph, at = self.graph(active), self.purpose
         key = self._key(active)
         if key not in self._executed:
+            # The rows of a row-sparse gradient that is fetched are read with it, to make it dense.
             fetched = {*self.fetches, *filter(None, (rows_of(graph.program.main_block, n) for n in self.fetches))}
             # what devices keep of their own they keep where a pass has left out the op that writes it, as in an evaluation
             own = {v.name for v in self.program.persistables()} - self.shared
             made = share_updates.run(graph, shared_variables(graph.program, at.places, at.strategy) - own, fetched)
+            # Absorbed sums run inside of the update: with more threads than devices they would keep a thread from work beside them.
             if at.strategy.fuse_all_reduce_ops and at.threads <= len(at.places):
                 made = absorb_sums.run(made)
             made = copy_aliases.run(made)
@@ -186,6 +191,7 @@ def compile_program(program: Program, purpose: Purpose, fetches: Sequence[str] =
     Raises:
         PeError: an op lacks sequences, or the strategy does not go with the program; with the op's place.
     """
+    # Before anything else, because the fed gradient takes part in the resolution of sequences like any feed.
     if purpose.strategy.gradient_scale_strategy == "Customized":
         program, _ = customized_gradient.run(program, ())
     wanted = purpose.strategy.reduce_strategy

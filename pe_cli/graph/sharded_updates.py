@@ -66,14 +66,19 @@ def share_rows(sizes: Sequence[tuple[int, int]], size: int, whole: Collection[in
 
     ranks, load, total = order(size), [0] * size, 0
     found: dict[int, Rows] = {}
+    # Whole parameters go first, as the pieces of the others can even out what they cost.
     for i in sorted(range(len(sizes)), key=lambda i: i not in whole):
         rows, weight = sizes[i]
         total += rows * weight
+        # In whole numbers: floating-point shares could differ by a row between processes of other machines.
         lacking = [max(0, total - size * n) for n in load]  # times size, so that all are whole numbers
         if i in whole:
+            # A whole one goes to whoever has least so far.
             lacking = [int(p == load.index(min(load))) for p in range(size)]
         share = sum(lacking) or 1
+        # Rounded cuts are cumulative, so that rounding never adds up to a row too many.
         cuts = [0, *((2 * n * rows + share) // (2 * share) for n in accumulate(lacking))]
+        # In the order of the tree of sums, so that neighbours in the tree have neighbouring rows.
         mine = {rank: (cuts[p], cuts[p + 1]) for p, rank in enumerate(ranks)}
         found[i] = tuple(mine[rank] for rank in range(size))
         load = [n + (cuts[p + 1] - cuts[p]) * weight for p, n in enumerate(load)]
@@ -160,6 +165,7 @@ class _Finder:
         self.of: dict[Operator, str] = {}
         self._users: dict[str, list[Operator]] = {}
         for op in block.ops:
+            # Users of every variable, because state may be divided only if nothing else ever looks at it.
             for n in {*op.input_names(), *op.output_names()}:
                 self._users.setdefault(n, []).append(op)
             if op.role is Role.OPTIMIZE and (name := self._belongs(op)):
@@ -176,6 +182,7 @@ class _Finder:
     def _belongs(self, op: Operator) -> str | None:
         """Return the parameter that an op's variables belong to; None where they belong to several, or to none."""
         names = {self.param[n] for n in (*op.input_names(), *op.output_names()) if n in self.param}
+        # Numbers of one element, such as a learning rate, are the same for every row.
         return names.pop() if len(names) == 1 else None
 
     def has_rows(self, name: str, parameter: str) -> bool:
@@ -198,6 +205,7 @@ class _Finder:
             closed = self._closed(ops, self._made)
             writing = {op for op in ops if name in op.output_names()}
             more = any(self.block.vars[n].persistable for op in closed if op not in able for n in op.output_names())
+            # Drawn numbers depend on the element's place in the whole: one process drawing for its rows would draw others.
             drawn = any(op.definition.has(Random) for op in ops)  # by the names of variables, and what is drawn needs no state
             if more and writing <= {*closed} and not drawn and self.block.vars[name].type.shape:
                 found.add(name)
@@ -206,6 +214,7 @@ class _Finder:
     def _closed(self, ops: Sequence[Operator], kept: Callable[[Operator], set[str]]) -> list[Operator]:
         """Return the ops whose divided variables, `kept(op)`, are used by none but ops that are returned, too."""
         left = [*ops]
+        # Leaving an op out may leave a variable to a user that is not owned, which takes away further ops.
         while True:
             able = set(left)
             found = [op for op in left if all(able.issuperset(self._users[n]) for n in kept(op) & {*op.output_names()})]
@@ -275,6 +284,7 @@ class _Rewriter:
         found, parameter = self.found, self.found.of[op]
         shaped = (n for n in (*op.input_names(), *op.output_names()) if found.param.get(n) == parameter and found.has_rows(n, parameter))
         names = {n: n + OWN for n in shaped if n not in found.divided}
+        # Rows are taken right before their first use, and are valid until something writes the whole variable.
         for n in dict.fromkeys(op.input_names()):
             if n in names and n not in self.taken:
                 yield self._move("take_rows", n, {"X": [n]}, {"Out": [names[n]]}, op)
@@ -285,6 +295,7 @@ class _Rewriter:
                 self.taken.add(n)
                 self.ahead[n] = None
         begin, end = self.rows[parameter][self.rank]
+        # The process without rows of a whole parameter runs no update of it at all.
         if parameter in found.whole and begin == end:
             return
         for slots in (op.inputs, op.outputs):
@@ -294,6 +305,7 @@ class _Rewriter:
 
     def _whole(self, op: Operator) -> Iterator[Operator]:
         """Yield an op that works on whole variables, after the ops that make the variables that it reads whole again."""
+        # Readers of the whole variable find this process's new rows in it; the others' come with the exchange.
         yield from self._put([n for n in self.ahead if n in op.input_names()])
         for n in op.output_names():
             self.taken.discard(n)

@@ -130,6 +130,7 @@ class Block:
 
     def _add(self, variable: Variable) -> Variable:
         check_dtype(variable.dtype)
+        # Feeds and state cross into NumPy and files, and neither knows bfloat16.
         if variable.dtype == BFLOAT16 and (variable.persistable or variable.is_data):
             what = "fed" if variable.is_data else "kept from step to step"
             said = f"variable '{variable.name}' is {what}, and cannot be {BFLOAT16}"
@@ -185,6 +186,7 @@ class Block:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
         place = at or self.program.mark.at
+        # Only what went in without error is appended: a layer that failed leaves no half op behind.
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
             for rule in RULES:

@@ -33,6 +33,7 @@ def output_types(
     Raises:
         PeError: types that do not fit.
     """
+    # Ops that only move numbers keep bfloat16; all others see, and make, float32.
     definition = op.definition
     moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
     absent = TensorType(())  # of a gradient that a list slot leaves out

@@ -77,6 +77,7 @@ class Job:
         group: ProcessGroup | None = None,
         fitted: Fitted | None = None,
     ) -> None:
+        # Before anything compiles: kernels are for one set of instructions.
         target.use(run.executor.instructions)
         self.run = run
         self.group = group or ProcessGroup()
@@ -318,6 +319,7 @@ class Job:
             PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
         """
         found = [epochs for program in self.programs for epochs in epochs_of(program)]
+        # Steps are counted before the first plan is made, because attributes of ops depend on them.
         if found:
             steps = steps_of_epoch(self, found[0].at)
             for phase in self.built.phases:

@@ -68,6 +68,7 @@ def beside(*found: Estimate) -> Estimate:
     Their temporaries take turns in the same bytes of the host; other devices keep those of each, and what carries their feeds.
     """
     kept = {name: size for each in found for name, size in each.kept.items()}
+    # On the host programs share one arena, one after the other; on a card each has its own, for graphs of launches keep addresses.
     join = max if device(found[0].place.kind).is_host else sum
     temporaries, unshared = join(each.temporaries for each in found), join(each.unshared for each in found)
     beside = Carried(sum(each.carried.pinned for each in found), sum(each.carried.rooms for each in found))
@@ -95,6 +96,7 @@ def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, Te
     if not made:
         return parts
     arrays = [{name: _stand_in(name, kind, sequences) for name, kind in part.items()} for part in parts]
+    # Recipes are run on stand-ins, because the size of what they make follows from values.
     complete = sequences.complete(arrays)
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in complete]
     return [{name: kind for name, kind in part.items() if name in read} for part in types]
@@ -220,6 +222,7 @@ def estimate_memory(
     for d, memory in enumerate(found):
         calls = [c for t in tasks if t.home == d for c in t.calls]
         kernels = {(c.kernel.name, c.dtype, c.second) for c in calls}
+        # What devices share is counted for the first of them alone.
         own = {name: size for name, size in kept.items() if not d or name not in shared}
         feeds = [kind for _, kind in lowered.request.feeds[d]]
         beside = device(places[d].kind).carried(calls, feeds, late if d in graph.active else [])

@@ -57,12 +57,14 @@ def plan_devices(
     variables = graph.program.vars
 
     def reserved(b: Buffer) -> int:
+        # A size that does not depend on the batch needs no room to grow.
         varies = b.name not in variables or -1 in variables[b.name].shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
     def in_lines(b: Buffer) -> int:
         return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
 
+    # With one thread per device tasks run in order and spans of time tell who may share bytes; with more, only what is always ordered does.
     reach = Reachability.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
     kind = device(graph.places[0].kind)
     # On hosts, what is scattered is an array for each gradient, and need not be one stretch.
@@ -78,6 +80,7 @@ def plan_devices(
                 raise PeError(
                     f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
                 )
+        # Buffers of feeds and fetches exist even if no task of this device touches them: they are written or read from outside.
         for name in (*feeds, *fetched):
             low.buffer(name, graph.homes.get(name, d))
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
@@ -94,6 +97,7 @@ def plan_devices(
             pinned,
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
+            # Numbers of tasks are those of the device's own list from here on.
             reach=reach and reach.pick(index),
             room=(None if room == 1.0 else reserved) if kind.is_host else in_lines,
             held=[] if kind.is_host else _apart(own),
@@ -127,6 +131,7 @@ def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
+    # A view of which one end lies on another device is not the same bytes here.
     shared = task.views if all(b in mine for b in task.views) else {}
     # with Reduce, an update may read what another device holds
     over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}

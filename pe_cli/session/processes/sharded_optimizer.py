@@ -87,6 +87,7 @@ class ShardedOptimizer:
     def whole(self, name: str) -> Array:
         """Return the rows of all processes."""
         found = [arrays[name] for arrays in self._team.arrays({name: self._scope.get(name)})]
+        # Ranks in the order of their first row, which is not the order of ranks: rows are dealt in the order of the tree.
         ranks = sorted(range(len(found)), key=lambda rank: self._rows[name][rank])
         return np.concatenate([found[rank] for rank in ranks])
 

@@ -40,6 +40,7 @@ class Values:
         self._team = group or ProcessGroup()
         self._division = division or Division()
         self._divided = ShardedOptimizer(self._division.rows, scope, self._team)
+        # Sums of gradients are 0 between steps and belong to no checkpoint.
         self._sums = {name for phase in built.phases if phase.parts for name in phase.parts.sums}
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
@@ -65,6 +66,7 @@ class Values:
                 f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
             )
         for name in known:
+            # Sizes are checked by the scope, which names both.
             self.put(name, arrays[name])
         if not partial:
             self._set_copies(arrays)
@@ -79,6 +81,7 @@ class Values:
         apart, devices = self._apart(), len(self.scope.places)
         if apart:
             mine = {
+                # Copies of one variable that differ by device have names of their own; the first device's has the plain one.
                 _copy_of(n, self._number(d)): self.scope.get(n, d)
                 for n in apart
                 for d in range(devices)
@@ -130,6 +133,7 @@ class Values:
         """Return what tells whether two processes have the same values, of those that do not differ between devices or processes."""
         mixed = hashlib.sha256()
         for name in sorted(n for n in set(self.scope) - set(self._apart()) - self._sums if n not in self._divided):
+            # In order of name: processes may have made their variables in another order.
             mixed.update(name.encode() + np.array(self.scope.get(name), order="C").tobytes())
         return mixed.hexdigest()
 
@@ -150,6 +154,7 @@ class Values:
         if (missing or unknown) and not partial:
             what = f"no value for {_some(missing)}" if missing else f"{_some(unknown)}, which the model has not"
             raise PeError(f"the checkpoint has {what}", code=ExitCode.DATA, hint="it belongs to another model")
+        # Constants come from the model of now and not from that of the file.
         for name in [n for n in self.scope if n in arrays and n not in constants]:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
@@ -168,6 +173,7 @@ class Values:
         """Return the variables that ops of some roles write in training."""
         return {n for op in self.built.ops if op.role in roles for n in op.output_names()}
 
+    # What the steps themselves write, such as running statistics, every device writes from its own samples.
     def _apart(self) -> list[str]:
         """Return the variables that every device has its own value of: running statistics of its part of the batch."""
         written = self._written([role for role in Role if role not in UPDATES])
@@ -182,6 +188,7 @@ class Values:
     def averaged(self) -> Iterator[None]:
         """Use the moving averages as parameters inside, where there are any."""
         values = self._averages()
+        # Parameters are swapped for their averages and back, so that everything else sees the same scope.
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
             if value.shape == before[name].shape:  # of a sharded parameter these are rows already
