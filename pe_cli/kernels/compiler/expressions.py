@@ -67,7 +67,11 @@ class Expressions:
         return Value(kind, None if self.b.dry else self.b.load(self._slot(name, kind)))
 
     def element(self, base: Value, index: Value) -> Value:
-        """Return the element of a pointer, or of a tuple by a constant."""
+        """Return the element of a pointer, or of a tuple by a constant.
+
+        Raises:
+            Unclear: no constant names the element of a tuple, or the value has none.
+        """
         if isinstance(base.kind, tuple):
             if not isinstance(index.literal, int) or not -len(base.kind) <= index.literal < len(base.kind):
                 raise Unclear("an element of a tuple that no constant names")
@@ -106,13 +110,21 @@ class Expressions:
         return self.a_value(self.any_value(node))
 
     def a_value(self, found: Value | Static) -> Value:
-        """Return what was found where it is a value."""
+        """Return what was found where it is a value.
+
+        Raises:
+            Unclear: it is none.
+        """
         if isinstance(found, Static):
             raise Unclear(f"{found.value!r} as a value")
         return found
 
     def any_value(self, node: ast.expr) -> Value | Static:
-        """Return what an expression is."""
+        """Return what an expression is.
+
+        Raises:
+            Unclear: the language has no such expression.
+        """
         folded = _folded(node)
         if folded is not None:
             return constant(folded)
@@ -130,7 +142,11 @@ class Expressions:
         return found.value if isinstance(found, Static) else None
 
     def of_Name(self, node: ast.Name) -> Value | Static:
-        """Return a variable, or what a global is."""
+        """Return a variable, or what a global is.
+
+        Raises:
+            Unclear: nothing has that name yet.
+        """
         if node.id in self.env:
             return self.variable(node.id)
         if node.id in self._free:
@@ -144,7 +160,11 @@ class Expressions:
         raise Unclear(f"the name {node.id}")
 
     def of_Attribute(self, node: ast.Attribute) -> Value | Static:
-        """Return what a module holds."""
+        """Return what a module holds.
+
+        Raises:
+            Unclear: it holds no such thing.
+        """
         owner = self.static(node.value)
         if not hasattr(owner, node.attr):
             raise Unclear(ast.unparse(node))
@@ -266,7 +286,11 @@ class Expressions:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def of_Call(self, node: ast.Call) -> Value:
-        """Return what a call gives."""
+        """Return what a call gives.
+
+        Raises:
+            Unclear: the language has no such call.
+        """
         target = self.static(node.func)
         if node.keywords or target is None or any(isinstance(a, ast.Starred) for a in node.args):
             raise Unclear(f"the call {ast.unparse(node)}")

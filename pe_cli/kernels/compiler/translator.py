@@ -35,6 +35,9 @@ class Translator(Expressions):
         unit: the module that it is for; see `unit.Unit`.
         fn: Python's function.
         kinds: of its arguments.
+
+    Raises:
+        Unclear: it takes another number of arguments.
     """
 
     def __init__(self, unit: Any, fn: types.FunctionType, kinds: list[Kind | Static]) -> None:
@@ -74,17 +77,19 @@ class Translator(Expressions):
 
     def _run(self) -> None:
         self.dead = False
-        if isinstance(self.tree, ast.Lambda):
-            self._return(self.value(self.tree.body))
-            return
-        self.block(self.tree.body)
+        body = self.tree.body
+        self.block([ast.copy_location(ast.Return(body), body)] if isinstance(body, ast.expr) else body)
         if not self.dead:
             self._return(None)
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
     def block(self, body: list[ast.stmt]) -> None:
-        """Write statements, up to one behind which nothing is reached."""
+        """Write statements, up to one behind which nothing is reached.
+
+        Raises:
+            PeError: BUG, the language has not what a statement says; with its line.
+        """
         for statement in body:
             if self.dead:
                 return
@@ -145,7 +150,11 @@ class Translator(Expressions):
             raise Unclear(f"an assignment to {ast.unparse(target)}")
 
     def do_AugAssign(self, statement: ast.AugAssign) -> None:
-        """Change a variable or an element by an operator."""
+        """Change a variable or an element by an operator.
+
+        Raises:
+            Unclear: the target is neither.
+        """
         operation = type(statement.op).__name__
         if isinstance(statement.target, ast.Subscript):
             base, index = self.value(statement.target.value), self.value(statement.target.slice)
@@ -205,7 +214,11 @@ class Translator(Expressions):
         self._loop(statement, turn, lambda: None, ends=not forever)
 
     def do_For(self, statement: ast.For) -> None:
-        """Do a block for each number of a range."""
+        """Do a block for each number of a range.
+
+        Raises:
+            Unclear: it is no range, and no few values.
+        """
         call = statement.iter
         if isinstance(call, ast.Tuple):
             self._unrolled(statement, call.elts)
