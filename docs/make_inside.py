@@ -32,7 +32,7 @@ BOXES: dict[str, tuple[str, list[dict[str, str]], list[tuple[str, str, str]]]] =
         [
             {"text": "kernel: a Python function with plain loops", "ir": "microkernels as LLVM IR"},
             {"hash": "hash of the code that it reaches, of versions, of the processor"},
-            {"kept": "object file in ~/.cache/pe/kernels", "made": "child processes: numba and LLVM"},
+            {"kept": "object file in ~/.cache/pe/kernels", "made": "child processes: translator and LLVM"},
             {"call": "call: address, record of words, error report"},
             {"loop": "native loop of a step"},
         ],

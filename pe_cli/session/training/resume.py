@@ -23,7 +23,7 @@ from pe_cli.session.training.config_diff import check_changes, config_diff
 from pe_cli.session.training.state import Progress, averages_from_json
 
 #: Packages whose versions may change what kernels compute.
-_COMPILING = ("numba", "llvmlite")
+_COMPILING = ("llvmlite",)
 
 
 @dataclass(frozen=True)
