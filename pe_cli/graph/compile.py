@@ -17,7 +17,7 @@ from pe_cli.graph.lod_resolution import Sequences, resolve
 from pe_cli.graph.passes import customized_gradient
 from pe_cli.graph.pipeline import Target, apply_passes
 from pe_cli.graph.replicate import replicate, shared_variables
-from pe_cli.graph.sharded_parameters import Sharding, group_bytes, shard, sharded_parameters
+from pe_cli.graph.sharded_parameters import Sharding, frozen_rows, group_bytes, shard, sharded_parameters
 from pe_cli.graph.sharded_updates import Rows, own_rows, own_type
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
@@ -204,7 +204,9 @@ def compile_program(program: Program, purpose: Purpose, fetches: Sequence[str] =
     resolved = resolve(owned.program, purpose.levels)
     if wanted == "Reduce":
         return Stages(resolved, purpose, fetches, owned.state, [owned.sentence])
-    rows = sharded_parameters(owned.program, owned.rows) if purpose.sharded is None else purpose.sharded
+    rows = purpose.sharded
+    if rows is None:
+        rows = {**frozen_rows([program], purpose.processes), **sharded_parameters(owned.program, owned.rows)}
     rows = {n: r for n, r in rows.items() if n in program.vars}
     group = group_bytes(purpose.strategy.fuse_all_reduce_bytes, sum(program.vars[n].type.nbytes for n in rows))
     purpose = replace(purpose, strategy=replace(purpose.strategy, fuse_all_reduce_bytes=group))

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from pe_cli.graph.replicate import SMALL_BUCKET
-from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type
+from pe_cli.graph.sharded_updates import OWN, WHOLE, Rows, attributes, own_type, share_rows
 from pe_cli.ops.define.traits import OwnRows
 from pe_cli.program.ir import Block, Operator, Program, Role
 from pe_cli.program.operator import UPDATES
+from pe_cli.program.region import every_op
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,20 @@ def sharded_parameters(program: Program, rows: Mapping[str, Rows]) -> dict[str, 
         rows: parameter -> who updates which rows.
     """
     return {n: r for n, r in rows.items() if n not in set(_read_whole(program))}
+
+
+def frozen_rows(programs: Sequence[Program], size: int) -> dict[str, Rows]:
+    """Return the parameters that nothing updates, with the rows of each process; they are shared out among themselves.
+
+    Args:
+        programs: all that train.
+        size: processes.
+    """
+    written = {n for program in programs for op in every_op(program) for n in op.output_names()}
+    found = {p.name: p.type for program in programs for p in program.parameters() if p.name not in written}
+    found = {n: t for n, t in found.items() if t.shape and t.size > 1}
+    rows = share_rows([(t.shape[0], t.nbytes // t.shape[0]) for t in found.values()], size)
+    return dict(zip(found, rows, strict=True))
 
 
 def _read_whole(program: Program) -> Iterator[str]:

@@ -109,6 +109,16 @@ def test_an_evaluation_gathers_the_rows_that_training_has() -> None:
     assert len(reads(made, "w0")) == 1
 
 
+def test_what_nothing_updates_is_shared_out_too() -> None:
+    main, _ = network("Adam")
+    main.main_block.create_parameter("fixed", TensorType((8, 5)), trainable=False)
+    main.main_block.append_op("elementwise_add", {"X": "a1", "Y": "b1"}, {"Out": "more"}, {"axis": 1})
+    main.main_block.append_op("matmul", {"X": "fixed", "Y": "more"}, {"Out": "other"}, {"transpose_Y": True})
+    made = compile_program(main, Purpose([Place("cpu", 0)], SHARD, 4, rank=2), ["other"])
+    assert made.kept["fixed"].shape == (2, 5)
+    assert len(reads(made, "fixed")) == 1
+
+
 def pruned(program: Program) -> Program:
     from pe_cli.program.prune import prune
 

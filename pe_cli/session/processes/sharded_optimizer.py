@@ -13,7 +13,7 @@ from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.graph.sharded_parameters import sharded_parameters
+from pe_cli.graph.sharded_parameters import frozen_rows, sharded_parameters
 from pe_cli.graph.sharded_updates import Owned, Rows, own_rows, own_startup, own_type
 from pe_cli.io.table_pieces import Value
 from pe_cli.session.processes.process_group import ProcessGroup
@@ -54,12 +54,12 @@ def divided(run: RunSpec, built: Built, group: ProcessGroup) -> tuple[Built, Div
         return built, Division()
     found = [own_rows(program, group.rank, group.size) for program in built.programs]
     state = {name: rows for owned in found for name, rows in owned.state.items()}
-    parameters = _sharded(found) if strategy == "Shard" else {}
+    parameters = {**frozen_rows(built.programs, group.size), **_sharded(found)} if strategy == "Shard" else {}
     return replace(built, startup=own_startup(built.startup, {**state, **parameters}, group.rank)), Division(state, parameters)
 
 
 def _sharded(found: Sequence[Owned]) -> dict[str, Rows]:
-    """Return the parameters that can be sharded in all programs; one that two of them update with other rows is not."""
+    """Return the updated parameters that can be sharded in all programs; one that two of them update with other rows is not."""
     made: dict[str, Rows] = {}
     refused: set[str] = set()
     for owned in found:
