@@ -26,6 +26,7 @@ from pe_cli.execute.plan.dynamic_sizes import executor_of
 from pe_cli.execute.plan.thread_layout import best_layout
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.replicate import shared_variables
+from pe_cli.graph.sharded_updates import WHOLE
 from pe_cli.kernels.compiler import target
 from pe_cli.kernels.compiler.instance import Instance
 from pe_cli.kernels.language import Kernel
@@ -207,7 +208,8 @@ class Job:
             for line in start.lines():
                 self.note(line)
             taken = start.values
-        drawn = {n for op in self.built.startup.top_ops if op.definition.has(Random) for n in op.output_names()}
+        random = [op for op in self.built.startup.top_ops if op.definition.has(Random)]
+        drawn = {n.removesuffix(WHOLE) for op in random for n in op.output_names()}
         drawn -= self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
         by_group = [name for name in frozen if name in self.built.groups]
