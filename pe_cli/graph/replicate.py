@@ -27,6 +27,7 @@ from pe_cli.graph.ssa import (
     WaitScatter,
     WaitSum,
 )
+from pe_cli.ops.define.registry import GRAD
 from pe_cli.ops.define.traits import Folds, MergesRows, OwnRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
 from pe_cli.program.operator import UPDATES
@@ -133,8 +134,13 @@ class _Replication:
         self.scattered = self._scattered(fetches) if processes > 1 else set[str]()
         self.updated = _Bucket()  # parameters whose rows processes have still to give each other
 
+    def _updates_by(self, op: Operator) -> bool:
+        """Whether an op updates by a gradient that this program makes itself; one that is fed is summed already."""
+        reads = (self.program.var(n) for n in op.input_names() if GRAD in n)
+        return op.role is Role.OPTIMIZE and any(not v.is_data for v in reads)
+
     def run(self) -> Graph:
-        if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
+        if self.several and not self.gradients and any(self._updates_by(op) for op in self.ops):
             raise PeError(
                 "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )

@@ -132,17 +132,9 @@ def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTens
     return LoDTensor(array, lengths)
 
 
-def samples_of(program: Program, feed: Mapping[str, LoDTensor], *, equal: bool = False) -> int:
-    """Return how many samples a batch has: top-level sequences, or rows of what has a batch axis; 1 without any.
-
-    Raises:
-        FluidValueError: equal is set and feeds have different lengths; a ValueError.
-    """
-    counts = {name: _count(t) for name, t in feed.items() if _batched(program, name, t)}
-    if equal and len(set(counts.values())) > 1:
-        listed = ", ".join(f"'{name}' has {n}" for name, n in counts.items())
-        raise FluidValueError(f"feeds of one batch differ in length: {listed}")
-    return next(iter(counts.values()), 1)
+def samples_of(program: Program, feed: Mapping[str, LoDTensor]) -> int:
+    """Return how many samples a batch has: top-level sequences, or rows, of the first feed that has a batch axis; 1 without any."""
+    return next((_count(t) for name, t in feed.items() if _batched(program, name, t)), 1)
 
 
 def _batched(program: Program, name: str, tensor: LoDTensor) -> bool:
@@ -179,23 +171,23 @@ def parts_of(program: Program, feed: Any, devices: int, *, partial: bool = False
 def _split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
     """Cut a batch for devices along axis 0, the remainder to the later ones, never inside a top-level sequence.
 
+    Each feed is cut by its own length, as in the original: rows of sentences and the rows of all their words may be fed side by side.
     What has no batch axis goes to every device whole, or in equal parts where it is given once for each.
 
     Raises:
-        FluidValueError: fewer samples than devices, or feeds of different lengths; a ValueError.
+        FluidValueError: a feed has fewer samples than there are devices; a ValueError.
     """
-    batched = {name for name, t in feed.items() if _batched(program, name, t)}
-    samples = samples_of(program, feed, equal=True)
-    if batched and samples < devices:
-        hint = "leave this batch out, or use fewer devices"
-        raise FluidValueError(f"the feed has {samples} samples for {devices} devices", hint=hint)
     parts: list[dict[str, LoDTensor]] = [{} for _ in range(devices)]
     for name, tensor in feed.items():
+        batched = _batched(program, name, tensor)
+        samples = _count(tensor) if batched else len(tensor)
+        if batched and samples < devices:
+            hint = "leave this batch out, or use fewer devices"
+            raise FluidValueError(f"'{name}' has {samples} samples for {devices} devices", hint=hint)
         fixed = program.global_block().vars[name].shape[:1]
-        whole = name not in batched and (not fixed or len(tensor) == fixed[0])
+        whole = not batched and (not fixed or samples == fixed[0])
         begin = 0
-        sizes = split_sizes(samples if name in batched else 0 if whole else len(tensor), devices)
-        for part, n in zip(parts, sizes, strict=True):
+        for part, n in zip(parts, split_sizes(0 if whole else samples, devices), strict=True):
             part[name] = tensor if whole else _cut(tensor, begin, begin + n)
             begin += n
     return parts
