@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from pe_cli.core.errors import PeError, Span, WrongType, did_you_mean
@@ -39,7 +39,7 @@ class Variable:
     at: Span | None = None
     lod_level: int = 0
     error_clip: tuple[float, float] | None = None
-    whole: TensorType | None = None
+    whole: TensorType | None = field(default=None, init=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -208,9 +208,7 @@ class Block:
         for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
             for slot in given:
                 if slot not in {s.name for s in known}:
-                    raise PeError(
-                        f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known])
-                    )
+                    raise PeError(f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known]))
         for names in ins.values():
             for name in names:
                 if name != EMPTY:

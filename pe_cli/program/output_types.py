@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.ops.define.inference import infer_types
@@ -11,14 +11,20 @@ from pe_cli.ops.define.schema import EMPTY
 from pe_cli.ops.define.traits import SameNumbers, View
 from pe_cli.program.operator import Operator
 
-if TYPE_CHECKING:
-    from pe_cli.program.ir import Variable
+
+class Declared(Protocol):
+    """What is known of a variable that exists already: its element type, and the type of all rows where it has only some of them."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    whole: TensorType | None
 
 
 def output_types(
     op: Operator,
     type_of: Callable[[str], TensorType],
-    declared: Callable[[str], Variable | None],
+    declared: Callable[[str], Declared | None],
 ) -> dict[str, list[TensorType]]:
     """Return the types of an operator's outputs by slot.
 

@@ -16,7 +16,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.execute.plan.program_parts import Part, fed_attributes, parts_of, unseen
 from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
-from pe_cli.ops.define.traits import OnHost
+from pe_cli.ops.define.traits import OnHost, View
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.region import Region
 
@@ -258,7 +258,7 @@ class _Loop:
 def _copied(test: Region) -> str | None:
     """Return the argument that a condition hands on as it is; None where it computes something."""
     ops = test.program.top_ops
-    copies = len(ops) == 1 and ops[0].type == "assign" and ops[0].output_names() == [*test.results[:1]]
+    copies = len(ops) == 1 and ops[0].definition.has(View) and ops[0].output_names() == [*test.results[:1]]
     source = ops[0].input_names()[0] if copies else test.results[0]
     return source if len(ops) == copies and source in test.args else None
 
