@@ -57,6 +57,17 @@ def test_a_model_is_written_as_the_original_has_it(name, tmp_path):
     assert feeds == list(fed)
 
 
+def test_a_program_is_parsed_from_the_bytes_of_the_original():
+    data = (FOLDER / "images" / "__model__").read_bytes()
+    program = fluid.Program.parse_from_string(data)
+    assert [op.type for op in program.global_block().ops][:3] == ["conv2d", "elementwise_add", "batch_norm"]
+    again = program.serialize_to_string()
+    assert b"\0" in again
+    assert fluid.Program.parse_from_string(again).to_string(True) == program.to_string(True)
+    with pytest.raises(ValueError, match="no program of PaddlePaddle"):
+        fluid.Program.parse_from_string(data[:-7])
+
+
 def test_values_are_written_with_the_bytes_of_the_original():
     for name in ("saved.pdparams", "saved.pdopt"):
         data = (VALUES / name).read_bytes()

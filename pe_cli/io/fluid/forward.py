@@ -9,7 +9,9 @@ from pe_cli.io.fluid.program_desc import LOD_TENSOR, BlockDesc, OpDesc
 from pe_cli.program.ir import EMPTY
 
 #: Bits of the attribute `op_role`: gradients, updates, what trainers send each other, and learning rates; and of the operator of the loss.
-_NOT_FORWARD, _LOSS = 1 | 2 | 4 | 8 | 16, 256
+_NOT_FORWARD, _OPTIMIZE, _RATES, _LOSS = 1 | 2 | 4 | 8 | 16, 2, 16, 256
+#: Operators that move the powers of Adam's betas.
+_OF_ADAM = {"scale"}
 #: Operators of readers: what they give is fed here.
 _READS = {"read", "create_py_reader", "create_double_buffer_reader", "create_custom_reader"}
 
@@ -23,11 +25,13 @@ class Forward:
             loss first.
         loss: variable that is made smaller; empty where nothing says it.
         updates: operators that change parameters.
+        more_than_updates: there are others in training: of regularization, clipping or learning rates.
     """
 
     blocks: list[BlockDesc]
     loss: str
     updates: list[OpDesc]
+    more_than_updates: bool
 
 
 def role_of(op: OpDesc) -> int:
@@ -50,10 +54,11 @@ def forward_of(blocks: Sequence[BlockDesc]) -> Forward:
             plain = first in kinds and kinds[first].kind == LOD_TENSOR and not kinds[first].persistable
             if plain and all(name not in read for names in _results(op) for name in names):
                 ends[first] = None
-    updates = [op for op in main.ops if role_of(op) & 2 and "Param" in op.inputs and "LearningRate" in op.inputs]
+    updates = [op for op in main.ops if role_of(op) & _OPTIMIZE and "Param" in op.inputs and "LearningRate" in op.inputs]
     if not any(op.type == "fetch" for op in kept):
         kept += [OpDesc("fetch", {"X": [name]}, {}, {"col": i}) for i, name in enumerate(ends)]
-    return Forward([replace(main, ops=kept), *blocks[1:]], losses[0] if losses else "", updates)
+    further = any(role_of(op) & (_OPTIMIZE | _RATES) and op not in updates and op.type not in _OF_ADAM for op in main.ops)
+    return Forward([replace(main, ops=kept), *blocks[1:]], losses[0] if losses else "", updates, further)
 
 
 def _results(op: OpDesc) -> list[list[str]]:

@@ -33,6 +33,7 @@ class ImportedModel:
         details: what only the report has, a line each.
         files: name -> what else is written beside the model, such as an example of a config.
         loss: what training makes smaller; empty where nothing says it.
+        optimizer: that a config begins with; empty where nothing says it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ImportedModel:
     details: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     loss: str = ""
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,10 @@ def _of_words(g: Given) -> Iterator[Candidate]:
     definition = discover().get(name or g.op.type)
     if definition is None:
         return
-    args = {word: _said(g, definition.args[word], target) for word, target in said.items() if word in definition.args or callable(target)}
+    try:
+        args = {word: _said(g, definition.args[word], target) for word, target in said.items() if word in definition.args}
+    except (LookupError, TypeError):  # a slot without a variable, or one with fewer axes
+        return
     left = [slot.name for slot in find(g.op.type).inputs if g.vars(slot.name) and slot.name not in said.values()]
     for arg in definition.args.values():
         if arg.name not in args and (target := _alike(g, arg, left)):
@@ -277,15 +280,15 @@ def _alike(g: Given, arg: LayerArg, left: Sequence[str]) -> str:
     return next((slot for slot in left if slot.replace("_", "").lower() == wanted), "")
 
 
-def _said(g: Given, arg: LayerArg | None, target: str | Callable[[Given], Any]) -> Any:
+def _said(g: Given, arg: LayerArg, target: str | Callable[[Given], Any]) -> Any:
     if callable(target):
         return target(g)
     if target in g.op.attrs:
         return g.op.attrs[target]
     found = g.vars(target)
-    if arg is not None and arg.kind == "param_attr":
+    if arg.kind == "param_attr":
         return Named(found[0].name) if found else None
-    if arg is not None and arg.kind == "variables":
+    if arg.kind == "variables":
         return found
     return found[0] if found else None
 

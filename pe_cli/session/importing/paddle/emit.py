@@ -136,7 +136,8 @@ class Emitter:
         v = self.block.vars[op.outputs["Out"][0]]
         values = np.asarray(op.attrs["values"], v.dtype).reshape(v.shape)
         if values.size and (values == values.flat[0]).all():
-            layer = {"type": "fill_constant", "shape": list(v.shape), "dtype": v.dtype, "value": self._written(short(float(values.flat[0])))}
+            value = self._written(short(float(values.flat[0])))
+            layer = {"type": "fill_constant", "shape": list(v.shape), "dtype": v.dtype, "value": value}
             self._refs[v.name] = self._keep(v.name, layer)
             return True
         self._refs[v.name] = self._keep(v.name, self._table(v, trained=False))

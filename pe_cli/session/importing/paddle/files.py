@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io.fluid.program_desc import VarDesc
+from pe_cli.io.fluid.program_desc import ELEMENT_NUMBERS, VarDesc
 from pe_cli.io.fluid.value_files import read_original
 from pe_cli.io.regular_files import open_regular
 
@@ -63,10 +64,10 @@ def locate(source: Path, names: Sequence[str]) -> ModelFiles:
     stem = model.name.removesuffix(PROGRAM)
     beside = [folder / f"{stem}{ending}" for ending in (".pdparams", ".pdopt", ".pdiparams")] if model.suffix == PROGRAM else []
     found = [path for path in beside if path.is_file()]
-    if not found and names and not all((folder / name).is_file() for name in names):
+    if not found and names and not all(_is_file(folder / name) for name in names):
         found = [path for path in (folder / name for name in ALL_VALUES) if path.is_file()][:1]
         if not found:
-            lost = next(name for name in names if not (folder / name).is_file())
+            lost = next(name for name in names if not _is_file(folder / name))
             wanted = " or ".join(path.name for path in beside[::2]) if beside else f"{ALL_VALUES[0]}, or a file for each variable"
             raise _error(f"{folder} has no values of {model.name}: there is no file '{lost}', and none for all", f"put {wanted} beside it")
     return ModelFiles(model, tuple(found))
@@ -102,16 +103,35 @@ def read_values(files: ModelFiles, saved: Mapping[str, VarDesc], wanted: Sequenc
 
 def _read(path: Path, variables: Sequence[VarDesc]) -> dict[str, Array]:
     """Return the values of a file that has these variables, without reading one that is larger than they are."""
-    sizes = [int(np.prod([max(size, 1) for size in v.shape], dtype=object)) * np.dtype(v.dtype).itemsize for v in variables]
+    sizes = [math.prod(max(size, 1) for size in v.shape) * np.dtype(_element_type(v)).itemsize for v in variables]
     try:
         with open_regular(path) as file:
             pickled, file_size = file.read(1) == b"\x80", os.fstat(file.fileno()).st_size
     except OSError as error:
         raise _error(f"{path}: {error.strerror or error}", "copy all files of the model into one folder") from None
-    most = sum(sizes) + _BESIDE * (len(sizes) + 1)
-    if file_size > most and not pickled:
+    most = sum(sizes) * (2 if pickled else 1) + _BESIDE * (len(sizes) + 1)  # pickles may write a byte as a letter of two
+    if file_size > most:
         raise _error(f"{path} has {file_size:,} bytes, and its variables have {sum(sizes):,}", "put the values of this program beside it")
     return read_original(path, [v.name for v in variables])
+
+
+def _element_type(v: VarDesc) -> str:
+    """Return the element type of a variable that is saved.
+
+    Raises:
+        PeError: no file has such elements.
+    """
+    if v.dtype not in ELEMENT_NUMBERS:
+        raise _error(f"the variable '{v.name:.80}' has elements of {v.dtype}", "save the model with float32 or whole numbers")
+    return v.dtype
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file; a name that no file can have has none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _inside(folder: Path, name: str) -> Path:

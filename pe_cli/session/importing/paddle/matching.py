@@ -15,8 +15,8 @@ from pe_cli.program.ir import EMPTY, Block, Operator, Parameter, Program, Variab
 from pe_cli.program.param_attr import ParamAttr
 from pe_cli.session.importing.paddle.candidates import Candidate, Named
 
-#: Attributes that a phase sets, or that say where an operator computes.
-_NO_MATTER = {"is_test", "use_cudnn", "use_mkldnn"}
+#: Attributes that a phase sets, that say where an operator computes, or which gradient a row gets that `gather` takes twice: here the sum.
+_NO_MATTER = {"is_test", "use_cudnn", "use_mkldnn", "overwrite"}
 #: Operators that compute what another one does, for a case that is faster.
 _SPECIAL = {"depthwise_conv2d": "conv2d"}
 #: What a layer raises for arguments that it cannot do with.

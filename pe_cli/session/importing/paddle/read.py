@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pe_cli.io.fluid.reading import Loaded
 from pe_cli.session.importing.define import ImportedModel, ImportWish
 from pe_cli.session.importing.paddle.emit import Emitter
 from pe_cli.session.importing.paddle.files import locate, model_file, read_values
+from pe_cli.session.importing.paddle.optimizer import optimizer_of, rate_of
+from pe_cli.session.importing.paddle.rewrite import rewritten
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +37,7 @@ def read(wish: ImportWish) -> ImportedModel:
     files = locate(wish.source, list(saved))
     forward = forward_of(blocks)
     try:
-        loaded = models.loaded(forward.blocks, str(path), partial=wish.partial)
+        loaded = models.loaded(rewritten(forward.blocks), str(path), partial=wish.partial)
         emitter = Emitter(loaded, [*loaded.fetches, *loaded.frontier], partial=wish.partial)
         emitter.run()
         if not emitter.layers:
@@ -42,8 +45,20 @@ def read(wish: ImportWish) -> ImportedModel:
     except PeError as error:
         error.message = error.message if str(path) in error.message else f"{path}: {error.message}"
         raise
-    arrays = read_values(files, saved, [name for name in emitter.parameters if name in saved])
-    return _model(wish.source, path, loaded, emitter, forward, arrays | emitter.arrays)
+    rate = rate_of(forward.updates)
+    wanted = [*(name for name in emitter.parameters if name in saved), *([rate] if rate in saved and files.values else [])]
+    arrays = read_values(files, saved, wanted)
+    model = _model(wish.source, path, loaded, emitter, {name: arrays[name] for name in arrays if name != rate} | emitter.arrays)
+    loss = emitter.reference(forward.loss) or ""
+    return replace(model, loss=loss, optimizer=optimizer_of(forward.updates, arrays), notes=[*model.notes, *_of_training(forward)])
+
+
+def _of_training(forward: Forward) -> list[str]:
+    """Return what is said of the part of a program that trains it."""
+    if forward.more_than_updates:
+        text = "regularization, clipping and schedules of learning rates are not read: write them into config.yaml"
+        return [text]
+    return []
 
 
 def _saved(blocks: Sequence[BlockDesc]) -> dict[str, VarDesc]:
@@ -57,10 +72,11 @@ def _first(loaded: Loaded, emitter: Emitter) -> str:
 
 
 def _model(
-    source: Path, path: Path, loaded: Loaded, emitter: Emitter, forward: Forward, arrays: dict[str, Array]
+    source: Path, path: Path, loaded: Loaded, emitter: Emitter, arrays: dict[str, Array]
 ) -> ImportedModel:
     fetches, details = [], []
-    notes = [f"'{name}' has values that are NaN or infinite" for name, a in arrays.items() if a.dtype.kind == "f" and not np.isfinite(a).all()]
+    odd = [name for name, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
+    notes = [f"'{name}' has values that are NaN or infinite" for name in odd]
     notes += [f"left out: {failure.message}" for failure in (*loaded.lost, *emitter.failures)]
     for name in [*loaded.fetches, *loaded.frontier, *emitter.frontier]:
         ref = emitter.reference(name)
@@ -71,7 +87,7 @@ def _model(
         raise PeError(f"{path}: nothing of what it computes has a layer", hint=_first(loaded, emitter), code=ExitCode.DATA)
     return ImportedModel(
         name=_name_of(source), feeds=emitter.feeds, layers=emitter.layers, fetches=list(dict.fromkeys(fetches)), arrays=arrays,
-        comments=emitter.comments, notes=notes, source=str(source), details=details, loss=emitter.reference(forward.loss) or "",
+        comments=emitter.comments, notes=notes, source=str(source), details=details,
     )  # fmt: skip
 
 
