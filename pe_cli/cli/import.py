@@ -45,13 +45,15 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     does or nearly so, params.safetensors with the values, config.yaml, which names the model, and import.txt with what was folded,
     simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
     """
-    from pe_cli.session.importing.define import ImportWish, read_model
+    from pe_cli.session.importing.define import ImportWish, kind_of, read_model
     from pe_cli.session.importing.write import REPORT, summary, write
 
-    if not source.is_dir() and (head, classes, length) != (None, None, None):
-        raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
-    if source.is_dir() and (partial or fixed or task):
-        raise PeError("--partial, --fixed and --task are for ONNX files", hint="--head says what a folder's model ends with")
+    kind = kind_of(source)
+    asked = {"partial": partial, "fixed": fixed, "task": task, "head": head, "classes": classes, "length": length}
+    for option, value in asked.items():
+        if value not in (None, False) and option not in kind.options:
+            takes = ", ".join(f"--{name}" for name in kind.options)
+            raise PeError(f"--{option} is not for {kind.looks_like} ({kind.name})", hint=f"leave it out; such a model takes {takes}")
     model = read_model(ImportWish(source, partial, fixed, head, classes, length))
     if task is not None:
         from pe_cli.session.importing.training import for_training

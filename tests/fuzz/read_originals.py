@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pe_cli.io.fluid.models import read_bytes, read_program
-from pe_cli.paddle.fluid.original_files import is_original, read_original
+from pe_cli.io.fluid.value_files import is_original, read_original
 from pe_cli.program.verify import verify
 from tests.fuzz.targets import refused, target
 

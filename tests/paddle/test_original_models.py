@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.io.fluid import program_desc, tensors
-from pe_cli.paddle import pickled_arrays
-from pe_cli.paddle.pickled import read as read_pickle
+from pe_cli.io.fluid import pickled_arrays, program_desc, tensors
+from pe_cli.io.fluid.pickled import read as read_pickle
 from tests.paddle.recordings.models import MODELS, build
 
 pytestmark = pytest.mark.usefixtures("fresh")
