@@ -7,14 +7,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.encoding import Affine, Cast, Check, Clip, Empty, Fill, Lane, Source, Standardise, Step
+from pe_cli.core.encoding import (
+    Affine,
+    Cast,
+    Check,
+    Clip,
+    Empty,
+    Exponential,
+    Fill,
+    Lane,
+    Logarithm,
+    Source,
+    Standardise,
+    Step,
+)
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.column import ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number_fit import (
+    ADDED,
     CHUNK,
     Missing,
     NumberOptions,
     NumberState,
+    ahead_of,
+    check_logarithm,
     fit_array,
     fit_numbers,
     is_missing,
@@ -77,7 +93,7 @@ class ScaledField:
 
 @column
 class Number(ColumnType[NumberOptions]):
-    """One number per row. `missing`, `clip` and `scale` are applied in this order."""
+    """One number per row. `missing`, `clip`, `transform` and `scale` are applied in this order."""
 
     name = "number"
     options = NumberOptions
@@ -118,17 +134,24 @@ class Number(ColumnType[NumberOptions]):
         return number_cell(state, options.notation)
 
     def decode(self, options: NumberOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
-        """Undo the scale."""
+        """Undo the scale and the logarithm."""
         found: NDArray[Any] = np.asarray(values, np.float64) * np.asarray(state["divisor"]) + np.asarray(state["shift"])
+        if options.transform:
+            with np.errstate(over="ignore"):
+                found = np.exp(found) - ADDED[options.transform]
         return found
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps; see `ColumnType.lanes`."""
-        return (number_lane(options.of or name, options.clip, carry_free(options.missing, state), array, options.notation),)
+        lane = number_lane(
+            options.of or name, options.clip, carry_free(options.missing, state), array, options.notation, options.transform
+        )
+        return (lane,)
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
-        return scaling(Affine, state["divisor"], state["shift"])
+        back = (Exponential(ADDED[options.transform]),) if options.transform else ()
+        return (*scaling(Affine, state["divisor"], state["shift"]), *back)
 
 
 def carry_free(missing: Missing, state: State) -> State:
@@ -137,8 +160,9 @@ def carry_free(missing: Missing, state: State) -> State:
 
 
 def number_lane(
-    source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None, notation: Notation = PLAIN
-) -> Lane:
+    source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None, notation: Notation = PLAIN,
+    transform: str | None = None,
+) -> Lane:  # fmt: skip
     """Return how a column's numbers are filled in, clipped and scaled, as steps."""
     kind = array or TensorType((1,), "float64")
     steps: list[Step] = [] if kind.dtype == "float64" else [Cast("float64")]
@@ -154,6 +178,8 @@ def number_lane(
         steps.append(Clip(*clip))
     if state["dtype"] == "int64":
         steps.append(Check("whole", f"column '{source}': no whole number"))
+    if transform:
+        steps += [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
     steps += scaling(Standardise, state["shift"], state["divisor"])
     if state["dtype"] != "float64":
         steps.append(Cast(state["dtype"]))
@@ -189,15 +215,22 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
     values = numbers_of(context, source, options.notation).values
     if options.missing == "previous":
         values = _carried(values, context.table)
+    ahead = ahead_of(context)
     for start in range(0, len(values), CHUNK):
         part = values[start : start + CHUNK].copy()
         # In chunks, so that a column as large as memory needs no second one.
         gone = np.isnan(part)
+        if state["fill"] is None:
+            part[gone & ahead[start : start + CHUNK] & (state["dtype"] == "int64")] = 0
+            gone &= ~ahead[start : start + CHUNK]
         if gone.any():
             if state["fill"] is None:
                 row = start + int(np.flatnonzero(gone)[0])
                 raise is_missing(context, source, row, int(np.isnan(values).sum()))
             part[gone] = state["fill"]
+        if options.transform:
+            clipped = part if options.clip is None else np.clip(part, *options.clip)
+            check_logarithm(clipped, options.transform, start, context, source)
         target = out[start : start + CHUNK, 0]
         if state["dtype"] == "int64":
             if options.clip is not None:
@@ -205,8 +238,8 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
             _check_whole(part, start, context, source)
             target[:] = part
         else:
-            apply_scale(part, state, options.clip, target)
-            _check_range(target, start, context, source)
+            apply_scale(part, state, options.clip, target, options.transform)
+            _check_range(target, start, context, source, ahead)
 
 
 def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
@@ -235,19 +268,25 @@ def _check_whole(part: NDArray[np.float64], start: int, context: Context, source
         raise context.error(row, f"'{text}' is no whole number", "set dtype: float32 on the column", source)
 
 
-def _check_range(part: NDArray[Any], start: int, context: Context, source: str) -> None:
-    if not np.isfinite(part).all():
-        row = start + int(np.flatnonzero(~np.isfinite(part))[0])
+def _check_range(part: NDArray[Any], start: int, context: Context, source: str, ahead: NDArray[np.bool_]) -> None:
+    bad = ~np.isfinite(part)
+    if bad.any() and (bad := bad & ~ahead[start : start + len(part)]).any():
+        row = start + int(np.flatnonzero(bad)[0])
         text = context.table.cells(source).text(row)
         raise context.error(row, f"'{text}' is too large for {part.dtype}", "set scale: standard, clip, or dtype: float64", source)
 
 
-def apply_scale(values: NDArray[np.float64], state: State, clip: tuple[float, float] | None, out: NDArray[Any]) -> None:
+def apply_scale(
+    values: NDArray[np.float64], state: State, clip: tuple[float, float] | None, out: NDArray[Any], transform: str | None = None
+) -> None:
     """Fill in, clip and scale float64 numbers, which are changed, into `out` of the same shape."""
     if state["fill"] is not None:
         np.copyto(values, state["fill"], where=np.isnan(values))
     if clip is not None:
         np.clip(values, *clip, out=values)
+    if transform:
+        values += ADDED[transform]
+        np.log(values, out=values)
     values -= np.asarray(state["shift"])
     values /= np.asarray(state["divisor"])
     # Told afterwards, with the row, by whoever wrote the value.

@@ -22,9 +22,11 @@ from pe_cli.core.encoding import (
     Column,
     Count,
     Empty,
+    Exponential,
     Fed,
     Fill,
     Interpolate,
+    Logarithm,
     Lookup,
     Names,
     OneHot,
@@ -155,6 +157,13 @@ class DataNodes:
         found = self._add("Mul", [x, self._const(step.factor, dtype)])
         return found if set(step.shift) == {0.0} else self._add("Add", [found, self._const(step.shift, dtype)])
 
+    def _logarithm(self, x: str, step: Logarithm, dtype: str) -> str:
+        return self._add("Log", [self._add("Add", [x, self._const(step.added, dtype)]) if step.added else x])
+
+    def _exponential(self, x: str, step: Exponential, dtype: str) -> str:
+        found = self._add("Exp", [x])
+        return self._add("Sub", [found, self._const(step.added, dtype)]) if step.added else found
+
     def _check(self, x: str, step: Check, dtype: str) -> str:
         if step.test == "finite":
             bad = self._add("Or", [self._add("IsNaN", [x]), self._add("IsInf", [x])])
@@ -242,7 +251,7 @@ class DataNodes:
 
 _WRITERS: dict[type[Step], Callable[..., str]] = {
     Empty: DataNodes._empty, Fill: DataNodes._fill, Clip: DataNodes._clip, Standardise: DataNodes._standardise,
-    Affine: DataNodes._affine,
+    Affine: DataNodes._affine, Logarithm: DataNodes._logarithm, Exponential: DataNodes._exponential,
     Check: DataNodes._check, Lookup: DataNodes._lookup, OneHot: DataNodes._one_hot, Count: DataNodes._count,
     Wave: DataNodes._wave, Cast: DataNodes._cast, Reshape: DataNodes._reshape, ChannelsFirst: DataNodes._channels_first,
     Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names, Column: DataNodes._column, Both: DataNodes._both,
