@@ -26,6 +26,8 @@ Progress = Callable[[int, int, str], None]
 PATIENCE = 10.0
 #: Kernels from which on children pay that are still to be started.
 FEW = 4
+#: Most children that are started before anybody knows how many kernels are missing.
+EARLY = 4
 
 
 def compile_all(instances: list[Instance], progress: Progress | None = None) -> dict[str, bytes]:
@@ -45,6 +47,12 @@ def compile_all(instances: list[Instance], progress: Progress | None = None) -> 
                 progress(len(objects), len(instances), instance.kernel.name)
             objects[instance.key] = _compile_here(instance)
     return objects
+
+
+def start_early() -> None:
+    """Start children where no kernel is kept: a first run needs many, and they start while it reads its config and data."""
+    if cache.is_empty():
+        _WAITING.put(_WAITING.take(min(EARLY, usable_cores())))
 
 
 def _compile_here(instance: Instance) -> bytes:
