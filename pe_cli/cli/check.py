@@ -15,7 +15,9 @@ from pe_cli.cli.terminal_text import echo
 if TYPE_CHECKING:
     from pe_cli.config.error_collector import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.execute.diagnostics.estimate import Estimate
     from pe_cli.kernels.cuda.compiler import Capability
+    from pe_cli.program.ir import Program
     from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
 
@@ -246,6 +248,7 @@ def _is_settled(source: Source) -> bool:
 
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
+    from pe_cli.cli import adapted_cost
     from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
@@ -264,11 +267,17 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
         how = numerics_of(source, used.places[0].kind)
-        each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
-            for p in programs
-        ]
-        found = [beside(*estimates) for estimates in zip(*each, strict=True)]
+
+        def estimated(programs: Sequence[Program]) -> list[Estimate]:
+            each = [
+                estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
+                for p in programs
+            ]
+            return [beside(*estimates) for estimates in zip(*each, strict=True)]
+
+        found = estimated(programs)
+        for line in adapted_cost.lines(source, lambda programs: estimated(programs)[0].own):
+            echo(f"note: {line}")
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
