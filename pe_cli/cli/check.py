@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pe_cli.core.strategy import BuildStrategy
     from pe_cli.execute.diagnostics.estimate import Estimate
     from pe_cli.kernels.cuda.compiler import Capability
+    from pe_cli.program.ir import Program
     from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
 
@@ -258,6 +259,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from dataclasses import replace
 
+    from pe_cli.cli import adapted_cost
     from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
@@ -278,7 +280,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         how = numerics_of(source, used.places[0].kind)
         processes = _processes(source)
 
-        def planned(build: BuildStrategy | None) -> list[Estimate]:
+        def planned(programs: Sequence[Program], build: BuildStrategy | None) -> list[Estimate]:
             each = [
                 estimate_memory(
                     p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how,
@@ -288,7 +290,9 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             ]  # fmt: skip
             return [beside(*estimates) for estimates in zip(*each, strict=True)]
 
-        found = planned(build)
+        found = planned(programs, build)
+        for line in adapted_cost.lines(source, lambda programs: planned(programs, build)[0].own):
+            echo(f"note: {line}")
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
@@ -306,7 +310,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         if one.carried.pinned:
             echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
     if processes > 1 and build is not None:
-        ways = {way: sum(one.own for one in planned(replace(build, reduce_strategy=way))) for way in ("AllReduce", "Reduce", "Shard")}
+        ways = {way: sum(one.own for one in planned(programs, replace(build, reduce_strategy=way))) for way in ("AllReduce", "Reduce", "Shard")}
         echo(f"memory of a process by reduce_strategy: {', '.join(f'{way} {size_text(size)}' for way, size in ways.items())}")
     with mistakes.catch():
         check_room(sum(one.carried.pinned + (one.own if device(one.place.kind).is_host else 0) for one in found))

@@ -212,8 +212,9 @@ class Job:
         drawn = {n.removesuffix(WHOLE) for op in random for n in op.output_names()}
         drawn -= self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
-        by_group = [name for name in frozen if name in self.built.groups]
-        check_frozen(frozen if section.init is not None else by_group, taken, self.run.at_of("train", "init" if section.init else "groups"))
+        said = "init" if section.init else "adapt" if section.adapt else "groups"
+        by_config = frozen if said != "groups" or section.by_depth else [name for name in frozen if name in self.built.groups]
+        check_frozen(by_config, taken, self.run.at_of("train", said))
         return section.init is not None
 
     def share(self) -> None:

@@ -61,7 +61,9 @@ class InitialValues:
         return said
 
 
-def read_initial_values(section: StartSection, base: Path, types: Mapping[str, TensorType], ours: Mapping[str, Reading]) -> InitialValues:
+def read_initial_values(
+    section: StartSection, base: Path, types: Mapping[str, TensorType], ours: Mapping[str, Reading], new: Collection[str] = ()
+) -> InitialValues:
     """Read a file and find what each variable takes from it.
 
     Only what a model computes with takes a value: parameters, and statistics of batch_norm; an optimizer's state, steps and rates never do.
@@ -71,6 +73,7 @@ def read_initial_values(section: StartSection, base: Path, types: Mapping[str, T
         base: folder that a relative path starts at.
         types: name -> type of what a model computes with.
         ours: name -> how the model reads it; see `readings`.
+        new: names that the file need not have: those of `train.adapt`.
 
     Raises:
         PeError: DATA; the file cannot be read, nothing in it fits, a weight may lie in two ways, or with `strict` something does not fit.
@@ -93,7 +96,7 @@ def read_initial_values(section: StartSection, base: Path, types: Mapping[str, T
     for name in _wanted(section, types):
         value, kind = theirs.get(name), types[name]
         if value is None:
-            random.append(name)
+            random += [name] if name not in new else []
             continue
         made = _turned(value, file.reading(sources[name], section.layout), ours.get(name, {}), kind.shape, f"{path}: '{name}'", section)
         if made is None:
@@ -171,7 +174,8 @@ def start_of(section: StartSection, base: Path, built: Built) -> InitialValues:
     """
     made = {name for op in built.startup.top_ops for name in op.output_names()}
     types = {v.name: v.type for v in built.eval.persistables() if v.name in made}
-    return read_initial_values(section, base, types, readings(built.eval, list(types)))
+    new = built.adapted.new if built.adapted is not None else ()
+    return read_initial_values(section, base, types, readings(built.eval, list(types)), new)
 
 
 def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:
@@ -215,7 +219,7 @@ def check_frozen(frozen: Collection[str], taken: Collection[str], at: Span | Non
     left = [name for name in frozen if name not in taken]
     if left:
         text = f"frozen, and with random values: {some(left)}"
-        hint = "train.init takes them from a run or a file; see its rename, or do not freeze them"
+        hint = "train.init takes them from a run or a file; see its rename, or do not freeze them (train.adapt.also trains a new layer)"
         raise PeError(text, code=ExitCode.DATA, at=at, hint=hint)
 
 
