@@ -255,15 +255,29 @@ def _processes(source: Source) -> int:
     return wanted if isinstance(wanted, int) else 1
 
 
+def _planned(source: Source, used: Resources, programs: Sequence[Program], build: BuildStrategy | None) -> list[Estimate]:
+    """Return what programs that share a scope need on each device of a process."""
+    from pe_cli.cli.common import numerics_of
+    from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
+
+    threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
+    how, processes = numerics_of(source, used.places[0].kind), _processes(source)
+    each = [
+        estimate_memory(
+            p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how, processes=processes
+        )
+        for p in programs
+    ]
+    return [beside(*estimates) for estimates in zip(*each, strict=True)]
+
+
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
     from dataclasses import replace
 
     from pe_cli.cli import adapted_cost
-    from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
-    from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
     from pe_cli.execute.plan.thread_layout import statistics_note
     from pe_cli.graph.dot import size_text
     from pe_cli.session.device_choice import check_room
@@ -276,22 +290,8 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         if automatic and not (build and build.sync_batch_norm):
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
-        threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
-        how = numerics_of(source, used.places[0].kind)
-        processes = _processes(source)
-
-        def planned(programs: Sequence[Program], build: BuildStrategy | None) -> list[Estimate]:
-            each = [
-                estimate_memory(
-                    p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how,
-                    processes=processes,
-                )
-                for p in programs
-            ]  # fmt: skip
-            return [beside(*estimates) for estimates in zip(*each, strict=True)]
-
-        found = planned(programs, build)
-        for line in adapted_cost.lines(source, lambda programs: planned(programs, build)[0].own):
+        found = _planned(source, used, programs, build)
+        for line in adapted_cost.lines(source, lambda programs: _planned(source, used, programs, build)[0].own):
             echo(f"note: {line}")
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
@@ -300,6 +300,7 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             mistakes.add(error)
             return []
         return [f"memory is not planned: {error.message}"]
+    processes = _processes(source)
     of = f" in each of {processes} processes" if processes > 1 else ""
     for one in found:
         echo(
@@ -310,8 +311,9 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         if one.carried.pinned:
             echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
     if processes > 1 and build is not None:
-        ways = {way: sum(one.own for one in planned(programs, replace(build, reduce_strategy=way))) for way in ("AllReduce", "Reduce", "Shard")}
-        echo(f"memory of a process by reduce_strategy: {', '.join(f'{way} {size_text(size)}' for way, size in ways.items())}")
+        ways = {way: _planned(source, used, programs, replace(build, reduce_strategy=way)) for way in ("AllReduce", "Reduce", "Shard")}
+        said = ", ".join(f"{way} {size_text(sum(one.own for one in each))}" for way, each in ways.items())
+        echo(f"memory of a process by reduce_strategy: {said}")
     with mistakes.catch():
         check_room(sum(one.carried.pinned + (one.own if device(one.place.kind).is_host else 0) for one in found))
     return []
