@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[str, int, int, str, str]] = {
     ),
     "a download": (
         "paddle.dataset.common.download('http://a/b.tgz', 'c', '0')\n", 3, 4,
-        "no file .*/c/b.tgz, and", "put http://a/b.tgz there",
+        "there is no file .*/c/b.tgz, and", "put http://a/b.tgz there",
     ),
     "a package that is not there": (
         "import cv2_no_such\n", 2, 4,
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[str, int, int, str, str]] = {
         "fluid.Executor(fluid.CPUPlace()).runn()\n", 2, 4,
         "Executor has no 'runn'", "did you mean 'run'",
     ),
-    "a wrong shape in a module": (X + "import beside.net\nbeside.net.build(x)\n", 2, 3, "(?s).*note: called here\n", ""),
+    "a wrong shape in a module": (X + "import beside.net\nbeside.net.build(x)\n", 2, 3, r"[\s\S]*note: called here\n", ""),
     "print without parentheses": ("print 'step', 1\n", 2, 4, "this is Python 2, and Python 3 does not read it", "fissix"),
     "an exception after a comma": ("try:\n    pass\nexcept KeyError, e:\n    pass\n", 2, 6, "this is Python 2", "fissix"),
     "tabs and spaces": ("if 1:\n        a = 1\n\tb = 1\n", 2, 6, "this is Python 2", "fissix"),
@@ -197,7 +197,6 @@ def test_one_seed_gives_the_same_numbers_and_another_gives_others(ended: Mapping
     assert first.code == 0, first.err
     assert first == again
     assert len({first.out, other.out, none.out}) == 3
-    assert not {*first.out.split()} & {*other.out.split()} - {"array([[", "dtype=float32)]"}
 
 
 def test_a_file_that_a_script_downloads_may_lie_there(ended: Mapping[str, Ended]) -> None:
