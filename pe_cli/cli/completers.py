@@ -25,7 +25,7 @@ def configs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Return the configs that begin so, in this folder and those below; any file where there is none."""
     del param
     wanted = r"^(model|extends|layers)\s*:" if ctx.info_name in TAKE_MODELS else r"^(model|extends)\s*:"
-    found = [name for name in _yaml_files(incomplete) if re.search(wanted, _head(name), re.MULTILINE)]
+    found = [name for name in _files(incomplete, "*.y*ml") if re.search(wanted, _head(name), re.MULTILINE)]
     return _items(found) or [CompletionItem(incomplete, type="file")]
 
 
@@ -38,6 +38,12 @@ def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the folders of runs, or where there is none, configs."""
     return _items(_runs(incomplete)) or configs(ctx, param, incomplete)
+
+
+def scripts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the Python files that begin so, in this folder and those below; any file where there is none."""
+    del ctx, param
+    return _items(_files(incomplete, "*.py")) or [CompletionItem(incomplete, type="file")]
 
 
 def overrides(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -70,9 +76,9 @@ def _items(values: Iterable[str]) -> list[CompletionItem]:
     return [CompletionItem(value) for value in values]
 
 
-def _yaml_files(incomplete: str) -> list[str]:
+def _files(incomplete: str, pattern: str) -> list[str]:
     parent = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
-    found = itertools.chain(parent.glob("*.y*ml"), parent.glob("*/*.y*ml"))
+    found = itertools.chain(parent.glob(pattern), parent.glob(f"*/{pattern}"))
     paths = itertools.islice((p for p in found if not p.parent.name.startswith(".")), MOST_FILES)
     return sorted(name for name in map(str, paths) if name.startswith(incomplete.removeprefix("./")))
 

@@ -26,7 +26,7 @@ PLUMBING = {
 
 #: Commands in the order in which they are met; those that are in none are listed last.
 GROUPS = {
-    "Start": ("init", "import", "data", "check", "lr", "train", "launch", "sweep"),
+    "Start": ("init", "import", "data", "check", "lr", "train", "launch", "sweep", "run"),
     "Use a trained model": ("eval", "predict", "serve", "generate", "export"),
     "Look at runs": ("runs", "report", "plot", "diff"),
     "Prove and find": ("verify", "replay", "compare"),

@@ -58,9 +58,9 @@ def disable_static(place: object = None) -> None:
     Raises:
         NotThereYet: always.
     """
-    from pe_cli.paddle.errors import NotThereYet
+    from pe_cli.paddle.refused_names import DYNAMIC, Refused
 
-    raise NotThereYet("disable_static: the dynamic mode is not there", hint="leave it out")
+    Refused("paddle.disable_static", DYNAMIC)()
 
 
 def in_dynamic_mode() -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from pe_cli.core.errors import ExitCode
 from pe_cli.paddle.errors import FluidValueError
 
 #: Where the original keeps what it downloaded.
@@ -34,7 +35,8 @@ def local(given: Any, folder: str, *names: str) -> Path:
     for path in places:
         if path.is_file():
             return path
-    raise FluidValueError(f"there is no file {places[0]}, and nothing is downloaded", hint="get it, and give its path or put it there")
+    text = f"there is no file {places[0]}, and nothing is downloaded"
+    raise FluidValueError(text, hint="get it, and give its path or put it there", code=ExitCode.DATA)
 
 
 def of_modes(mode: Any, *modes: str) -> str:
@@ -60,7 +62,7 @@ def as_data(path: Path) -> Iterator[None]:
     except FluidValueError:
         raise
     except _DAMAGED as error:
-        raise FluidValueError(f"{path} is not what this data set reads: {error}") from None
+        raise FluidValueError(f"{path} is not what this data set reads: {error}", code=ExitCode.DATA) from None
 
 
 def lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -113,7 +115,7 @@ def members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, IO
                     raise ValueError(f"more than {MOST} bytes")
                 yield member.name, file
     if read < 0:
-        raise FluidValueError(f"{path} has none of the files that this data set reads")
+        raise FluidValueError(f"{path} has none of the files that this data set reads", code=ExitCode.DATA)
 
 
 def member(path: Path, name: str) -> Iterator[bytes]:

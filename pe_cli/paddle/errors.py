@@ -35,6 +35,10 @@ class NotThereYet(FluidError, NotImplementedError):
     """A wish that the core cannot act on yet."""
 
 
+class NoSuchName(FluidError, AttributeError):
+    """A name that a module does not have."""
+
+
 @contextmanager
 def raised_as(kind: type[PeError]) -> Iterator[None]:
     """Let errors of the core leave as one of the original's types.

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from pe_cli.core.errors import did_you_mean
+from pe_cli.paddle.errors import NoSuchName
 from pe_cli.paddle.reference import Recorded, recorded
 from pe_cli.paddle.refused_names import UNTAKEN, Refused, find
 
@@ -44,9 +45,9 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
             if refusal is not None:
                 return Refused(f"{module}.{name}", refusal)
         if name in known():
-            raise AttributeError(f"{module}.{name} is a name of PaddlePaddle's reference that is not there yet")
-        hint = "" if name.startswith(("_", "pytest")) else did_you_mean(name, [n for n in there() if not n.startswith("_")])
-        raise AttributeError(f"{module} has no '{name}'" + (f" (hint: {hint})" if hint else ""))
+            raise NoSuchName(f"{module}.{name} is a name of PaddlePaddle's reference that is not there yet")
+        hint = None if name.startswith(("_", "pytest")) else did_you_mean(name, [n for n in there() if not n.startswith("_")])
+        raise NoSuchName(f"{module} has no '{name}'", hint=hint)
 
     return getattribute
 

@@ -24,7 +24,9 @@ class Refusal:
     use: str
 
 
-_DYNAMIC = Refusal("graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it")
+DYNAMIC = Refusal(
+    "graphs are static here, there is no dynamic mode", "build the network once, by fluid.layers or paddle.nn, and run it by an Executor"
+)
 _PROCESSES = Refusal(
     "processes are started by MPI, and a config or num_trainers says what they share",
     "mpiexec -n 4 pe train: docs/how-to/processes.md, or ParallelExecutor(num_trainers=4): docs/how-to/fluid.md",
@@ -42,7 +44,7 @@ _DEVICES_OF_OTHERS = Refusal("kernels are the core's own", "CPUPlace(), or CUDAP
 _TRAINERS = Refusal("there are no trainers in other processes", "Executor.train_from_dataset")
 _PREDICTOR = Refusal("inference models run in the ordinary executor", "fluid.io.load_inference_model and Executor.run, or pe predict")
 _PROTOBUF = Refusal("programs are text and JSON", "print(program), or Program.parse_from_string(program.to_string(True, True))")
-_LOCAL = Refusal("nothing is downloaded: data sets are read from local files", "docs/how-to/book.md says which files, and where")
+_LOCAL = Refusal("nothing is downloaded: data sets are read from local files", "docs/how-to/fluid.md says which files, and where")
 
 #: Path, as scripts write it -> why it is refused.
 REFUSED: dict[str, Refusal] = {
@@ -57,13 +59,13 @@ REFUSED: dict[str, Refusal] = {
     "paddle.real": _COMPLEX,
     "paddle.XPUPlace": _XPU,
     "fluid.XPUPlace": _XPU,
-    "paddle.jit.*": _DYNAMIC,
-    "paddle.to_variable": _DYNAMIC,
-    "fluid.dygraph.*": _DYNAMIC,
-    "fluid.imperative.*": _DYNAMIC,
-    "fluid.dygraph_guard": _DYNAMIC,
-    "fluid.enable_dygraph": _DYNAMIC,
-    "fluid.enable_imperative": _DYNAMIC,
+    "paddle.jit.*": DYNAMIC,
+    "paddle.to_variable": DYNAMIC,
+    "fluid.dygraph.*": DYNAMIC,
+    "fluid.imperative.*": DYNAMIC,
+    "fluid.dygraph_guard": DYNAMIC,
+    "fluid.enable_dygraph": DYNAMIC,
+    "fluid.enable_imperative": DYNAMIC,
     "fluid.load_dygraph": Refusal("it reads what the dynamic mode saved", "fluid.load or fluid.load_program_state"),
     "fluid.save_dygraph": Refusal("it saves what the dynamic mode made", "fluid.save(program, path)"),
     "fluid.load_op_library": Refusal(
@@ -107,7 +109,7 @@ REFUSED: dict[str, Refusal] = {
     "fluid.distributed.*": Refusal("its servers are another program", "fluid.DistributeTranspiler, or docs/how-to/parameter-server.md"),
     "fluid.proto.*": _PROTOBUF,
     "fluid.graphviz.*": Refusal("pictures are drawn by a command", "pe graph CONFIG --svg"),
-    "fluid.dygraph_utils.*": _DYNAMIC,
+    "fluid.dygraph_utils.*": DYNAMIC,
     "fluid.multiprocess_utils.*": Refusal("readers run in threads", "fluid.io.multiprocess_reader, or DataLoader.from_generator"),
     "fluid.core.AnalysisConfig": _PREDICTOR,
     "fluid.core.NativeConfig": _PREDICTOR,
@@ -116,16 +118,15 @@ REFUSED: dict[str, Refusal] = {
     "fluid.core.PaddleDType": _PREDICTOR,
     "fluid.core.ZeroCopyTensor": _PREDICTOR,
     "fluid.core.create_paddle_predictor": _PREDICTOR,
-    "fluid.core.VarBase": _DYNAMIC,
-    "fluid.framework.ParamBase": _DYNAMIC,
+    "fluid.core.VarBase": DYNAMIC,
+    "fluid.framework.ParamBase": DYNAMIC,
     "fluid.framework.IrGraph": _FEWER_BITS,
     "fluid.framework.load_op_library": Refusal(
         "an op here is a Python file that compiles for every device, no library", "docs/adding-an-op.md, or fluid.layers.py_func"
     ),
-    "fluid.core.ops": _DYNAMIC,
+    "fluid.core.ops": DYNAMIC,
     "paddle.complex.*": _COMPLEX,
     "paddle.utils.*": Refusal("it belongs to the generation before fluid", "NumPy, or paddle.vision.transforms for pictures"),
-    "paddle.dataset.common.download": _LOCAL,
     "paddle.dataset.*": _LOCAL,
     "paddle.dataset.flowers.*": Refusal("its readers cut pictures by OpenCV", "paddle.vision.datasets.Flowers and transforms"),
     "paddle.dataset.image.*": Refusal("its functions are those of OpenCV", "paddle.vision.transforms"),

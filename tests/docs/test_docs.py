@@ -186,6 +186,7 @@ def test_the_table_of_benchmarks_can_be_replaced() -> None:
 
 # --- nothing is promised that is not there ----------------------------------------------------------------------------
 
+_BEFORE_SCRIPT = re.compile(r"(?: +(?:-\S+|\d+))*")
 _CALL = re.compile(r"(?:^|[`$ ;])pe ([a-z]+)((?: [^`\n#|]*)?)", re.MULTILINE)
 
 
@@ -197,7 +198,8 @@ def calls(text: str) -> list[tuple[str, list[str]]]:
         if kind not in ("", "sh", "console", "yaml"):
             continue
         for name, rest in _CALL.findall(block or line):
-            found.append((name, re.findall(r"(?<!\S)(--?[a-z-]+)", rest)))
+            own = _BEFORE_SCRIPT.match(rest)[0] if name == "run" else rest  # what follows a script is the script's
+            found.append((name, re.findall(r"(?<!\S)(--?[a-z-]+)", own)))
     return found
 
 

@@ -60,12 +60,13 @@ def test_what_does_not_fit_is_named(module, arguments, message):
 
 def test_each_process_has_a_log_and_the_first_wrong_exit_code_counts(tmp_path, capfd):
     script = tmp_path / "script.py"
-    script.write_text("import os, sys\nme = os.environ['PADDLE_TRAINER_ID']\nprint('I am', me)\nsys.exit(3 * int(me))\n")
+    lines = "import os, paddle, sys", "me = os.environ['PADDLE_TRAINER_ID']", "print('I am', me, paddle.__name__)", "sys.exit(3 * int(me))"
+    script.write_text("\n".join(lines))
     logs = tmp_path / "logs"
     assert launch.launch(["--selected_gpus", "0,1", "--log_dir", str(logs), str(script)]) == 3
-    assert [(logs / f"workerlog.{i}.log").read_text() for i in range(2)] == ["I am 0\n", "I am 1\n"]
+    assert [(logs / f"workerlog.{i}.log").read_text() for i in range(2)] == [f"I am {i} pe_cli.paddle\n" for i in range(2)]
     out, err = capfd.readouterr()
-    assert out == "I am 0\n"
+    assert out == "I am 0 pe_cli.paddle\n"
     assert "error: workerlog.1 ended with exit code 3" in err
     assert "PADDLE_TRAINERS_NUM=2" in err
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.paddle import run_script
 from pe_cli.session.launch.group import Group, Task, python
 
 #: Seconds that processes may go on after another has failed.
@@ -35,7 +36,7 @@ def hosts_of(text: str) -> list[str]:
 
 
 def start(given: argparse.Namespace, roles: Sequence[tuple[str, Mapping[str, str], bool]]) -> int:
-    """Start the processes of this machine and wait for them; return an exit code.
+    """Start the processes of this machine and wait for them; return an exit code. Their `paddle` is this package.
 
     Args:
         given: arguments, with script, log_dir and print_config.
@@ -47,7 +48,7 @@ def start(given: argparse.Namespace, roles: Sequence[tuple[str, Mapping[str, str
     script = Path(given.training_script)
     if not script.is_file():
         raise PeError(f"{script}: no such script", hint="name a Python file")
-    command = [*python(), "-u", str(script), *given.training_script_args]
+    command = [*python(), "-P", "-u", "-m", run_script.__name__, str(script), *given.training_script_args]
     if given.print_config:
         for name, environment, _ in roles:
             print(f"{name}: {' '.join(f'{k}={v}' for k, v in environment.items())}", file=sys.stderr)  # noqa: T201

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.errors import ExitCode
 from pe_cli.core.types import Place
 from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError
 
@@ -130,7 +131,7 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
     """
     there = cuda_device_count()
     if not there:
-        raise EnforceNotMet("there is no CUDA device", hint="use cpu_places()")
+        raise EnforceNotMet("there is no CUDA device", hint="use cpu_places()", code=ExitCode.DEVICE)
     if device_ids is None:
         chosen = os.environ.get("FLAGS_selected_gpus")  # noqa: SIM112 (its name)
         device_ids = [int(i) for i in chosen.split(",")] if chosen else range(there)
@@ -157,7 +158,8 @@ def core_places(places: Sequence[Any]) -> tuple[Place, ...]:
             there = cuda_device_count()
             if place.device_id >= there:
                 hint = "use CPUPlace(), or run where a GPU is"
-                raise EnforceNotMet(f"CUDAPlace({place.device_id}): there are {there} CUDA devices", hint=hint)
+                text = f"CUDAPlace({place.device_id}): there are {there} CUDA devices"
+                raise EnforceNotMet(text, hint=hint, code=ExitCode.DEVICE)
             out.append(Place("cuda", place.device_id))
         elif isinstance(place, (CPUPlace, CUDAPinnedPlace)):
             out.append(Place("cpu", i))
