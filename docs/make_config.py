@@ -21,6 +21,7 @@ from pe_cli.config import extends as compose
 from pe_cli.config import nodes, substitute
 from pe_cli.config.model import FeedDeclaration
 from pe_cli.config.period import Period
+from pe_cli.config.sections.adapt import AdaptSection, ByDepthSection
 from pe_cli.config.sections.data import DataSection, DataSections, SplitSection
 from pe_cli.config.sections.executor import ExecutorSection
 from pe_cli.config.sections.feed import FeedSection
@@ -257,6 +258,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "ema": lambda: keys(EmaSection),
     "init": lambda: keys(StartSection),
     "groups": lambda: keys(GroupSection),
+    "adapt": lambda: keys(AdaptSection),
+    "by_depth": lambda: keys(ByDepthSection),
     "phases": lambda: keys(PhaseSection),
     "early_stopping": lambda: keys(EarlyStoppingSection),
     "plateau": lambda: keys(PlateauSection),

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pe_cli.build.adapters import Adapted, adapt
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.decisions import Deciding, deciding
+from pe_cli.build.depth_rates import apply_depth
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.parameter_groups import Groups, apply_groups
@@ -44,6 +46,7 @@ class Built:
         last: the programs of when nothing waits any more; None where nothing does.
         metrics: of all rows of an evaluation.
         deciding: what is decided on its rows.
+        adapted: what `train.adapt` has added; None for nothing.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Built:
     last: Built | None = None
     metrics: tuple[Declared, ...] = ()
     deciding: Deciding | None = None
+    adapted: Adapted | None = None
 
     @property
     def train(self) -> Program | None:
@@ -184,6 +188,9 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     layers = Layers(train, model, mistakes)
     with program_guard(train, startup):
         layers.append_all()
+        adapted = adapt(train, run.train.adapt, mistakes) if run and run.train and run.train.adapt and not mistakes else None
+        if run and run.train and run.train.by_depth and not mistakes:
+            apply_depth(train, run.train.by_depth, mistakes)
         groups = apply_groups(train, run.train.groups, mistakes, released) if run and run.train and not mistakes else Groups()
         _check_common_steps(run, mistakes)
         evaluation = train.clone(for_test=True)
@@ -200,7 +207,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
         phases = Phases(run, train, evaluation, groups.waiting, mistakes).make(wanted, {*fetches.values()}) if run else ()
     feeds = {v.name: v.type for v in evaluation.list_vars() if v.is_data}
     trained = phases if run and run.train else ()
-    made = Built(model.name, startup, evaluation, feeds, trained, fetches, groups.numbers, groups.waiting)
+    made = Built(model.name, startup, evaluation, feeds, trained, fetches, groups.numbers, groups.waiting, adapted=adapted)
     if run is None:
         return made
     references.feeds(feeds)

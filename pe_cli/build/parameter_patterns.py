@@ -11,6 +11,15 @@ from pe_cli.program.ir import Operator, Parameter, Program
 from pe_cli.program.region import every_op
 
 
+def fits(name: str, pattern: str) -> bool:
+    """Tell whether a pattern fits the name of a layer or parameter, whose parts may be written with dots, too.
+
+    >>> fits("encoder/0/query", "*/query"), fits("encoder/0/query", "*.query"), fits("encoder/0/query", "*.key")
+    (True, True, False)
+    """
+    return matches(name, [pattern]) or matches(name.replace("/", "."), [pattern])
+
+
 class Matching:
     """The parameters of a program of forward ops.
 
@@ -43,7 +52,7 @@ class Matching:
             mistakes: gets it.
             at: place of the pattern.
         """
-        fitting = [p for n, p in self.parameters.items() if any(matches(known, [pattern]) for known in (n, *self._layers[n]))]
+        fitting = [p for n, p in self.parameters.items() if any(fits(known, pattern) for known in (n, *self._layers[n]))]
         if not fitting:
             known = sorted({*self.parameters, *(layer for names in self._layers.values() for layer in names if layer)})
             mistakes.say(f"{where}: no parameter and no layer with parameters is called '{pattern}'", at, nearest(pattern, known))

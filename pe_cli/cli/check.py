@@ -15,7 +15,10 @@ from pe_cli.cli.terminal_text import echo
 if TYPE_CHECKING:
     from pe_cli.config.error_collector import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.core.strategy import BuildStrategy
+    from pe_cli.execute.diagnostics.estimate import Estimate
     from pe_cli.kernels.cuda.compiler import Capability
+    from pe_cli.program.ir import Program
     from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
 
@@ -244,12 +247,37 @@ def _is_settled(source: Source) -> bool:
     return bool(programs) and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
 
 
+def _processes(source: Source) -> int:
+    """Return how many processes sum gradients among themselves, 1 where a launcher alone says it."""
+    if source.run is None or source.run.has_servers:
+        return 1
+    wanted = source.run.executor.processes
+    return wanted if isinstance(wanted, int) else 1
+
+
+def _planned(source: Source, used: Resources, programs: Sequence[Program], build: BuildStrategy | None) -> list[Estimate]:
+    """Return what programs that share a scope need on each device of a process."""
+    from pe_cli.cli.common import numerics_of
+    from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
+
+    threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
+    how, processes = numerics_of(source, used.places[0].kind), _processes(source)
+    each = [
+        estimate_memory(
+            p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how, processes=processes
+        )
+        for p in programs
+    ]
+    return [beside(*estimates) for estimates in zip(*each, strict=True)]
+
+
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
-    from pe_cli.cli.common import numerics_of
+    from dataclasses import replace
+
+    from pe_cli.cli import adapted_cost
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
-    from pe_cli.execute.diagnostics.estimate import beside, estimate_memory
     from pe_cli.execute.plan.thread_layout import statistics_note
     from pe_cli.graph.dot import size_text
     from pe_cli.session.device_choice import check_room
@@ -262,13 +290,9 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
         if automatic and not (build and build.sync_batch_norm):
             for said in dict.fromkeys(filter(None, (statistics_note(program, len(used.places)) for program in programs))):
                 echo(f"note: {said}")
-        threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
-        how = numerics_of(source, used.places[0].kind)
-        each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
-            for p in programs
-        ]
-        found = [beside(*estimates) for estimates in zip(*each, strict=True)]
+        found = _planned(source, used, programs, build)
+        for line in adapted_cost.lines(source, lambda programs: _planned(source, used, programs, build)[0].own):
+            echo(f"note: {line}")
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
@@ -276,14 +300,20 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             mistakes.add(error)
             return []
         return [f"memory is not planned: {error.message}"]
+    processes = _processes(source)
+    of = f" in each of {processes} processes" if processes > 1 else ""
     for one in found:
         echo(
-            f"memory of {one.place}: {size_text(one.own)}"
+            f"memory of {one.place}{of}: {size_text(one.own)}"
             f" = {size_text(one.persistable)} that stays + {size_text(one.own - one.persistable)} a step"
             f" (without sharing {size_text(one.unshared + one.carried.rooms)}), batch_size {source.batch_size}"
         )
         if one.carried.pinned:
             echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
+    if processes > 1 and build is not None:
+        ways = {way: _planned(source, used, programs, replace(build, reduce_strategy=way)) for way in ("AllReduce", "Reduce", "Shard")}
+        said = ", ".join(f"{way} {size_text(sum(one.own for one in each))}" for way, each in ways.items())
+        echo(f"memory of a process by reduce_strategy: {said}")
     with mistakes.catch():
         check_room(sum(one.carried.pinned + (one.own if device(one.place.kind).is_host else 0) for one in found))
     return []

@@ -13,6 +13,7 @@ from pe_cli.cli.terminal_text import echo
 from pe_cli.core.errors import PeError
 
 if TYPE_CHECKING:
+    from pe_cli.program.ir import Program
     from pe_cli.session.job import Job
 
 
@@ -31,15 +32,23 @@ if TYPE_CHECKING:
     help="An output of the model; may be given again. All fetches with a value for every sample when left out.",
 )
 @click.option("--raw", is_flag=True, help="The model alone: it takes the model's feeds, and knows neither columns nor classes.")
+@click.option(
+    "--adapters",
+    type=click.Choice(["merged", "beside"]),
+    default="merged",
+    show_default=True,
+    help="Of a run with train.adapt of type lora or dora: small matrices are put into their weights, or stay beside them.",
+)
 @path_option("--checkpoint", metavar="FILE", help="Values: a run, a checkpoint, .safetensors or .npz.")
 @override_option
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one argument per option
     target: Path,
     out: Path | None,
     weights: Path | None,
     layout: str | None,
     fetches: tuple[str, ...],
     raw: bool,
+    adapters: str,
     checkpoint: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
@@ -62,25 +71,33 @@ def command(
 
     job, values = open_trained(target, overrides, checkpoint, Quiet())
     held = {v.name: job.scope.get(v.name) for v in job.built.eval.persistables()}
+    program = job.built.eval
+    if adapters == "merged":
+        from pe_cli.session.evaluation.merged_weights import merged
+
+        built, held = merged(job.run, job.built, held)
+        program = built.eval
     if weights is not None:
-        _weights(job, held, weights, layout or "pe", values)
+        _weights(program, held, weights, layout or "pe", values)
     if out is not None:
-        _onnx(job, held, out, fetches, raw, values)
+        _onnx(job, program, held, out, fetches, raw, values)
 
 
-def _weights(job: Job, held: Mapping[str, Any], file: Path, layout: str, values: str) -> None:
+def _weights(program: Program, held: Mapping[str, Any], file: Path, layout: str, values: str) -> None:
     """Write weights as a safetensors file."""
     from pe_cli.io import atomic
     from pe_cli.io.tensors import write_safetensors
     from pe_cli.session.weight_files import for_torch
 
-    named = for_torch(job.built.eval, held) if layout == "torch" else held
+    named = for_torch(program, held) if layout == "torch" else held
     with atomic.temporary(file) as beside:
         write_safetensors(beside, named, framework="pt" if layout == "torch" else "pe")
     echo(f"{file}: {len(named)} tensors, {file.stat().st_size:,} bytes ({values})")
 
 
-def _onnx(job: Job, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...], raw: bool, values: str) -> None:
+def _onnx(
+    job: Job, program: Program, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...], raw: bool, values: str
+) -> None:
     """Write the model as an ONNX file, and beside it what its inputs are made of."""
     from pe_cli.io.atomic import write_bytes
     from pe_cli.io.onnx.export import OPSET, export
@@ -89,7 +106,7 @@ def _onnx(job: Job, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...]
     targets = list(dict.fromkeys([job.variable(name) for name in fetches] or job.outputs()))
     exporting = Exporting(job, targets)
     around = None if raw else exporting.around(values)
-    data = export(job.built.eval, held, targets, job.run.model.name, around)
+    data = export(program, held, targets, job.run.model.name, around)
     write_bytes(out, data)
     outputs = targets if around is None else [one.name for one in around.outputs]
     echo(f"{out}: {len(data):,} bytes, ONNX opset {OPSET}, outputs {', '.join(outputs)} ({values})")

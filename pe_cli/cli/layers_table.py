@@ -87,10 +87,11 @@ class Member:
 
 
 def members_of(source: Source) -> list[Member]:
-    """Return how the parameters are trained where a config has groups; running statistics are left out."""
-    groups = source.run.train.groups if source.run and source.run.train else []
-    if not groups:
+    """Return how the parameters are trained where a config does not train all of them alike; running statistics are left out."""
+    section = source.run.train if source.run else None
+    if section is None or not (section.groups or section.adapt or section.by_depth):
         return []
+    groups = section.groups
     program = source.built.eval
     kept = {n for op in source.built.ops for n in op.output_names()}
     found = []
@@ -144,7 +145,7 @@ def rows_of(source: Source) -> list[Row]:
 
     program = source.built.eval
     rows = {layer.key: Row(layer.key, layer.type) for layer in source.model.layers}
-    types = _types(program)
+    types = one_sample_types(program)
     seen: set[str] = set()
     variables = program.vars
     for op in program.top_ops:
@@ -170,7 +171,7 @@ def rows_of(source: Source) -> list[Row]:
     return list(rows.values())
 
 
-def _types(program: Program) -> dict[str, TensorType]:
+def one_sample_types(program: Program) -> dict[str, TensorType]:
     """Return the types of every variable for one sample; those without a known size are left as they are."""
     from pe_cli.core.errors import PeError
     from pe_cli.execute.diagnostics.estimate import batch_types

@@ -20,7 +20,7 @@ from pe_cli.core.signals import SIGNALS, interrupted, interruptible
 
 #: Modules of this package that are no subcommands.
 PLUMBING = {
-    "catalogue", "catalogue_entries", "common", "completers", "cuda_kernels", "framework_aliases", "layers_table",
+    "adapted_cost", "catalogue", "catalogue_entries", "common", "completers", "cuda_kernels", "framework_aliases", "layers_table",
     "main", "progress", "progress_bar", "run_facts", "terminal_text", "text_columns",
 }  # fmt: skip
 

@@ -90,6 +90,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     The first Ctrl-C finishes the step, writes a checkpoint and exits with 75; the second stops at once.
     """
     from pe_cli.cli.progress import watch
+    from pe_cli.kernels.compiler.worker_processes import start_early
     from pe_cli.session.job import Job
     from pe_cli.session.observer import Observers
     from pe_cli.session.processes.trainer_choice import trainer_of
@@ -104,6 +105,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         if resume is not None or init is not None or smoke or live or max_time is not None or max_steps is not None:
             raise click.UsageError("--folds goes with -o, --jobs and --quiet only")
         return _folds(path, overrides, folds, jobs, quiet)
+    start_early()
     watcher = watch(quiet=quiet or smoke)
     try:
         observers = Observers([watcher])

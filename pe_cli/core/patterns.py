@@ -15,9 +15,12 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def nearest(pattern: str, known: Sequence[str]) -> str:
-    """Return a hint for a pattern that no name fits: the closest name, or some of those that there are."""
+    """Return a hint for a pattern that no name fits: the closest name or part of a name, or some of the names that there are."""
     rest = f" and {len(known) - 8} more" if len(known) > 8 else ""
-    return did_you_mean(pattern.replace("*", ""), known) or f"there are {', '.join(known[:8]) or 'none'}{rest}"
+    word = max(re.split(r"[*?/.]|\[.*\]", pattern), key=len)
+    parts = dict.fromkeys(part for name in known for part in re.split("[/.]", name) if not part.isdigit())
+    close = did_you_mean(pattern.replace("*", ""), known) or (did_you_mean(word, parts) if word else None)
+    return close or f"there are {', '.join(known[:8]) or 'none'}{rest}"
 
 
 def renamed(name: str, pattern: str, target: str) -> str | None:
@@ -26,6 +29,7 @@ def renamed(name: str, pattern: str, target: str) -> str | None:
     >>> renamed("backbone/fc.w_0", "backbone/*", "encoder/*")
     'encoder/fc.w_0'
     """
+    # Each star becomes a group, so that what it stood for can be put into the target in order.
     found = re.fullmatch("(.*)".join(map(re.escape, pattern.split("*"))), name)
     if found is None:
         return None

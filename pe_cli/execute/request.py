@@ -30,6 +30,7 @@ class Request:
     whole: tuple[tuple[tuple[tuple[str, TensorType], ...], ...], tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
+        # The whole batch of all processes is left out: it is large, and follows from sizes nearly always. Equality still compares it.
         object.__setattr__(self, "_hash", hash((self.feeds, self.sizes, self.fetches)))
 
     def __hash__(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,6 +36,13 @@ def test_check_says_shapes_parameters_and_memory(pe: Pe, config: Path) -> None:
     assert "float32[batch, 1]" in said.out
     assert "parameters: 5 in 2 tensors" in said.out
     assert "memory of cpu:0:" in said.out
+
+
+def test_check_says_what_a_process_needs_by_strategy(pe: Pe, config: Path) -> None:
+    said = pe("check", config, "-o", "executor.processes=3")
+    assert said.code == 0, said.err
+    assert "memory of cpu:0 in each of 3 processes:" in said.out
+    assert re.search(r"memory of a process by reduce_strategy: AllReduce [\d.]+ KiB, Reduce [\d.]+ KiB, Shard [\d.]+ KiB", said.out)
     assert not (config.parent / "runs").exists()
 
 

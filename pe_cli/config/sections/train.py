@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool
 
 from pe_cli.config.period import Period, PeriodField
+from pe_cli.config.sections.adapt import AdaptSection, ByDepthSection
 from pe_cli.config.sections.decide import Decide
 from pe_cli.config.sections.group import GroupSection
 from pe_cli.config.sections.losses import Losses
@@ -123,3 +124,9 @@ class TrainSection(Section):
     )
     init: StartSection | None = Field(default=None, description="first values from another run or a file")
     groups: list[GroupSection] = Field(default_factory=list, description="parameters that are frozen, or trained otherwise than the rest")
+    adapt: AdaptSection | None = Field(
+        default=None, description="train a few new parameters beside those of the model, which stay as they begin: LoRA and its like"
+    )
+    by_depth: ByDepthSection | None = Field(
+        default=None, description="rates that fall from the last layers to the first, or first layers that stay"
+    )

@@ -16,7 +16,7 @@ from pe_cli.core.errors import PeError
 from pe_cli.execute.plan.program_parts import Part, fed_attributes, parts_of, unseen
 from pe_cli.execute.seeds import seed_of
 from pe_cli.ops.define.lod import HostRun, Leveled, Many
-from pe_cli.ops.define.traits import OnHost
+from pe_cli.ops.define.traits import OnHost, View
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.region import Region
 
@@ -90,6 +90,7 @@ class DynamicProgram:
             made = once(form, [{n: v[n] for n in reads} for v in values], wanted, self.steps)
             for known, new in zip(values, made, strict=True):
                 known.update(new)
+        # A fetched parameter is read after the last part, when its update is done.
         self.steps += 1
         return [{n: v[n] if n in v else kept(n) for n in fetches} for v in values]
 
@@ -191,6 +192,8 @@ class _Loop:
         """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
         made = region.program.clone()
         made.random_seed = seed
+        # A captured variable that lives between steps is read from the scope in every round: fed once, it would keep its value of the first
+        # round.
         for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.vars):
             made.vars[name].persistable, made.vars[name].is_data = True, False
         return DynamicProgram(made)
@@ -215,6 +218,7 @@ class _Loop:
             kind = body.block.vars[arg].type
             return np.zeros([max(size, 0) for size in kind.shape], kind.numpy)
 
+        # A state that is written before it is read begins as zeros of its declared type, open sizes as 0, because nobody looks at them.
         states = [[start(a, n, d) for a, n in zip(body.args, before, strict=False)] for d in range(len(values))]
         captured = [self._captured(d, value) for d in range(len(values))]
         rounds, bound = 0, int(op.attrs["bound"])
@@ -254,7 +258,7 @@ class _Loop:
 def _copied(test: Region) -> str | None:
     """Return the argument that a condition hands on as it is; None where it computes something."""
     ops = test.program.top_ops
-    copies = len(ops) == 1 and ops[0].type == "assign" and ops[0].output_names() == [*test.results[:1]]
+    copies = len(ops) == 1 and ops[0].definition.has(View) and ops[0].output_names() == [*test.results[:1]]
     source = ops[0].input_names()[0] if copies else test.results[0]
     return source if len(ops) == copies and source in test.args else None
 

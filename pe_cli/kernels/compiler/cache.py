@@ -87,6 +87,15 @@ def unkept() -> str:
     return ""
 
 
+def is_empty() -> bool:
+    """Return whether there is no kernel: nothing has been compiled yet."""
+    try:
+        with os.scandir(folder()) as there:
+            return not any(entry.name.endswith(".o") for entry in there)
+    except OSError:
+        return True
+
+
 def read(key: str) -> bytes | None:
     """Return an object; None where there is none, nothing where there is a damaged one, which is removed."""
     path = folder() / f"{key}.o"

@@ -20,6 +20,7 @@ def attention(
     num_heads: int = 1,
     causal: bool = False,
     scale: float = 0.0,
+    num_key_heads: int = 0,
     name: str | None = None,
 ) -> Variable:
     """Average values with weights from the likeness of queries and keys, each head on its own part of the last axis.
@@ -35,23 +36,38 @@ def attention(
         num_heads: heads side by side in the last axis.
         causal: a query sees the keys up to its own position only.
         scale: 0 stands for 1 / sqrt(width of a head).
+        num_key_heads: heads of keys and values, each of which num_heads / num_key_heads heads of queries share; 0 for as many as
+            of queries.
         name: prefix of the output's name.
 
     Returns:
-        [batch, time, width of values].
+        [batch, time, width of values], times num_heads / num_key_heads where they are shared.
 
     Raises:
         PeError: shapes that do not fit.
 
     Source:
-        Vaswani et al. 2017, section 3.2.
+        Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 for heads that are shared.
     """
     helper = LayerHelper("attention", name)
+    if num_key_heads not in (0, num_heads):
+        keys, values = (_shared_heads(helper, x, num_heads, num_key_heads) for x in (keys, values))
     if mask is not None and not mask.stop_gradient:
         return _with_learned_mask(helper, queries, keys, values, mask, num_heads, causal, scale)
     given = {"Q": queries, "K": keys, "V": values, "Mask": mask}
     attrs = {"num_heads": num_heads, "causal": causal, "scale": scale}
     return helper.op("attention", given, attrs, ("Out", "Level"))[0]
+
+
+def _shared_heads(helper: LayerHelper, x: Variable | None, heads: int, shared: int) -> Variable:
+    """Return keys or values with each head as often as heads of queries share it, side by side."""
+    if x is None or shared < 1 or heads % shared or len(x.shape) != 3 or x.shape[-1] < 1 or x.shape[-1] % shared:
+        text = f"attention: {heads} heads of queries cannot share {shared} heads of keys and values{'' if x is None else f' of {x}'}"
+        raise helper.error(text, hint="give keys and values [batch, time, a multiple of num_key_heads], which divides num_heads")
+    width = x.shape[-1] // shared
+    apart = helper.one("reshape", {"X": x}, {"shape": [0, 0, shared, 1, width]})
+    often = helper.one("expand", {"X": apart}, {"expand_times": [1, 1, 1, heads // shared, 1]})
+    return helper.one("reshape", {"X": often}, {"shape": [0, 0, heads * width]})
 
 
 def _with_learned_mask(

@@ -46,6 +46,18 @@ def test_children_end_when_nobody_wants_more(waiting, monkeypatch):
     assert child._process.returncode == 0
 
 
+def test_children_start_early_where_no_kernel_is_kept(waiting, monkeypatch, tmp_path):
+    monkeypatch.setattr(worker_processes.cache, "folder", lambda: tmp_path)
+    monkeypatch.setattr(worker_processes, "usable_cores", lambda: 2)
+    (tmp_path / ".0123.unfinished").touch()
+    worker_processes.start_early()
+    assert waiting.count() == 2
+    waiting.close()
+    (tmp_path / f"{'0' * 32}.o").touch()
+    worker_processes.start_early()
+    assert not waiting.count()
+
+
 def test_children_of_another_environment_are_not_taken(waiting, monkeypatch):
     (child,) = waiting.take(1)
     waiting.put([child])
