@@ -32,7 +32,7 @@ BOXES: dict[str, tuple[str, list[dict[str, str]], list[tuple[str, str, str]]]] =
         [
             {"text": "kernel: a Python function with plain loops", "ir": "microkernels as LLVM IR"},
             {"hash": "hash of the code that it reaches, of versions, of the processor"},
-            {"kept": "object file in ~/.cache/pe/kernels", "made": "child processes: numba and LLVM"},
+            {"kept": "object file in ~/.cache/pe/kernels", "made": "child processes: translator and LLVM"},
             {"call": "call: address, record of words, error report"},
             {"loop": "native loop of a step"},
         ],
@@ -108,7 +108,7 @@ BOXES: dict[str, tuple[str, list[dict[str, str]], list[tuple[str, str, str]]]] =
             {"run": "run: metrics.jsonl, checkpoints, env.json, inputs.json", "observers": "observers in processes of their own"},
         ],
         [
-            ("sweep", "training", "trials"), ("config", "training", ""), ("proof", "training", "again"), ("training", "run", "keeper"),
+            ("sweep", "training", "trials"), ("config", "training", ""), ("proof", "training", "again"), ("training", "run", "writer"),
             ("training", "observers", "queue"),
         ],
     ),

@@ -116,9 +116,11 @@ class WindowTable:
             if name is not None and name not in table.names:
                 raise origin.error(f"{option}: the table has no column '{name}'", f"it has {', '.join(table.names[:20])}")
         times = None if time is None else moments_of(table, time, "windows are cut in its order")
+        # Series by the codes of their key, in the order in which they first appear.
         series = np.zeros(len(table), np.int64) if key is None else table.cells(key).codes().codes.astype(np.int64)
         if (series < 0).any():
             raise table.error(int(np.flatnonzero(series < 0)[0]), str(key), "the key is missing", "fill it")
+        # A stable order of two keys, so that equal times keep the order of the file.
         order = np.argsort(series, kind="stable") if times is None else np.lexsort((times, series))
         #: int64 [rows], the rows of the table by series and time.
         self.order: NDArray[np.int64] = order.astype(np.int64)
@@ -136,6 +138,7 @@ class WindowTable:
             return
         same = np.flatnonzero(np.diff(self.times) == 0) + 1
         same = same[~np.isin(same, self.bounds)]
+        # Two rows of one series at one time have no order, and a window over them would be of chance.
         if len(same):
             row, before = int(self.order[same[0]]), int(self.order[same[0] - 1])
             assert self.time is not None
@@ -173,6 +176,7 @@ class WindowTable:
         if self.times is not None:
             found[self.order] = self.times
         else:
+            # Without a column of time the place within its series stands for it, so that all series are divided alike.
             for begin, end in zip(self.bounds[:-1], self.bounds[1:], strict=True):
                 found[self.order[begin:end]] = np.arange(1, end - begin + 1) / (end - begin)
         return found
@@ -203,6 +207,7 @@ class WindowTable:
         Raises:
             PeError: DATA; there is none.
         """
+        # At the end of each series, where nothing follows: what prediction asks for.
         whole = self._complete("input")
         if self.shape.ends:
             ends = self.bounds[1:] - 1
@@ -210,6 +215,7 @@ class WindowTable:
         whole &= self._complete("horizon")
         starts = self.bounds[:-1][self._series]
         whole &= (np.arange(len(self)) - starts - self.shape.length + 1) % self.shape.stride == 0
+        # A window counts for a part of the split only if its whole horizon lies in it: what is predicted must not be known from training.
         if rows is not None:
             inside = np.zeros(len(self), np.int64)
             inside[self.place[rows]] = 1
@@ -242,6 +248,7 @@ class WindowTable:
             more = f" and {len(short) - NAMED:,} more" if len(short) > NAMED else ""
             notes.append(f"{len(short):,} of {len(sizes):,} series have fewer than {needed:,} rows, and no window: {named}{more}")
         if self.times is not None and len(self) > len(sizes):
+            # Steps over the border of two series are none.
             steps = np.delete(np.diff(self.times), self.bounds[1:-1] - 1)
             usual = float(np.median(steps))
             gaps = int((steps > LONGER * usual).sum())
@@ -269,6 +276,7 @@ class WindowTable:
                 "leave ends out; pe predict asks for what comes next",
             )
         dtypes = {field.type.dtype for field in fields}
+        # Numbers of several types become the widest of them.
         dtype = "int64" if dtypes == {"int64"} else "float64" if "float64" in dtypes else "float32"
         widths = [field.type.size for field in fields]
         values = room((len(self), sum(widths)), dtype, what)

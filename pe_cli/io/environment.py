@@ -10,7 +10,7 @@ from pathlib import Path
 import pe_cli
 from pe_cli.core.limits import memory, usable_cores
 
-_PACKAGES = ("numpy", "numba", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
+_PACKAGES = ("numpy", "llvmlite", "numba-cuda", "mpi4py", "safetensors", "pydantic")
 
 
 def environment() -> dict[str, object]:

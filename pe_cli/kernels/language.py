@@ -1,6 +1,8 @@
-"""The kernel language: plain Python functions over typed pointers, compiled by numba only when they are needed.
+"""The kernel language: plain Python functions over typed pointers, compiled only when they are needed.
 
-Nothing here imports numba, so that a run whose kernels are cached never pays for it. A kernel's parameters are declared by
+The text of a function is translated (`kernels/compiler/translator.py`): numbers and pointers, arithmetic, comparisons, `if`, `while`,
+`for` over `range` or a few values, tuples, functions of `math`, and calls of helpers, which may be handed on as arguments. What a value is
+follows from what it is made of, as in numba: whole numbers are int64, numbers with a point float64. A kernel's parameters are declared by
 annotation; at run time they lie in an int64 record, one word each, in order:
 
     ======================= ===================================================
@@ -22,6 +24,7 @@ T is float32. So the text of a kernel that reaches its arrays as `x[i]` alone is
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +59,8 @@ WORDS = ("Addr", "Int", "Real")
 KERNELS: dict[str, Kernel] = {}
 #: Module -> maker of its kernels from their names, for kernels that are generated.
 MAKERS: dict[str, Callable[[str], Kernel]] = {}
+#: Texts that kernels were made of, by the name of the file that their code says it is from.
+TEXTS: dict[str, str] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +183,14 @@ def _cast(dtype: str) -> Any:
 T: Any = PerType("T", _cast)
 #: Elements of T in a vector register, a compile-time constant.
 LANES: Any = PerType("LANES", _lanes)
+
+
+@functools.cache
+def kernel_code(text: str) -> types.CodeType:
+    """Return the code of a text that makes kernel functions, to run with `exec`; compilers of kernels find the text again by its name."""
+    name = f"<kernel text {len(TEXTS)}>"
+    TEXTS[name] = text
+    return compile(text, name, "exec", dont_inherit=True)
 
 
 def parameter_kinds(fn: types.FunctionType) -> tuple[str, ...]:

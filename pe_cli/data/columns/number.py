@@ -56,6 +56,7 @@ class ScaledField:
         """
         found = self.values[rows]
         whole = self.type.dtype == "int64"
+        # Whole numbers stay as they are: by way of float64 large ones would be rounded.
         if whole and found.dtype.kind in "iub" and self._clip is None:
             return np.ascontiguousarray(found, np.int64), None
         wide = found.astype(np.float64)
@@ -190,6 +191,7 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
         values = _carried(values, context.table)
     for start in range(0, len(values), CHUNK):
         part = values[start : start + CHUNK].copy()
+        # In chunks, so that a column as large as memory needs no second one.
         gone = np.isnan(part)
         if gone.any():
             if state["fill"] is None:
@@ -209,6 +211,7 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
 
 def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
     """Return numbers with the last one before in place of a missing one; a series that begins with missing ones keeps them."""
+    # Within each series and in its order: the last row of another series is no past of this one.
     order = getattr(table, "order", None)
     bounds: NDArray[np.int64] = getattr(table, "bounds", np.array([0, len(values)]))
     found = values if order is None else values[order]
@@ -224,6 +227,7 @@ def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
 
 
 def _check_whole(part: NDArray[np.float64], start: int, context: Context, source: str) -> None:
+    # Above 2^53 a float64 does not hold every whole number.
     bad = (part != np.rint(part)) | (np.abs(part) > 2.0**53)
     if bad.any():
         row = start + int(np.flatnonzero(bad)[0])
@@ -246,5 +250,6 @@ def apply_scale(values: NDArray[np.float64], state: State, clip: tuple[float, fl
         np.clip(values, *clip, out=values)
     values -= np.asarray(state["shift"])
     values /= np.asarray(state["divisor"])
+    # Told afterwards, with the row, by whoever wrote the value.
     with np.errstate(over="ignore"):
         out[...] = values

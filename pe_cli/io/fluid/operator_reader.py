@@ -93,6 +93,7 @@ class Reader:
             PeError: it is of another type.
         """
         value = self.op.attrs.get(name, default)
+        # Protobuf keeps whole numbers apart from floats, and writers of models put either.
         if isinstance(default, float) and type(value) in (int, program_desc.Long):
             value = float(value)
         if not isinstance(value, type(default)) or isinstance(default, bool) != isinstance(value, bool):
@@ -133,6 +134,7 @@ class Reader:
     def give(self, slot: str, value: Variable) -> None:
         """Let an output of the file be a variable that was made for it."""
         name, given = self.out(slot), {n for names in self.op.inputs.values() for n in names}
+        # A value that is an input, or a name that is taken, cannot be renamed: it is copied.
         if value.name in given or name in self.block.vars:
             self.emit("assign", {"X": value}, {"Out": name})
         else:
@@ -167,6 +169,7 @@ class Reader:
         inputs = self._slots(definition.slot_names(outputs=False), self.op.inputs, known, leave, strict=True)
         outputs = self._slots(definition.slot_names(outputs=True), self.op.outputs, known, leave, strict=False)
         for slot in definition.outputs:
+            # Outputs that the file leaves out are made all the same: kernels write all they have.
             if slot.name not in outputs and not slot.optional and not slot.variadic:
                 outputs[slot.name] = [self.block.program.unique(f"operator_{self.number}.{slot.name}")]
         self.emit(definition.name, inputs, outputs, {**self._attrs(definition, leave), **attrs})
@@ -180,6 +183,7 @@ class Reader:
             name = known.get(slot, slot)
             if name in ours and names:
                 found[name] = names
+            # An input that is not understood changes what the operator does: refused rather than dropped.
             elif names and strict and slot not in leave:
                 raise PeError(f"its input {slot} is not read")
         return found
@@ -189,6 +193,7 @@ class Reader:
         for name, value in self.op.attrs.items():
             if name in definition.attrs:
                 default = definition.attrs[name].default
+                # Element types are numbers in the file and names here.
                 numbered = isinstance(default, str) and isinstance(value, int) and name.endswith("dtype")
                 value = ELEMENTS.get(value, "") if numbered else value
                 found[name] = _plain(value)

@@ -23,7 +23,7 @@ Range = tuple[int, int]
 #: Whether this process checks.
 CHECKED = os.environ.get("PE_CHECK_BOUNDS") == "1"
 #: Of what is written into kernels: another one compiles them again.
-FORM = "checked 3"
+FORM = "checked 4"
 #: Words of the table: how many of the first ranges are read and how many are written, what lay elsewhere (its address, its size, how often,
 #: and whether it was a store), and then begins and ends.
 READ, WRITTEN, ADDRESS, SIZE, FAILED, STORED, FIRST = range(7)
@@ -42,8 +42,8 @@ _DEFINED = re.compile(r"^\s*(%[\w.\-\"]+) = (alloca|getelementptr|bitcast|select
 _NAME = re.compile(r"%[\w.\-]+|%\"[^\"]+\"")
 _LOAD = re.compile(r"^(\s*%\S+ = load (?:volatile )?)(<\d+ x \w+>|\w+), ptr ([%@]\S+?)(,.*|)$")
 _STORE = re.compile(r"^(\s*store (?:volatile )?)(<\d+ x \w+>|\w+) (.+), ptr ([%@]\S+?)(,.*|)$")
-#: Arguments of numba's functions that lie on the stack.
-_STACK = ("%retptr", "%excinfo", "%ret", "%exc", "%record")
+#: What an entry takes its arguments from.
+_STACK = ("%record",)
 
 
 def checking(text: str, entry: str) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.metadata
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -44,8 +48,21 @@ def symbol(instance: Instance) -> str:
     return f"pe_{instance.key}"
 
 
+#: Modules of this folder that decide what a kernel's text becomes.
+_TRANSLATING = ("arithmetic", "bounds_check", "builder", "compiler", "expressions", "translator", "unit", "value_kinds")
+
+
+def _translation() -> str:
+    """Return a hash of the text of those modules: a change of them is one of every kernel's machine code."""
+    spec = importlib.util.find_spec(__name__)
+    loader: Any = spec.loader if spec else None
+    folder = Path(__file__).parent
+    texts = [loader.get_data(str(folder / f"{name}.py")) for name in _TRANSLATING]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
 @functools.cache
 def _environment() -> str:
     # the form of cached files too: versions of pe that differ in it would take each other's for damaged
-    versions = [MAGIC.decode(), *(importlib.metadata.version(name) for name in ("numba", "llvmlite"))]
+    versions = [MAGIC.decode(), importlib.metadata.version("llvmlite"), _translation()]
     return "|".join([*versions, cpu_name(), features(), str(vector_bytes()), llvm.get_default_triple(), *[FORM] * CHECKED])

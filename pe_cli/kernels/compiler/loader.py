@@ -1,4 +1,4 @@
-"""Loads kernels and returns their addresses: compiled on first use, kept on disk, and loaded without numba the next time."""
+"""Loads kernels and returns their addresses: compiled on first use, and kept on disk."""
 
 from __future__ import annotations
 

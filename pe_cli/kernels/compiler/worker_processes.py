@@ -1,4 +1,4 @@
-"""Compiles kernels in child processes: numba's front end holds the GIL, so threads would not help, and this process needs no numba."""
+"""Compiles kernels in child processes: llvmlite lets one thread of a process work at a time, so threads would not help."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from pe_cli.kernels.compiler.instance import Instance, symbol
 from pe_cli.kernels.language import KERNELS, MAKERS, Kernel
 
 Progress = Callable[[int, int, str], None]
-#: Seconds that children wait for more: a step's kernels are wanted soon after those of the initial values, and to import numba takes long.
+#: Seconds that children wait for more: a step's kernels are wanted soon after those of the initial values, and starting takes long.
 PATIENCE = 10.0
 #: Kernels from which on children pay that are still to be started.
 FEW = 4
 
 
 def compile_all(instances: list[Instance], progress: Progress | None = None) -> dict[str, bytes]:
-    """Compile instances: in children, one per core, unless they are few, above all where this process has imported numba anyway.
+    """Compile instances: in children, one per core, unless they are few.
 
     Returns:
         Object code by key.
     """
-    few = len(instances) < FEW * (2 if "numba" in sys.modules else 1)
-    count = min(len(instances), _WAITING.count() if few else usable_cores())
+    elsewhere = [i for i in instances if not i.kernel.name.startswith("__main__:")]  # a script's own: no child would find them
+    count = min(len(elsewhere), _WAITING.count() if len(elsewhere) < FEW else usable_cores())
     objects: dict[str, bytes] = {}
     if count:
-        _in_children(instances, count, objects, progress)
+        _in_children(elsewhere, count, objects, progress)
     for instance in instances:
         if instance.key not in objects:  # no children, or one died: the same here says why
             if progress:
@@ -182,9 +182,9 @@ class _Waiting:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables that decide what a child compiles: with one order of sets, numba makes the same code each time."""
-    kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "PE_CHECK", "NUMBA_", "PYTHON"))}
-    return {**kept, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    """Return the variables that decide what a child compiles."""
+    kept = {k: v for k, v in os.environ.items() if k.startswith(("PE_VECTOR", "PE_CHECK", "PYTHON"))}
+    return {**kept, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
 _WAITING = _Waiting()

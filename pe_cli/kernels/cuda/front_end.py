@@ -5,8 +5,10 @@ Roundings are those of `rounding`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 
 from numba.core.types.functions import BaseFunction
@@ -15,7 +17,6 @@ from numba.cuda.core import analysis, ir, ssa, typed_passes, untyped_passes
 from numba.cuda.core.compiler_machinery import PassManager
 from numba.cuda.cudadrv import nvvm
 
-from pe_cli.kernels.compiler.front_end import SILENT, call_type, changed, variables_in
 from pe_cli.kernels.cuda.rounding import joinable
 
 #: The passes that kernels need. numba-cuda's others are for what kernels have not: closures, `with`, loops over literals, functions
@@ -27,6 +28,65 @@ PASSES = (
     typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis, typed_passes.IRLegalization,
     compiler.CreateLibrary, compiler.CUDANativeLowering, compiler.CUDABackend,
 )  # fmt: skip
+
+
+#: What numba found for a call of a function of its own, by target, function and types: the signature, what the function calls its code,
+#: and target and function, which stay alive with it.
+_FOUND: dict[Any, tuple[Any, Any, Any, Any]] = {}
+_find_call_type = BaseFunction.get_call_type
+
+
+def call_type(function: Any, context: Any, args: Any, keywords: Any) -> Any:
+    """Return the signature of a call, as numba's method does, but try all overloads only once: a seventh of the time of a compilation."""
+    key = id(context), id(function), args, *keywords.items()
+    if key not in _FOUND:
+        made = _find_call_type(function, context, args, keywords)
+        _FOUND[key] = made, function.get_impl_key(made), context, function
+    signature, code, _, _ = _FOUND[key]
+    function._impl_keys[signature.args] = code  # another target may have found its own since
+    return signature
+
+
+def variables_in(ir: Any) -> Any:
+    """Return numba's method that lists the variables in what an instruction holds, in less time: a kernel calls it ten thousand times.
+
+    Args:
+        ir: module of the instructions.
+    """
+    variable, one = ir.Var, ir.Inst
+    bare = frozenset({str, int, float, bool, type(None), ir.Loc})
+
+    def variables(instruction: Any, value: Any) -> list[Any]:
+        found: list[Any] = []
+        for each in value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,):
+            kind = type(each)
+            if kind is variable:
+                found.append(each)
+            elif kind not in bare:
+                if isinstance(each, one):
+                    found += each.list_vars()
+                elif isinstance(each, (list, tuple, dict)):
+                    found += variables(instruction, each)
+        return found
+
+    return variables
+
+
+@contextlib.contextmanager
+def changed(changes: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Set attributes meanwhile: owner, name and value of each."""
+    held = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    try:
+        for owner, name, value in changes:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in held:
+            setattr(owner, name, value)
+
+
+#: Instead of a log of what is done to each variable, which nobody reads: a million lines for a large kernel.
+SILENT = SimpleNamespace(debug=lambda *said: None)
 
 
 def _pipelines(compiler: Any) -> list[Any]:

@@ -29,7 +29,7 @@ def _strict(instruction: str) -> Any:
     def emit(env: Any, args: list[Any]) -> Any:
         from llvmlite.ir.instructions import Instruction
 
-        # The space hides the instruction from numba, which adds its fast-math flags to everything named fadd, fsub, ...
+        # The space hides the instruction from the translator, which adds fast-math flags to everything named fadd, fsub, ...
         made = Instruction(env.builder.block, env.element, f"{instruction} ", args)
         env.builder._insert(made)
         return made
@@ -86,7 +86,7 @@ def power_of_two(env: Any, args: list[Any]) -> Any:
 
 @intrinsic("int32", "int32", "int32")
 def minus(env: Any, args: list[Any]) -> Any:
-    """Return a - b in 32 bits; numba's own minus would widen to 64 and halve the lanes."""
+    """Return a - b in 32 bits; the language's own minus would widen to 64 and halve the lanes."""
     return env.builder.sub(args[0], args[1])
 
 

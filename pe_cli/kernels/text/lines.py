@@ -26,7 +26,7 @@ def split_lines(text: Addr, n: Int, wanted: Int, target: Addr, offsets: PtrI64, 
         c = NEWLINE
         if i < n:
             c = byte(text + i)
-        if c == NEWLINE or c == RETURN:  # noqa: SIM109 - numba
+        if c == NEWLINE or c == RETURN:  # noqa: SIM109 - two comparisons
             if not all_blank(text, start, i):
                 if lines == wanted:
                     out[2] = start

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_cli.kernels.compiler.worker_processes import load
-from pe_cli.kernels.language import KERNELS, MAKERS, Helper, Kernel, make_kernel
+from pe_cli.kernels.language import KERNELS, MAKERS, Helper, Kernel, kernel_code, make_kernel
 
 PACKAGE = "pe_cli.ops."
 PREFIX = f"{__name__}:"
@@ -120,7 +120,7 @@ def _made(text: Text) -> Kernel:
     stores = [f"y{k}[b + i] = v{value}" for k, value in enumerate(text.outs)]
     lines += ["        for i in range(n):"]
     lines += [f"            {line}" for line in [*_loads(text, FULL + MASK + ROW), *steps, *stores]]
-    exec("\n".join(lines), space)  # our own text: its names are numbers
+    exec(kernel_code("\n".join(lines)), space)  # our own text: its names are numbers
     return make_kernel(space["loop"], text.name, exact=True, apart=True)
 
 

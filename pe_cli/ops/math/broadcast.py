@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import types
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from pe_cli.kernels.cpu.non_temporal import FAR, fence_non_temporal, store_run
 from pe_cli.kernels.cuda.int32_index import divided, left_over, reciprocal
 from pe_cli.kernels.cuda.language import CHOSEN, CudaKernel, cuda_kernel, on_cuda
 from pe_cli.kernels.cuda.math import quotient
-from pe_cli.kernels.language import SIZE, Helper, Kernel, address, helper, make_kernel
+from pe_cli.kernels.language import SIZE, Helper, Kernel, address, helper, kernel_code, make_kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers, Offset
 from pe_cli.ops.define.strided_copy import copy_box, place_of, row_major
 from pe_cli.ops.math.reduction import WIDE, spread
@@ -148,18 +147,13 @@ def loop(g: Ptr, x: Ptr, y: Ptr, out: Ptr, n: Int):
 """
 
 
-@functools.cache
-def _code(text: str) -> types.CodeType:
-    return compile(text, "<broadcast>", "exec")
-
-
 def _made(text: str, cuda_text: str, f: Helper, name: str) -> Kernel:
     space: dict[str, Any] = {"f": f, "address": address, "place_of": place_of, "SIZE": SIZE, "PIECE": PIECE}
     space |= {"store_run": store_run, "fence_non_temporal": fence_non_temporal}
-    exec(_code(text), space)  # our own text: nothing in it comes from outside
+    exec(kernel_code(text), space)  # our own text: nothing in it comes from outside
     made = make_kernel(space["loop"], name, each=f)
     space = {**space, "quotient": quotient}
-    exec(_code(cuda_text), space)
+    exec(kernel_code(cuda_text), space)
     on_cuda(made, text=cuda_text)(space["loop"])
     return made
 
@@ -177,7 +171,7 @@ def _by_ways(made: Kernel, f: Helper, kind: str) -> None:
         body = _WAYS_CUDA[way].format(one=args("still"), part=args(f"{part}[i]"))
         text = _WAY_CUDA.format(kind=kind, still=f"still = {part}[0]" if way == "one" else "", body=body)
         space: dict[str, Any] = {"f": f, "divided": divided, "left_over": left_over}
-        exec(_code(text), space)
+        exec(kernel_code(text), space)
         name = f"{made.name}.{way}{'' if x_whole else '.of_x'}"
         found: CudaKernel = cuda_kernel(space["loop"], text=text, name=name)
         return found

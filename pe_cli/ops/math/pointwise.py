@@ -16,16 +16,14 @@ sees is X or Out, as `uses` says; Out lets the input be overwritten.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from pe_cli.core.types import FLOATS, NUMBERS, TensorType, check_kind
 from pe_cli.kernels.cuda.language import on_cuda
-from pe_cli.kernels.language import Helper, Kernel, address, helper, make_kernel
+from pe_cli.kernels.language import Helper, Kernel, address, helper, kernel_code, make_kernel
 from pe_cli.ops.define.addto import in_pieces
 from pe_cli.ops.define.faces import Face, Functional
 from pe_cli.ops.define.lowering import Lowering, Offset
@@ -75,14 +73,8 @@ def _loop(template: str, f: Helper, first: str, value: str, attributes: int) -> 
         args="".join(f", {name}" for name in names),
     )
     space: dict[str, Any] = {"f": f, "address": address}
-    exec(_compiled(text), space)  # our own text: nothing in it comes from outside
+    exec(kernel_code(text), space)  # our own text: nothing in it comes from outside
     return space["loop"], text
-
-
-@functools.cache
-def _compiled(text: str) -> CodeType:
-    """Return the code of a loop: most functions have loops of the same text."""
-    return compile(text, "<string>", "exec")
 
 
 def _kernel(fn: Any, first: str, value: str) -> tuple[Helper, Kernel]:

@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any
 
-from pe_cli.kernels.language import Helper, Kernel, T, address, make_kernel
+from pe_cli.kernels.language import Helper, Kernel, T, address, kernel_code, make_kernel
 from pe_cli.ops.define.strided_copy import place_of
 
 _HEAD = "from __future__ import annotations\n"
@@ -92,9 +92,8 @@ def _loop(template: str, attributes: int) -> types.FunctionType:
     names = [f"a{k}" for k in range(attributes)]
     params, args = "".join(f", {n}: Real" for n in names), "".join(f", {n}" for n in names)
     space: dict[str, Any] = {}
-    exec(
-        _HEAD + template.replace("{params}", params).replace("{args}", args), space
-    )  # our own text: nothing comes from outside
+    text = _HEAD + template.replace("{params}", params).replace("{args}", args)
+    exec(kernel_code(text), space)  # our own text: nothing comes from outside
     made: types.FunctionType = space["loop"]
     return made
 

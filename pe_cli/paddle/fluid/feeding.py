@@ -11,8 +11,8 @@ import numpy as np
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import cut_sequences, split_sizes
-from pe_cli.execute.plan.dynamic_programs import unseen
-from pe_cli.ops.define.lod import offsets_name
+from pe_cli.execute.plan.program_parts import unseen
+from pe_cli.ops.define.lod import Leveled, offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Program
@@ -81,24 +81,30 @@ def _missing(program: Program, name: str) -> None:
     raise FluidValueError(f"'{name}' is read before any op writes it", hint="feed it, or make it persistable")
 
 
-def levels_of(parts: Sequence[Mapping[str, LoDTensor]]) -> Levels:
+def levels_of(parts: Sequence[Mapping[str, Any]]) -> Levels:
     """Return the levels of the sequences that are fed.
+
+    Args:
+        parts: per device: name -> array, or a `Leveled` one.
 
     Raises:
         FluidValueError: devices are fed different ones; a ValueError.
     """
-    found = [tuple(sorted((name, len(t.lod())) for name, t in part.items() if t.lod())) for part in parts]
+    found = [tuple(sorted((name, len(v.lod)) for name, v in part.items() if isinstance(v, Leveled) and v.lod)) for part in parts]
     if len(set(found)) > 1:
         raise FluidValueError(f"devices are fed sequences of different levels: {', '.join(map(str, found))}")
     return found[0]
 
 
-def arrays_of(part: Mapping[str, LoDTensor]) -> dict[str, Array]:
-    """Return the arrays of what a device is fed, and those of the offsets of its sequences."""
+def arrays_of(part: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays of what a device is fed, arrays or `Leveled` ones, and those of the offsets of its sequences."""
     out = {}
-    for name, tensor in part.items():
-        out[name] = tensor.array
-        for k, offsets in enumerate(tensor.lod()):
+    for name, value in part.items():
+        if not isinstance(value, Leveled):
+            out[name] = value
+            continue
+        out[name] = value.array
+        for k, offsets in enumerate(value.lod):
             out[offsets_name(name, k)] = np.asarray(offsets, np.int64)
     return out
 
@@ -200,7 +206,8 @@ def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
     if tensor.array.ndim == 0:
         return tensor
     levels = tuple(offsets_name("part", k) for k in range(len(tensor.lod())))
-    found = cut_sequences("part", levels, arrays_of({"part": tensor}), begin, end)
+    offsets = {level: np.asarray(o, np.int64) for level, o in zip(levels, tensor.lod(), strict=True)}
+    found = cut_sequences("part", levels, {"part": tensor.array, **offsets}, begin, end)
     return LoDTensor(found["part"], to_lengths([found[level].tolist() for level in levels]))
 
 

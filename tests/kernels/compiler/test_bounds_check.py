@@ -112,7 +112,7 @@ def test_checked_kernels_give_the_same_bits():
 
 
 TEXT = """\
-define internal i32 @body(ptr %retptr, ptr %x, i64 %n) {
+define internal i32 @body(ptr %x, i64 %n) {
   %own = alloca i64, align 8
   %inside = getelementptr i64, ptr %own, i64 0
   store i64 %n, ptr %inside, align 8
@@ -120,7 +120,6 @@ define internal i32 @body(ptr %retptr, ptr %x, i64 %n) {
   %v = load float, ptr %p, align 4
   %w = load <8 x double>, ptr %x
   store <4 x float> %q, ptr %p, align 16
-  store ptr null, ptr %retptr, align 8
   %g = load i64, ptr @global, align 8
 }
 define void @entry(ptr %record) {
@@ -128,7 +127,7 @@ define void @entry(ptr %record) {
 }
 """
 CHECKED = """\
-define internal i32 @body(ptr %retptr, ptr %x, i64 %n) {
+define internal i32 @body(ptr %x, i64 %n) {
   %own = alloca i64, align 8
   %inside = getelementptr i64, ptr %own, i64 0
   store i64 %n, ptr %inside, align 8
@@ -139,7 +138,6 @@ define internal i32 @body(ptr %retptr, ptr %x, i64 %n) {
   %w = load <8 x double>, ptr %pe.checked.2
   %pe.checked.3 = call ptr @pe_checked(ptr %p, i64 16, i64 1)
   store <4 x float> %q, ptr %pe.checked.3, align 16
-  store ptr null, ptr %retptr, align 8
   %g = load i64, ptr @global, align 8
 }
 define void @entry(ptr %record) {
