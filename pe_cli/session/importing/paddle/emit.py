@@ -84,7 +84,8 @@ class Emitter:
 
     def _what_is_needed(self, fetches: Iterable[str]) -> set[int]:
         """Return the numbers of the operators that lead to what is fetched."""
-        wanted, found = set(fetches), set()
+        wanted = set(fetches)
+        found: set[int] = set()
         for i in reversed(range(len(self.block.ops))):
             op = self.block.ops[i]
             if not wanted.isdisjoint(op.output_names()):

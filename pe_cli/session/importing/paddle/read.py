@@ -55,10 +55,8 @@ def read(wish: ImportWish) -> ImportedModel:
 
 def _of_training(forward: Forward) -> list[str]:
     """Return what is said of the part of a program that trains it."""
-    if forward.more_than_updates:
-        text = "regularization, clipping and schedules of learning rates are not read: write them into config.yaml"
-        return [text]
-    return []
+    text = "regularization, clipping and schedules of learning rates are not read: write them into config.yaml"
+    return [text] if forward.more_than_updates else []
 
 
 def _saved(blocks: Sequence[BlockDesc]) -> dict[str, VarDesc]:
@@ -71,10 +69,9 @@ def _first(loaded: Loaded, emitter: Emitter) -> str:
     return failures[0].message if failures else "save it with target_vars that are computed"
 
 
-def _model(
-    source: Path, path: Path, loaded: Loaded, emitter: Emitter, arrays: dict[str, Array]
-) -> ImportedModel:
-    fetches, details = [], []
+def _model(source: Path, path: Path, loaded: Loaded, emitter: Emitter, arrays: dict[str, Array]) -> ImportedModel:
+    fetches: list[str] = []
+    details: list[str] = []
     odd = [name for name, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
     notes = [f"'{name}' has values that are NaN or infinite" for name in odd]
     notes += [f"left out: {failure.message}" for failure in (*loaded.lost, *emitter.failures)]
