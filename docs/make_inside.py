@@ -108,7 +108,7 @@ BOXES: dict[str, tuple[str, list[dict[str, str]], list[tuple[str, str, str]]]] =
             {"run": "run: metrics.jsonl, checkpoints, env.json, inputs.json", "observers": "observers in processes of their own"},
         ],
         [
-            ("sweep", "training", "trials"), ("config", "training", ""), ("proof", "training", "again"), ("training", "run", "keeper"),
+            ("sweep", "training", "trials"), ("config", "training", ""), ("proof", "training", "again"), ("training", "run", "writer"),
             ("training", "observers", "queue"),
         ],
     ),

@@ -15,6 +15,8 @@ from pe_cli.cli.terminal_text import echo
 if TYPE_CHECKING:
     from pe_cli.config.error_collector import Mistakes
     from pe_cli.config.spec import DataSpec, RunSpec
+    from pe_cli.core.strategy import BuildStrategy
+    from pe_cli.execute.diagnostics.estimate import Estimate
     from pe_cli.kernels.cuda.compiler import Capability
     from pe_cli.session.device_choice import Resources
     from pe_cli.session.job import Job
@@ -244,8 +246,18 @@ def _is_settled(source: Source) -> bool:
     return bool(programs) and all(-1 not in kind.shape[1:] for kind in source.built.feeds.values())
 
 
+def _processes(source: Source) -> int:
+    """Return how many processes sum gradients among themselves, 1 where a launcher alone says it."""
+    if source.run is None or source.run.has_servers:
+        return 1
+    wanted = source.run.executor.processes
+    return wanted if isinstance(wanted, int) else 1
+
+
 def _memory(source: Source, mistakes: Mistakes) -> list[str]:
     """Print what each device will need; return why that cannot be told. More than the machine has is a mistake."""
+    from dataclasses import replace
+
     from pe_cli.cli.common import numerics_of
     from pe_cli.core.errors import ExitCode, PeError
     from pe_cli.devices.protocol import device
@@ -264,11 +276,19 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
                 echo(f"note: {said}")
         threads = used.execution(source.run.exec_strategy).num_threads if source.run else 0
         how = numerics_of(source, used.places[0].kind)
-        each = [
-            estimate_memory(p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how)
-            for p in programs
-        ]
-        found = [beside(*estimates) for estimates in zip(*each, strict=True)]
+        processes = _processes(source)
+
+        def planned(build: BuildStrategy | None) -> list[Estimate]:
+            each = [
+                estimate_memory(
+                    p, used.places, source.batch_size, build=build, fetches=source.fetches(p), threads=threads, numerics=how,
+                    processes=processes,
+                )
+                for p in programs
+            ]  # fmt: skip
+            return [beside(*estimates) for estimates in zip(*each, strict=True)]
+
+        found = planned(build)
     except PeError as error:
         if error.code not in (ExitCode.DEVICE, ExitCode.USAGE):
             raise
@@ -276,14 +296,18 @@ def _memory(source: Source, mistakes: Mistakes) -> list[str]:
             mistakes.add(error)
             return []
         return [f"memory is not planned: {error.message}"]
+    of = f" in each of {processes} processes" if processes > 1 else ""
     for one in found:
         echo(
-            f"memory of {one.place}: {size_text(one.own)}"
+            f"memory of {one.place}{of}: {size_text(one.own)}"
             f" = {size_text(one.persistable)} that stays + {size_text(one.own - one.persistable)} a step"
             f" (without sharing {size_text(one.unshared + one.carried.rooms)}), batch_size {source.batch_size}"
         )
         if one.carried.pinned:
             echo(f"pinned memory of the host, that {one.place} copies from and to: {size_text(one.carried.pinned)}")
+    if processes > 1 and build is not None:
+        ways = {way: sum(one.own for one in planned(replace(build, reduce_strategy=way))) for way in ("AllReduce", "Reduce", "Shard")}
+        echo(f"memory of a process by reduce_strategy: {', '.join(f'{way} {size_text(size)}' for way, size in ways.items())}")
     with mistakes.catch():
         check_room(sum(one.carried.pinned + (one.own if device(one.place.kind).is_host else 0) for one in found))
     return []

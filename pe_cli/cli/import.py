@@ -24,9 +24,9 @@ MOST_NOTES = 12
     type=click.Choice(["classes", "number"]),
     help="Add what training needs: a label, a loss of the first output, and a config; the last layer may get another number of classes.",
 )
-@click.option("--head", metavar="NAME", help="Of a folder: what the model ends with, such as classes; what the folder has by default.")
-@click.option("--classes", type=click.IntRange(1), metavar="N", help="Of a folder: a new last layer for so many classes.")
-@click.option("--length", type=click.IntRange(1), metavar="N", help="Of a folder: tokens of a text that the model sees, 128 by default.")
+@click.option("--head", metavar="NAME", help="Of transformers: what the model ends with, such as classes; what the folder has by default.")
+@click.option("--classes", type=click.IntRange(1), metavar="N", help="Of transformers: a new last layer for so many classes.")
+@click.option("--length", type=click.IntRange(1), metavar="N", help="Of transformers: tokens that the model sees, 128 by default.")
 @click.option("--force", is_flag=True, help="Replace files of an import that are there.")
 def command(  # noqa: PLR0913, PLR0917 - an argument per option
     source: Path,
@@ -41,17 +41,20 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
 ) -> None:
     """Make a model of another program one that trains here.
 
-    SOURCE is an ONNX file, or a folder as Hugging Face's transformers writes it. DIR gets model.yaml, which names everything as SOURCE
+    SOURCE is an ONNX file, a folder as Hugging Face's transformers writes it, or a model of PaddlePaddle 1: the folder of
+    save_inference_model, or the MODEL.pdmodel of fluid.save. DIR gets model.yaml, which names everything as SOURCE
     does or nearly so, params.safetensors with the values, config.yaml, which names the model, and import.txt with what was folded,
     simplified or left out. Of a folder with a tokenizer.json, DIR also gets train.yaml, an example that trains as it is.
     """
-    from pe_cli.session.importing.define import ImportWish, read_model
+    from pe_cli.session.importing.define import ImportWish, kind_of, read_model
     from pe_cli.session.importing.write import REPORT, summary, write
 
-    if not source.is_dir() and (head, classes, length) != (None, None, None):
-        raise PeError("--head, --classes and --length are for folders of transformers", hint="leave them out, or name a folder")
-    if source.is_dir() and (partial or fixed or task):
-        raise PeError("--partial, --fixed and --task are for ONNX files", hint="--head says what a folder's model ends with")
+    kind = kind_of(source)
+    asked = {"partial": partial, "fixed": fixed, "task": task, "head": head, "classes": classes, "length": length}
+    for option, value in asked.items():
+        if value not in (None, False) and option not in kind.options:
+            takes = ", ".join(f"--{name}" for name in kind.options)
+            raise PeError(f"--{option} is not for {kind.looks_like} ({kind.name})", hint=f"leave it out; such a model takes {takes}")
     model = read_model(ImportWish(source, partial, fixed, head, classes, length))
     if task is not None:
         from pe_cli.session.importing.training import for_training

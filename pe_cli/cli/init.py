@@ -24,14 +24,17 @@ if TYPE_CHECKING:
     metavar="DATA",
     help="A table, a folder with one folder of pictures per class, or a text, to make a start for.",
 )
-@click.option("--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted.")
+@click.option(
+    "--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted; several with commas: a,b."
+)
 @click.option(
     "--task",
-    type=click.Choice(["auto", "classes", "tags", "number", "series"]),
+    type=click.Choice(["auto", "classes", "ordered", "tags", "number", "count", "share", "series"]),
     default="auto",
     show_default=True,
-    help="With --from: what the target is: classes, sets of tags, a number, or a series to forecast; auto takes few different whole "
-    "numbers for classes, cells such as a|b for tags, and numbers at regular times for a series.",
+    help="With --from: what the target is: classes, classes that have an order, sets of tags, a number, a count, a share from 0 to 1 (or "
+    "100), or a series to forecast; auto takes few different whole numbers for classes, cells such as a|b for tags, and numbers at "
+    "regular times for a series.",
 )
 @click.option(
     "--columns",
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
 @click.option(
     "--positive", metavar="CLASS", help="With --from: of two classes the one that metrics are about; the rarer one when it is not given."
 )
+@click.option(
+    "--known", multiple=True, metavar="NAME", help="With --from, of a series: a column whose future is known, such as a planned price. "
+    "May be given several times.",
+)
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 def command(  # noqa: PLR0913, PLR0917 - an argument per option
     file: Path,
@@ -55,6 +62,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     drop: tuple[str, ...],
     encoding: str | None,
     positive: str | None,
+    known: tuple[str, ...],
     force: bool,
 ) -> None:
     """Write a first config and its model.
@@ -65,9 +73,13 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     for the wrong one; in a script it takes the likelier one and says so, or ends with code 3 where none is.
     """
     import json
+    import sys
 
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
+    from pe_cli.session.starters.files import Wish
+    from pe_cli.session.starters.kind import make
+    from pe_cli.session.starters.said_columns import said_columns
 
     if file.is_dir():
         file /= "config.yaml"
@@ -78,12 +90,17 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
                 raise PeError(f"{path} is there already", hint="name another file, or add --force to replace it")
     given = {
         "--target": target, "--columns": columns, "--drop": drop, "--encoding": encoding, "--positive": positive,
+        "--known": known,
         "--task": None if task == "auto" else task,
     }  # fmt: skip
     alone = next((name for name, value in given.items() if value), None)
     if source is None and alone is not None:
         raise click.UsageError(f"{alone} goes with --from DATA")
-    made = _plain() if source is None else _made(source, target, file, task, columns, drop, encoding, positive)
+    if source is None:
+        made = _plain()
+    else:
+        ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
+        made = make(Wish(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
     atomic.make_folder(file.parent)
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))
@@ -102,26 +119,6 @@ def _plain() -> Starter:
     here = resources.files("pe_cli.cli")
     config, model = (here.joinpath(f"starter_{name}.yaml").read_text(encoding="utf-8") for name in ("config", "model"))
     return Starter(config, model, ())
-
-
-def _made(
-    source: Path,
-    target: str | None,
-    file: Path,
-    task: str,
-    columns: tuple[str, ...],
-    drop: tuple[str, ...],
-    encoding: str | None,
-    positive: str | None,
-) -> Starter:
-    import sys
-
-    from pe_cli.session.starters.files import Wish
-    from pe_cli.session.starters.kind import make
-    from pe_cli.session.starters.said_columns import said_columns
-
-    ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
-    return make(Wish(source, target, file, task, said_columns(columns), drop, encoding, positive, ask))
 
 
 def _ask(question: str, answers: Sequence[str]) -> int:

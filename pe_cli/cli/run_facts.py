@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pe_cli.core.survey_figures import Survey
     from pe_cli.io.view.model_facts import Facts, LayerFacts, MemoryFacts
     from pe_cli.metrics.curves import Judged
+    from pe_cli.metrics.error_shares import ErrorShares
 
 #: Boxes of a graph on the page; more are joined by name scope.
 MOST_BOXES = 60
@@ -49,9 +50,9 @@ def facts_of(folder: Path, *, profile: int = 0, overrides: Sequence[str] = (), c
     memory, note = _memory(source)
     data, about = _data(run.path, source)
     notes = (*found.notes, *(said for said in (note, about) if said))
-    judged, why = _judged(folder) if curves else (None, "")
+    (judged, errors), why = _judged(folder) if curves else ((None, ()), "")
     notes = (*notes, why) if why else notes
-    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data, judged=judged)
+    return replace(static_facts(source), timeline=found.timeline, memory=memory, notes=notes, data=data, judged=judged, errors=errors)
 
 
 def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str, Any]:
@@ -65,18 +66,19 @@ def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str,
     return trace_of_phases(job, steps)
 
 
-def _judged(folder: Path) -> tuple[Judged | None, str]:
-    """Return what a classifier does over its evaluation data, and what could not be told."""
+def _judged(folder: Path) -> tuple[tuple[Judged | None, tuple[ErrorShares, ...]], str]:
+    """Return what a model does over its evaluation data: curves of a classifier, errors by column; and what could not be told."""
     from pe_cli.cli.common import open_trained
     from pe_cli.session.evaluation.classifier_report import judged
+    from pe_cli.session.evaluation.error_report import errors_of
 
     try:
         job, _ = open_trained(folder, (), None)
         if "eval" not in job.run.data:
-            return None, ""
-        return judged(job, "eval"), ""
+            return (None, ()), ""
+        return (judged(job, "eval"), errors_of(job, "eval")), ""
     except PeError as error:
-        return None, f"curves and the confusion matrix are left out: {error.message}"
+        return (None, ()), f"curves, the confusion matrix and errors by column are left out: {error.message}"
 
 
 def _data(folder: Path, source: Source) -> tuple[Survey | None, str]:

@@ -25,11 +25,11 @@ def process_mistakes(
     if executor.processes == 1:
         return
     if servers:
-        scale = build.gradient_scale_strategy  # servers take the mean over trainers
+        scale, sums = build.gradient_scale_strategy, build.reduce_strategy  # servers take the mean over trainers
         yield from (
             (f"{what}: not with parameter servers", at, f"{hint}, or distributed.mode: collective")
             for wrong, what, at, hint in (
-                (build.reduce_strategy == "Reduce", "reduce_strategy: Reduce", build.at_of("reduce_strategy"), "AllReduce"),
+                (sums != "AllReduce", f"reduce_strategy: {sums}", build.at_of("reduce_strategy"), "AllReduce"),
                 (scale != "CoeffNumDevice", f"gradient_scale_strategy: {scale}", build.at_of("gradient_scale_strategy"), "CoeffNumDevice"),
                 (build.sync_batch_norm, "sync_batch_norm", build.at_of("sync_batch_norm"), "sync_batch_norm: false"),
                 (build.fp16_allreduce, "fp16_allreduce", build.at_of("fp16_allreduce"), "fp16_allreduce: false"),

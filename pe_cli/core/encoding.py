@@ -61,6 +61,18 @@ class Affine(Step):
     shift: tuple[float, ...]
 
 
+class Logarithm(Step):
+    """ln(x + added)."""
+
+    added: float
+
+
+class Exponential(Step):
+    """exp(x) - added."""
+
+    added: float
+
+
 class Check(Step):
     """What does not hold ends the run with an error.
 

@@ -61,10 +61,12 @@ class Span:
         """Return the source line, or what of a long one is near, with a caret line under the offending text; empty without text."""
         if not self.text:
             return ""
+        # Lines of generated files may be very long: what is near the mistake is shown, and the caret moves with it.
         begin = max(0, self.column - 1 - _WIDEST // 2) if len(self.text) > _WIDEST else 0
         text = self.text[begin : begin + _WIDEST]
         start = self.column - 1 - begin
         width = max(1, min(self.length, len(text) - start))
+        # Tabs stay tabs, or the caret would stand elsewhere than under the text.
         pad = "".join("\t" if c == "\t" else " " for c in text[:start])
         return f"      {text}\n      {pad}{'^' * width}"
 
@@ -144,6 +146,7 @@ def is_local(error: PeError) -> bool:
     """
     if error.code != ExitCode.DATA:
         return error.code == ExitCode.DEVICE
+    # The reader that found the file wrong may have wrapped the system's error several times.
     cause: BaseException | None = error
     # without a number it is no error of the system, but one that a library calls so: Pillow's, of a picture that is cut off
     while cause is not None and not (isinstance(cause, OSError) and cause.errno is not None):
@@ -197,6 +200,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     options = [str(option) for option in known]
     if _ELSEWHERE.get(name.lower()) in options:
         return f"did you mean '{_ELSEWHERE[name.lower()]}'?"
+    # As written first, then without case: names of layers differ by case alone, and the exact one is meant more often.
     for pool, wanted in ((options, name), ([o.lower() for o in options], name.lower())):
         close = difflib.get_close_matches(wanted, pool, n=1, cutoff=0.6)
         if close:

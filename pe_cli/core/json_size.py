@@ -31,6 +31,7 @@ class Counted:
     depth: int
 
 
+# Parsing first and counting then would be too late: a body of a megabyte may take a hundred of memory.
 def count(body: bytes | bytearray) -> Counted:
     r"""Count what a text of JSON has without reading it; of what is no JSON, up to where that is seen, at least as much.
 
@@ -38,9 +39,11 @@ def count(body: bytes | bytearray) -> Counted:
     Counted(objects=2, members=3, outer=1, values=7, depth=3)
     """
     if b"\\" in body:  # which stands in texts only
+        # Escaped quotes and backslashes go, so that every quote that is left begins or ends a text.
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = np.frombuffer(body.translate(None, _OTHERS), np.uint8)
     found, level, deepest, inside, outer = np.zeros(256, np.int64), 0, 0, 0, 0
+    # Block by block, so that counting takes a bounded amount of memory itself.
     for start in range(0, len(marks), _BLOCK):
         part = marks[start : start + _BLOCK]
         quotes = part == ord('"')
@@ -51,6 +54,7 @@ def count(body: bytes | bytearray) -> Counted:
         steps = np.cumsum(_steps(part), dtype=np.int32) + level
         if len(steps):
             deepest, level = max(deepest, int(steps.max())), int(steps[-1])
+            # A colon at depth 1 is a key of the outermost object: what a server's limits on rows are about.
             outer += int(((part == ord(":")) & (steps == 1)).sum())
     objects, members = int(found[ord("{")]), int(found[ord(":")])
     return Counted(objects, members, outer, objects + members + int(found[ord("[")] + found[ord(",")]), deepest)

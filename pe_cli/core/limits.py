@@ -18,6 +18,7 @@ def usable_cores() -> int:
 
     A quota of a core and a half is worth two: threads that wait for each other do one and a half core's work then.
     """
+    # The affinity first: a launcher that binds processes to cores says it there alone.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return max(1, math.ceil(min(cores, _quota())))
 
@@ -51,6 +52,7 @@ def _allowed() -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):
             with contextlib.suppress(OSError, ValueError):  # "max" is no limit
                 sizes.append(int((folder / name).read_text(encoding="ascii")))
+    # Some kernels write 0 for a group that is being removed.
     return min(size for size in sizes if size > 0)
 
 
@@ -71,6 +73,8 @@ def _folders(controller: str) -> Iterator[Path]:
             kind, *_, options = mount[mount.index("-") + 1 :] if "-" in mount else [""]
             if kind == ("cgroup" if controllers else "cgroup2") and (not controllers or controller in options.split(",")):
                 root, at = mount[3], Path(mount[4])
+                # Inside of a container the path is that of the host, and the mount shows only what is below its root.
                 inner = path.removeprefix(root.rstrip("/")) if path.startswith(root) else path
                 below = at / inner.lstrip("/")
+                # A parent group's limit counts as well: a job may have none, and its user one.
                 yield from [below, *below.parents][: len(below.parts) - len(at.parts) + 1]

@@ -49,6 +49,7 @@ def claims(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     length = int.from_bytes(written, "little")
     if length > MOST_HEADER:
         raise ValueError(f"its header claims {length} bytes")
+    # Only the bytes that it claims: NumPy would go on reading a header without an end.
     text = io.BytesIO(written + file.read(length))
     with _PARSER:
         shape, fortran, dtype = (npy_format.read_array_header_1_0 if width == 2 else npy_format.read_array_header_2_0)(text)
@@ -66,11 +67,13 @@ def read_array(file: IO[bytes], left: int) -> np.ndarray[Any, Any]:
         ValueError: it claims more, or holds Python objects; and what `claims` raises.
     """
     shape, fortran, dtype = claims(file)
+    # Arrays of objects are pickles, which run code when they are read.
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     nbytes = math.prod(shape) * dtype.itemsize
     if any(length < 0 for length in shape) or nbytes > left:
         raise ValueError(f"it claims shape {list(shape)} of {dtype}, and there are {left} bytes")
+    # Read before an array of that size is made, so that a claim without bytes allocates nothing.
     data = bytearray(file.read(nbytes))
     if len(data) < nbytes:
         raise ValueError("it is cut off")

@@ -26,6 +26,7 @@ def renamed(name: str, pattern: str, target: str) -> str | None:
     >>> renamed("backbone/fc.w_0", "backbone/*", "encoder/*")
     'encoder/fc.w_0'
     """
+    # Each star becomes a group, so that what it stood for can be put into the target in order.
     found = re.fullmatch("(.*)".join(map(re.escape, pattern.split("*"))), name)
     if found is None:
         return None

@@ -14,6 +14,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def deaf() -> None:
     """Ignore SIGINT and SIGTERM from now on, for a process that ends when others do; only the main thread can say so."""
     if threading.current_thread() is threading.main_thread():
+        # Both signals: a terminal sends one to the whole group, a scheduler the other.
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
@@ -31,6 +32,7 @@ def interrupted() -> bool:
 
 
 def _first(number: int, frame: FrameType | None) -> None:
+    # The handler changes, so that whoever catches an odd error of a library can ask whether it was the interruption.
     for each in SIGNALS:
         signal.signal(each, _later)
     _later(number, frame)
@@ -48,6 +50,7 @@ def held() -> Iterator[None]:
     Without it a signal would come while Python itself starts, and be lost or end it with a traceback. A program that does not ask for
     its signals never gets them, so that this is for `pe` alone.
     """
+    # A process that is started inherits the blocked signals: it takes them when it can answer, and not while it imports.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -12,7 +12,8 @@ class BuildStrategy:
     Args:
         reduce_strategy: AllReduce sums gradients to every device, where each updates its own copy; Reduce sums each to its owner,
             which updates the one copy that all CPU devices share. Of several processes each owns rows of every parameter, with the
-            optimizer's state of those.
+            optimizer's state of those. Shard is that, and each keeps its own rows of parameters alone between steps: all rows are there
+            while ops use them. In one process it is AllReduce. Shard is our own.
         gradient_scale_strategy: CoeffNumDevice weighs each device's loss by its samples, One adds them up as they are, Customized
             takes the gradient of the loss as a feed.
         fuse_all_reduce_ops: sum gradients in buckets.

@@ -62,6 +62,7 @@ class Work:
 
     def __init__(self, act: Callable[[], None], name: str) -> None:
         self._over = threading.Event()
+        # Popping is atomic, so that two callers never get one thread.
         try:
             thread = _idle.pop()
         except IndexError:
@@ -102,6 +103,7 @@ class _Kept(Thread):
         self.name = name
         try:
             act()
+            # Few are kept: each holds a stack, and more are needed only in bursts.
             kept = len(_idle) < KEPT
             self.name = IDLE
             if kept:

@@ -52,6 +52,7 @@ def check_dtype(dtype: str) -> str:
 def product(dims: Iterable[int]) -> int:
     """Multiply sizes; -1 (unknown) makes the product unknown, unless another size is 0."""
     sizes = list(dims)
+    # An empty tensor has 0 elements, whatever the batch will be.
     if 0 in sizes:
         return 0
     return -1 if -1 in sizes else math.prod(sizes)
@@ -110,6 +111,7 @@ def widened(bits: Any) -> Any:
 
 def narrowed(values: Any) -> Any:
     """Return the bits of the numbers of bfloat16 next to those of a float32 array, of ties the even ones; NaN stays NaN."""
+    # In integers, because a float32 sum could round twice; NaN apart, as rounding could make an infinity of it.
     words = np.asarray(values, np.float32).view(np.uint32)
     rounded = (words + np.uint32(0x7FFF) + (words >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)

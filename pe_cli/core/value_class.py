@@ -23,6 +23,7 @@ class Value:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # Annotations are looked at and never evaluated: with postponed evaluation they are texts, which is enough for names.
         own = vars(cls).get("__annotations__", {})
         cls._fields = {**cls._fields, **{name: vars(cls).get(name, _REQUIRED) for name in own}}
 
@@ -39,6 +40,7 @@ class Value:
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
+        # Values of unhashable fields, such as mappings, must hash as well; few values of one class meet in a set.
         return hash((type(self), tuple(vars(self))))
 
     def __repr__(self) -> str:

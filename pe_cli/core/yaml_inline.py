@@ -36,6 +36,7 @@ def flow(value: Any) -> str:
     """
     if isinstance(value, str):
         return quoted(value)
+    # Before numbers: a bool is an int in Python.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):

@@ -69,6 +69,7 @@ class Shards:
     def __init__(self, shards: Sequence[Dataset], names: Sequence[str], origin: Origin) -> None:
         self.fields = shards[0].fields
         for shard, name in zip(shards, names, strict=True):
+            # Named with both shards, because which of the two is wrong only the user knows.
             odd = next((field for field, kind in shard.fields.items() if kind != self.fields[field]), None)
             if odd is not None:
                 said = f"{name} has field '{odd}' of {shard.fields[odd]}, and {names[0]} of {self.fields[odd]}"
@@ -85,6 +86,7 @@ class Shards:
 
     def one(self, name: str, indices: Rows) -> Array:
         """Return copies of some samples of one field; see `Dataset.take`."""
+        # Rows of a batch lie in any shard; each shard is asked once.
         found = np.empty((len(indices), *self.fields[name].shape), self.fields[name].numpy)
         shard = np.searchsorted(self._starts, indices, "right") - 1
         for number in np.unique(shard).tolist():
@@ -118,6 +120,7 @@ class ArrayCells:
     def numbers(self, notation: Notation = PLAIN) -> Numbers:
         """Return the first number of every sample."""
         values = np.asarray(self._flat(), np.float64)
+        # The array may be a map of the user's file, which must not be changed.
         if notation.empty:
             values = values.copy()
             notation.drop_empty(values)
@@ -127,6 +130,7 @@ class ArrayCells:
     @cached_property
     def _codes(self) -> Codes:
         distinct, first, codes = np.unique(self._flat(), return_index=True, return_inverse=True)
+        # Classes in the order in which they first appear, as for a table that is read from text.
         order = np.argsort(first, kind="stable")
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
@@ -209,7 +213,9 @@ def row_keys(columns: Iterable[NDArray[Any]]) -> NDArray[np.uint64]:
     """
     keys: NDArray[np.uint64] | None = None
     for column in columns:
+        # Floats by their bits: equal numbers are equal rows, and NaN is equal to itself.
         wide = np.ascontiguousarray(column, np.float64 if column.dtype.kind == "f" else np.int64).view(np.uint64)
+        # Constants and shifts of splitmix64's finaliser, which spreads every bit over all.
         mixed = wide * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(32)
         mixed *= np.uint64(0xD6E8FEB86659FD93)

@@ -96,6 +96,7 @@ class ColumnType(Generic[AnyOptions]):
         """Return the names of the table's columns that it reads: its own, unless the options name others."""
         return (name,)
 
+    # Columns that are made of others come after them, whatever order the config has.
     def made_of(self, options: AnyOptions) -> tuple[str, ...]:
         """Return the names of other columns whose fields it is made of: what these learn and mean counts for it, too."""
         return ()
@@ -215,6 +216,7 @@ def column(cls: AnyType) -> AnyType:
 def discover() -> dict[str, ColumnType[Any]]:
     """Import every module of column types once and return them."""
     package = importlib.import_module("pe_cli.data.columns")
+    # Discovery, so that a new type is a file and no further list.
     for info in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{info.name}")
     return COLUMNS

@@ -53,6 +53,7 @@ def infer(context: Context, rows: Rows | None, level: int = 0) -> Inferred:
     Raises:
         PeError: DATA; text of so many values that no type is safe to assume.
     """
+    # An embedding wants indices, whatever the cells look like.
     whole = context.dtype in ("int64", "int32")
     if level:
         return Inferred("text", {"tokens": "words"})
@@ -64,6 +65,7 @@ def infer(context: Context, rows: Rows | None, level: int = 0) -> Inferred:
         fill = {"missing": "mean"} if missing and not context.target else {}
         return Inferred("number", fill if context.target else {**fill, "scale": "standard"})
     codes = context.cells.codes()
+    # Mostly numbers: the other cells are mistakes, and taking the column for classes would hide them.
     if numbers.bad_count * 2 < int((codes.codes >= 0).sum()):
         numbers_of(context, context.name)  # a column of numbers with some cells that are none: says which
     if is_bool(codes):
@@ -90,6 +92,7 @@ def is_bool(codes: Codes) -> bool:
 
 def is_date(codes: Codes) -> bool:
     """Return whether all texts are dates of ISO 8601 (of many texts, the first thousand)."""
+    # All of the first texts have to be dates: one that is none makes it another column.
     try:
         for word in codes.words[:TRIED]:
             parse(word, None)

@@ -56,6 +56,7 @@ def encode_sharded(together: MachineProcesses, names: Iterable[str], encode: Enc
             made[name] = arrays
             mine[name] = [[[array.shape, array.dtype.str] for array in arrays], field.type.dtype, notes]
     told = {name: found for each in together.told("what columns are encoded as", mine) for name, found in each.items()}
+    # All columns in one shared file, which every process maps.
     rooms = together.rooms([(tuple(shape), dtype) for sizes, _, _ in told.values() for shape, dtype in sizes], "encoded columns")
     if rooms is None:
         return {}
@@ -64,6 +65,7 @@ def encode_sharded(together: MachineProcesses, names: Iterable[str], encode: Enc
     for name, (sizes, dtype, notes) in told.items():
         arrays = [next(left) for _ in sizes]
         for room, array in zip(arrays, made.pop(name, []), strict=False):
+            # Each process writes the columns that it has made; all read all.
             room[...] = array
         fields[name] = _field_of(arrays, dtype), notes
     together.wait("encoded columns")
@@ -76,6 +78,7 @@ def _own(together: MachineProcesses, names: Iterable[str], do: Callable[[str], M
         if together.owns(name):
             try:
                 made = do(name)
+            # The others fail on this column as well, when they read it for themselves, and tell it with its place.
             except PeError:
                 continue
             yield name, made

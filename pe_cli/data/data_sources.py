@@ -51,6 +51,7 @@ class Sources:
 
     def alone(self) -> Sources:
         """Return the same sources for this process alone."""
+        # What the processes of a machine do together must not begin in a thread of one of them.
         found = copy.copy(self)
         found.together = None
         return found
@@ -62,6 +63,7 @@ class Sources:
             PeError: USAGE; rows of a stream are to be shuffled without a window.
         """
         spec = self.data[use]
+        # All uses of a divided source read one file, which is opened once.
         key = "source" if spec.split else use
         if key not in self._opened:
             if spec.section.shuffle is True and to_data(spec.options).get("stream") is True:
@@ -113,6 +115,7 @@ class Sources:
                         at=self.data[use].reader_at,
                         hint="name files of their own for data.train and data.eval",
                     )
+                # Columns that decide the split are read ahead, in one pass over the file.
                 table.prepare([], [name for name in (self._split.group, self._split.stratify) if name in table.names], self.together)
                 self._parts = split_rows(table, np.arange(len(table), dtype=np.int64), self._split)
                 self._check_split(describe(self._parts, len(table)), use)
@@ -120,6 +123,7 @@ class Sources:
 
     def _check_split(self, found: dict[str, object], use: str) -> None:
         before = self._fitted.split
+        # Compared with what training saw, because a row that moved from one part to another would be evaluated after it was learned.
         if before is not None and before != found:
             raise PeError(
                 f"data.source has {found['rows']:,} rows, divided otherwise than in training, where it had {before.get('rows')}",

@@ -76,6 +76,7 @@ def field_dtype(dtype: np.dtype[Any]) -> str | None:
     Returns:
         A name of `DTYPES`: the same, or the next wider one that holds all values (uint64 is checked as it is read).
     """
+    # Byte order is a matter of the file.
     name = dtype.newbyteorder("=").name
     return name if name in DTYPES and name != BFLOAT16 else _WIDER.get(name)
 
@@ -130,6 +131,7 @@ class ArrayDataset:
             if array.ndim == 0:
                 raise origin.error(f"field '{name}' is a single number, and needs an axis of samples", "save [samples]")
             self.fields[name] = TensorType(tuple(int(size) for size in array.shape[1:]), dtype)
+        # All at once, so that the message can name every field's length.
         lengths = {name: len(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -163,6 +165,7 @@ class ArrayDataset:
         return self._rows(name, self._arrays[name], indices)
 
     def _check_maps(self) -> None:
+        # A file that was cut would end the process by a signal when a page behind its end is touched.
         for name, mapped, size in self._maps:
             # to read what is no longer in the file would end the process with SIGBUS
             if mapped.size() < size:
@@ -172,6 +175,7 @@ class ArrayDataset:
                 )
 
     def _rows(self, name: str, array: Array, indices: NDArray[np.int64]) -> Array:
+        # Asked for before the rows are copied, so that the disk works on all of them together.
         if name in self._scattered:
             self._scattered[name].ask(indices)
         # not np.take: on a map that is unaligned or in Fortran order it would first copy the whole file
@@ -195,6 +199,7 @@ class Scattered:
 
     def __init__(self, mapped: mmap.mmap, begin: int, size: int) -> None:
         self._mapped, self._begin, self._size = mapped, begin, size
+        # Processes read far apart from each other, where reading ahead would fetch what nobody uses.
         mapped.madvise(mmap.MADV_RANDOM)
 
     def ask(self, indices: NDArray[np.int64]) -> None:
@@ -208,6 +213,7 @@ class Scattered:
 def _scattered(array: Array) -> Scattered | None:
     """Return how a share of an array is taken; None where all of it is, or where it is in memory, or a page has several samples."""
     mapped, size = _map_of(array), array.nbytes // max(1, len(array))
+    # Only then does reading ahead hurt: a single process goes through a file from its beginning.
     started = started_by(os.environ)
     apart = started is not None and started.size > 1 and hasattr(mmap, "MADV_RANDOM")
     if mapped is None or not apart or size < mmap.PAGESIZE or not array.flags.c_contiguous:

@@ -76,6 +76,7 @@ class Conversion:
             PeError: a value that the target's type or `one_hot` has no room for; the message names the sample.
         """
         try:
+            # An overflow is the data's mistake and told with its row, and not a warning of NumPy's.
             with np.errstate(over="raise"):
                 out = self._cast(values, self.feed.dtype or values.dtype.name, indices)
                 out = self._one_hot(out, indices) if self.feed.one_hot is not None else self._scale(out)
@@ -87,6 +88,7 @@ class Conversion:
                 "use a smaller scale, or float64",
             ) from None
         out = np.ascontiguousarray(out.reshape(len(indices), *self.target.shape))
+        # A caller that keeps the batch must not see the data set change it.
         return out.copy() if copy and np.may_share_memory(out, values) else out
 
     def steps(self) -> tuple[Step, ...]:
@@ -138,6 +140,7 @@ class Conversion:
     def _one_hot(self, values: Array, indices: NDArray[np.int64]) -> Array:
         classes = self.feed.one_hot
         assert classes is not None
+        # Labels of files often begin at 1, so that scale and shift come before.
         labels = values.astype(np.int64) * int(self.feed.scale) + int(self.feed.shift)
         bad = (labels < 0) | (labels >= classes)
         if bad.any():
@@ -209,6 +212,7 @@ def check_feed(name: str, feed: Feed, fields: Mapping[str, TensorType], target: 
     _check_numbers(name, feed)
     _check_dtype(feed, source, target, both)
     shape = source.shape
+    # A last axis of 1 is the class index itself, and becomes the row of its classes.
     if feed.one_hot is not None:
         shape = (*(shape[:-1] if shape and shape[-1] == 1 else shape), feed.one_hot)
         both += f", with one_hot {list(shape)}"
@@ -242,6 +246,7 @@ def check_level(name: str, feed: Feed, wanted: int, there: int) -> None:
     raise _error(feed, what, "feed a sparse slot of reader multi_slot, or leave lod_level out of the model")
 
 
+# The message names the option that is wrong: the error stands at that option's place.
 def _error(feed: Feed, message: str, hint: str | None) -> PeError:
     """Return an error at the key of the feed that it names, which may be written elsewhere than the feed, else at the feed."""
     said = re.findall(r"\w+", message.partition(": ")[2])
@@ -314,6 +319,7 @@ def _fit(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | N
     if resolved is None:
         return None
     inner, outer = ([length for length in sizes if length != 1] for sizes in (shape, resolved))
+    # An axis of 1 may be left out or put in; any other reshaping has to be asked for.
     return resolved if inner == outer or len(inner) <= 1 or len(outer) <= 1 else None
 
 

@@ -62,6 +62,8 @@ class TableDataset:
     def _samples(self) -> tuple[Table, Rows | None]:
         """Return the table whose rows are samples, and which: a table may make its samples of rows once its columns are fitted."""
         if self._made is None:
+            # Tables whose samples are made of several rows make them when columns have learned, because a tokenizer may decide where they
+            # begin.
             regroup = getattr(self.table, "regroup", None)
             self._made = (self.table, self.rows) if regroup is None else regroup(self.rows, self.prepared.fit())
             self.prepared.note_all(self.use, getattr(self.table, "notes", ()))
@@ -79,6 +81,7 @@ class TableDataset:
 
     def _whole(self) -> FieldDataset:
         if self._all is None:
+            # What nobody asks for by name is read as well, as whoever looks at all fields expects.
             known = self.prepared.columns(self.table)
             names = [name for name in self.prepared.fit().columns if name in known] or list(known)
             self._all = self.only([ColumnUsage((name,)) for name in names])
@@ -126,6 +129,7 @@ class Joined:
                     said = "holds sequences" if part in self.sequences else "is not there"
                     hint = did_you_mean(part, self.fields) or f"there are {', '.join(self.fields)}"
                     raise PeError(f"field '{part}' {said}, and cannot be joined", at=want.at, hint=hint, code=ExitCode.DATA)
+            # Joined once with a single row of zeros: a wrong shape is found before any batch.
             sample = {part: np.zeros((1, *self.fields[part].shape), self.fields[part].numpy) for part in want.names}
             try:
                 found = self._join(sample, want)

@@ -130,6 +130,7 @@ class SequenceField:
         starts, ends = self.offsets[rows], self.offsets[rows + 1]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
+        # Places within each sequence, made for all rows at once: a loop over rows would take longer than the step.
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
         found = self.values[np.repeat(starts, np.diff(offsets)) + within]
         return np.ascontiguousarray(found, dtype=self.type.numpy), offsets
@@ -182,6 +183,7 @@ class FieldDataset:
         rows = self.table_rows(indices)
         batch: Batch = {}
         for name, field in self.columns.items():
+            # Pictures are augmented before their bytes become numbers, where rotating and cutting is cheap.
             if programs and name in programs:
                 assert is_picture(field)
                 batch[name] = field.take_augmented(rows, programs[name])

@@ -126,6 +126,7 @@ class FittedColumn:
         found: list[Lane] = []
         for column in self.inner:
             lanes = column.lanes()
+            # Steps that change the number of numbers cannot be put side by side.
             if lanes is None or any(isinstance(step, (Count, Reshape, ChannelsFirst)) for lane in lanes for step in lane.steps):
                 return None
             found += [_in_rows(lane, self.state["steps"]) for lane in lanes]
@@ -172,6 +173,7 @@ class Fitted:
         """Return the files of a checkpoint's folder: name -> content."""
         files: dict[str, bytes] = {}
         columns = {}
+        # Long lists go to files of their own, so that `data.json` stays readable.
         for name, found in self.columns.items():
             state = _moved(found.state, name, files)
             columns[name] = {"type": found.type, "target": found.target, "options": dict(found.options), "state": state}
@@ -198,6 +200,7 @@ class Fitted:
         columns = {}
         for name, found in value["columns"].items():
             columns[name] = _column(name, found, files, where)
+        # Columns that are made of others get them when all are there, as the file has any order.
         columns = {name: column.with_inner(columns) for name, column in columns.items()}
         split = value.get("split")
         return cls(columns, split if isinstance(split, dict) else None, _decision(files, where))
@@ -222,6 +225,7 @@ def _moved(value: Any, name: str, files: dict[str, bytes]) -> Any:
         return {key: _moved(inner, name, files) for key, inner in value.items()}
     if isinstance(value, list) and len(value) > LONG:
         kind = "vocabulary" if isinstance(value[0], str) else "numbers"
+        # The number keeps names apart that differ in characters which file names may not have.
         file = f"{kind}-{_SAFE.sub('-', name)[:80]}-{len(files)}.json"
         files[file] = _dumps(value, rows=True)
         return {"file": file}
@@ -251,6 +255,7 @@ def _column(name: str, value: Any, files: Mapping[str, bytes], where: str) -> Fi
     try:
         kind.options.model_validate(options)
         if kind.learned is not None:
+            # A file may have been edited: what a type learned is checked like an option of a config.
             kind.learned.model_validate(state)
     except ValidationError as failure:
         detail = failure.errors(include_url=False)[0]
@@ -271,6 +276,7 @@ def _dumps(value: Any, rows: bool = False) -> bytes:
 
 def _loads(data: bytes, path: str) -> Any:
     try:
+        # Python would take NaN and Infinity.
         value = json.loads(data, parse_constant=_constant)
         if b"\\u" in data:  # half of a surrogate pair is JSON, but no text that could be written again
             json.dumps(value, ensure_ascii=False).encode()

@@ -42,6 +42,7 @@ class MachineProcesses:
         self.peers = peers
         found = self._all("machine", _machine())
         self._here = [rank for rank, machine in enumerate(found) if machine == found[peers.rank]]
+        # Only processes of this machine share memory; others read for themselves.
         self.index, self.count = self._here.index(peers.rank), len(self._here)
         self._owners: dict[str, int] = {}
 
@@ -53,6 +54,7 @@ class MachineProcesses:
             PeerError: another process is lost, or has ended.
         """
         found = [json.loads(message) for message in self.peers.gather(json.dumps([what, mine], allow_nan=False).encode())]
+        # An exchange that means different things to two processes is found here, and not by wrong data.
         for rank, (other, _) in enumerate(found):
             if other != found[0][0]:
                 text = f"process {rank} has other data than process 0: it reads {other}, not {found[0][0]}"
@@ -78,10 +80,12 @@ class MachineProcesses:
 
     def span(self, rows: int) -> tuple[int, int]:
         """Return the range of rows that this process works on: the first, and the one after the last."""
+        # Rows without remainders at the end: each process has about as many.
         return rows * self.index // self.count, rows * (self.index + 1) // self.count
 
     def owns(self, name: str) -> bool:
         """Return whether this process does what a column needs; they are dealt in the order in which they are first asked for."""
+        # Owners in the order in which columns are asked for, which is the same in all processes.
         return self._owners.setdefault(name, len(self._owners)) % self.count == self.index
 
     def rooms(self, sizes: Sequence[Sizes], what: str) -> list[Array] | None:
@@ -101,6 +105,7 @@ class MachineProcesses:
         total = starts[-1]
         with contextlib.ExitStack() as stack:
             path = None
+            # One process makes the file, and all map it; it has no name any more when they have.
             if self.index == 0:
                 with contextlib.suppress(OSError):
                     path = stack.enter_context(_file(total))
@@ -108,6 +113,7 @@ class MachineProcesses:
             space = None
             with contextlib.suppress(OSError):
                 space = None if path is None else _mapped(Path(path), total)
+            # All use it or none: a machine without room falls back together.
             if not all(self._all(f"{what} in memory", space is not None)) or space is None:
                 return None
         parts = zip(starts, nbytes, sizes, strict=False)
@@ -137,6 +143,7 @@ def _file(size: int) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="pe-columns-") as folder:
         path = Path(folder) / "columns"
+        # O_EXCL and 0600: nobody else can have put it there, or can read it.
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             if size and hasattr(os, "posix_fallocate"):
@@ -155,6 +162,7 @@ def _mapped(path: Path, size: int) -> Array:
     """
     if not size:
         return np.zeros(0, np.uint8)
+    # No link and no other user's file: the path was told by another process.
     fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(fd, "r+b") as file:
         found = os.fstat(fd)

@@ -158,6 +158,7 @@ class ListCells:
             return ""
         if isinstance(value, bool):
             return "true" if value else "false"
+        # JSON and spreadsheets write whole numbers as floats; as a category `3.0` and `3` are one.
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             return str(int(value))
         text = str(value).strip()
@@ -178,6 +179,7 @@ class ListCells:
     def _read(self, notation: Notation) -> Numbers:
         found = np.full(len(self.values), np.nan)
         bad: list[int] = []
+        # Numbers without gaps are most columns of a request, and need no look at each.
         if {type(value) for value in self.values} <= {float, NoneType}:
             found[:] = [np.nan if value is None else value for value in self.values]
             bad = np.flatnonzero(np.isinf(found)).tolist()
@@ -235,6 +237,7 @@ def _number(value: object, notation: Notation) -> float | None:
         found = float(value.strip()) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
+    # Python reads "1_0" as a number.
     return found if np.isfinite(found) and not (isinstance(value, str) and "_" in value) else None
 
 

@@ -47,6 +47,7 @@ def split_rows(table: Table, rows: Rows, section: SplitSection) -> Parts:
             )
     test = section.test or 0.0
     shares = [test, section.eval or 0.0] if section.folds is None else [test]
+    # The test part is cut first, so that a change of the other shares does not move its rows.
     cut = _divide(table, rows, section, shares, "split")
     parts = {"test": cut[0]} if section.test else {}
     if section.folds is None:
@@ -55,6 +56,7 @@ def split_rows(table: Table, rows: Rows, section: SplitSection) -> Parts:
     else:
         assert section.fold is not None
         moments = _moments(table, section)
+        # By time, every fold is evaluated with what comes after its training rows.
         if moments is not None:
             blocks = _in_time(cut[-1], moments[cut[-1]], section.folds + 1)
             parts["eval"], earlier = blocks[section.fold], blocks[: section.fold]
@@ -81,6 +83,7 @@ def _divide(table: Table, rows: Rows, section: SplitSection, shares: list[float]
         return _cut(rows, np.argsort(times, kind="stable"), shares, times)
     if _by_position(table, section):
         return _cut(rows, np.arange(len(rows)), shares)
+    # Each purpose has a stream of its own: folds do not follow from the split's draw.
     key = stream_key(what, section.seed)
     if section.group is not None:
         return _by_group(table.cells(section.group).codes().codes[rows], rows, shares, key)
@@ -103,6 +106,7 @@ def _by_position(table: Table, section: SplitSection) -> bool:
     """Return whether rows are cut as they are stored: that is asked for, or nothing is and neighbouring rows belong together."""
     if section.order is not None or section.stratify is not None or section.group is not None or section.time is not None:
         return section.order == "position"
+    # Texts and windows overlap with their neighbours, so that a draw would put halves of one sentence into two parts.
     return bool(getattr(table, "contiguous", False))
 
 
@@ -120,6 +124,7 @@ def _cut(rows: Rows, order: NDArray[np.int64], shares: list[float], times: NDArr
     parts, end = [], len(rows)
     for share in shares:
         start = end - round(len(rows) * share)
+        # Rows of one moment stay together: a model must not know the future of a moment that it is tested on.
         while times is not None and 0 < start < end and times[order[start]] == times[order[start - 1]]:
             start -= 1
         parts.append(np.sort(rows[order[start:end]]))
@@ -135,6 +140,7 @@ def _by_group(codes: NDArray[np.int32], rows: Rows, shares: list[float], key: in
     of = np.full(len(counts), len(shares), np.int64)
     start = taken = 0
     for part, share in enumerate(shares):
+        # Whole groups: a part gets the group that fills it, and may be larger by a part of one.
         wanted = taken + round(len(rows) * share)
         end = start + int(np.searchsorted(total[start:], wanted, side="left")) + 1 if wanted > taken else start
         of[groups[start:end]] = part
@@ -147,6 +153,7 @@ def _quota(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     """Return how many of every stratum are taken, so that the sum is the rounded share of all: largest remainders first."""
     exact = counts * share
     quota: NDArray[np.int64] = np.floor(exact).astype(np.int64)
+    # Remainders go to the strata that lack most, so that the parts have the wanted size.
     left = round(int(counts.sum()) * share) - int(quota.sum())
     order = np.argsort(-(exact - quota), kind="stable")
     quota[order[:left]] += 1
@@ -199,6 +206,7 @@ def _moments(table: Table, section: SplitSection) -> NDArray[np.float64] | None:
         return None if section.time is None else moments_of(table, section.time, "data.split.time sorts by it")
     key, time = (getattr(table, name, None) for name in ("key", "time"))
     wrong = next((name for name in ("stratify", "order") if getattr(section, name) is not None), None)
+    # Windows overlap, and any division but by time would let training see what is evaluated.
     if wrong or section.group not in (None, key) or section.time not in (None, time):
         wrong = wrong or ("group" if section.group not in (None, key) else "time")
         raise PeError(

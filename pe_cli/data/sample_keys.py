@@ -35,6 +35,7 @@ def keys_of(dataset: Dataset, names: Sequence[str], most: int | None = None) -> 
     """
     if isinstance(dataset, FieldDataset):
         return _of_columns(dataset, names, most)
+    # Bounded, because a warning must not cost more than the training.
     row = sum(dataset.fields[name].nbytes for name in names)
     if most is not None and row * len(dataset) > most:
         return None
@@ -88,6 +89,7 @@ def _of_field(field: Field, rows: Rows) -> Keys | None:
 
 def _joined(keys: Sequence[Keys]) -> Keys:
     """Return the sum of the keys of several fields, each times an odd random number of its own."""
+    # Odd factors lose no bit, and their differing numbers make the order of fields count.
     factors = random_bits(stream_key("keys of fields"), np.arange(len(keys), dtype=np.int64)) | np.uint64(1)
     found: Keys = keys[0] * factors[0]
     for other, factor in zip(keys[1:], factors[1:], strict=True):
@@ -100,6 +102,7 @@ def _of_values(values: Array, offsets: NDArray[np.int64] | None) -> Keys:
     keys = _of_rows(np.ascontiguousarray(values).reshape(len(values), -1))
     if offsets is None:
         return keys
+    # A sequence's key is made of its items with their places, and its length.
     within = np.arange(len(keys)) - np.repeat(offsets[:-1], np.diff(offsets))
     sums = np.append(np.uint64(0), np.cumsum(row_keys([keys, within]), dtype=np.uint64))
     return row_keys([sums[offsets[1:]] - sums[offsets[:-1]], np.diff(offsets)])
@@ -110,6 +113,7 @@ def _of_rows(values: NDArray[Any]) -> Keys:
     if values.dtype == np.bool_ or values.dtype.itemsize not in (1, 2, 4, 8):
         values = np.ascontiguousarray(values, np.float64)
     width = values.shape[1] * values.dtype.itemsize
+    # The widest words that fit: as few products as possible.
     size = next(size for size in (8, 4, 2, 1) if width % size == 0)
     words = values.view(f"u{size}") if width else np.zeros((len(values), 1), np.uint8)
     factors = random_bits(stream_key("keys of rows"), np.arange(words.shape[1], dtype=np.int64)) | np.uint64(1)
@@ -117,6 +121,7 @@ def _of_rows(values: NDArray[Any]) -> Keys:
     for column, factor in zip(words.T, factors, strict=True):
         # floats differ in their upper bits alone where they are small whole numbers: products would lose them
         word = column.astype(np.uint64)
+        # Folded before the product, which moves bits up only.
         word ^= word >> np.uint64(32)
         word *= factor
         word ^= word >> np.uint64(29)
@@ -134,6 +139,7 @@ def _of_files(source: Any, rows: Rows) -> Keys | None:
             sizes[code] = os.stat(source.path(code)).st_size  # noqa: PTH116 - called for every picture
         except OSError:
             return None
+    # Pictures of different sizes differ: only those of one size are read.
     different, counts = np.unique(sizes[used], return_counts=True)
     repeated = set(different[counts > 1].tolist())
     if sum(int(sizes[code]) for code in used.tolist() if int(sizes[code]) in repeated) > PICTURES:

@@ -45,7 +45,8 @@ class Shape:
         horizon: rows that are forecast.
         gap: rows between the two.
         stride: rows from a window to the next one.
-        ends: one window per series, whose input is its last rows; it has no horizon.
+        ends: one window per series, whose input is its last rows; it has no horizon, but for rows that are yet to come.
+        observed: column that is empty in such rows; None where there are none.
     """
 
     length: int
@@ -53,6 +54,7 @@ class Shape:
     gap: int = 0
     stride: int = 1
     ends: bool = False
+    observed: str | None = None
 
 
 class WindowField:
@@ -112,13 +114,15 @@ class WindowTable:
         self.implied: Mapping[str, Mapping[str, Any]] = dict(table.implied)
         self._origin = origin
         self.sample_names = tuple(name for name in (key, time) if name is not None)
-        for option, name in (("key", key), ("time", time)):
+        for option, name in (("key", key), ("time", time), ("observed", shape.observed)):
             if name is not None and name not in table.names:
                 raise origin.error(f"{option}: the table has no column '{name}'", f"it has {', '.join(table.names[:20])}")
         times = None if time is None else moments_of(table, time, "windows are cut in its order")
+        # Series by the codes of their key, in the order in which they first appear.
         series = np.zeros(len(table), np.int64) if key is None else table.cells(key).codes().codes.astype(np.int64)
         if (series < 0).any():
             raise table.error(int(np.flatnonzero(series < 0)[0]), str(key), "the key is missing", "fill it")
+        # A stable order of two keys, so that equal times keep the order of the file.
         order = np.argsort(series, kind="stable") if times is None else np.lexsort((times, series))
         #: int64 [rows], the rows of the table by series and time.
         self.order: NDArray[np.int64] = order.astype(np.int64)
@@ -129,6 +133,8 @@ class WindowTable:
         #: int64 [series + 1], where series begin in the order, and its end.
         self.bounds = np.append(np.flatnonzero(np.diff(sorted_series, prepend=-1)), len(order)).astype(np.int64)
         self.times = None if times is None else times[self.order]
+        #: int64 [series], where the rows of a series that are observed end in the order.
+        self.stops = self._observed()
         self._check_times()
 
     def _check_times(self) -> None:
@@ -136,12 +142,37 @@ class WindowTable:
             return
         same = np.flatnonzero(np.diff(self.times) == 0) + 1
         same = same[~np.isin(same, self.bounds)]
+        # Two rows of one series at one time have no order, and a window over them would be of chance.
         if len(same):
             row, before = int(self.order[same[0]]), int(self.order[same[0] - 1])
             assert self.time is not None
             said = f" of '{self._name(row)}'" if self.key else ""
             hint = "remove one of them, or name the column that tells series apart: key"
             raise self.base.error(row, self.time, f"row {before + 1}{said} has the same time", hint)
+
+    def _observed(self) -> NDArray[np.int64]:
+        """Return where the rows of series end of which something is known but what is known ahead."""
+        if self.shape.observed is None:
+            return self.bounds[1:]
+        cells = self.base.cells(self.shape.observed)
+        numbers = cells.numbers()
+        there = cells.codes().codes >= 0 if numbers.bad_count else ~np.isnan(numbers.values)
+        stops = self.bounds[:-1].copy()
+        places = np.flatnonzero(there[self.order])
+        np.maximum.at(stops, self._series[places], places + 1)
+        return stops
+
+    @cached_property
+    def series_of_rows(self) -> NDArray[np.int64]:
+        """Which series a row belongs to, int64 [rows], in the order of the table."""
+        return np.asarray(self._series[self.place])
+
+    @cached_property
+    def future(self) -> NDArray[np.bool_]:
+        """Which rows are yet to come, bool [rows], in the order of the table."""
+        found = np.empty(len(self), np.bool_)
+        found[self.order] = np.arange(len(self)) >= self.stops[self._series]
+        return found
 
     def _name(self, row: int) -> str:
         return self.base.cells(self.key).text(row) if self.key else ""
@@ -173,6 +204,7 @@ class WindowTable:
         if self.times is not None:
             found[self.order] = self.times
         else:
+            # Without a column of time the place within its series stands for it, so that all series are divided alike.
             for begin, end in zip(self.bounds[:-1], self.bounds[1:], strict=True):
                 found[self.order[begin:end]] = np.arange(1, end - begin + 1) / (end - begin)
         return found
@@ -188,8 +220,9 @@ class WindowTable:
         """Return for every place whether the part of a window that is anchored there lies inside its series."""
         places, of = np.arange(len(self), dtype=np.int64), self._series
         if part == "input":
-            return np.asarray(places - self.shape.length + 1 >= self.bounds[:-1][of])
-        return np.asarray(places + self.shape.gap + self.shape.horizon < self.bounds[1:][of])
+            return np.asarray((places - self.shape.length + 1 >= self.bounds[:-1][of]) & (places < self.stops[of]))
+        ends = self.bounds[1:] if self.shape.ends else self.stops
+        return np.asarray(places + self.shape.gap + self.shape.horizon < ends[of])
 
     def regroup(self, rows: Rows | None, fitted: object) -> tuple[Table, Rows]:
         """Return the anchors of the windows that belong to some rows: those whose whole horizon does.
@@ -203,13 +236,15 @@ class WindowTable:
         Raises:
             PeError: DATA; there is none.
         """
+        # At the end of each series, where nothing follows: what prediction asks for.
         whole = self._complete("input")
         if self.shape.ends:
-            ends = self.bounds[1:] - 1
+            ends = self.stops[self.stops > self.bounds[:-1]] - 1
             return self, self._checked(np.sort(self.order[ends[whole[ends]]]))
         whole &= self._complete("horizon")
         starts = self.bounds[:-1][self._series]
         whole &= (np.arange(len(self)) - starts - self.shape.length + 1) % self.shape.stride == 0
+        # A window counts for a part of the split only if its whole horizon lies in it: what is predicted must not be known from training.
         if rows is not None:
             inside = np.zeros(len(self), np.int64)
             inside[self.place[rows]] = 1
@@ -242,6 +277,7 @@ class WindowTable:
             more = f" and {len(short) - NAMED:,} more" if len(short) > NAMED else ""
             notes.append(f"{len(short):,} of {len(sizes):,} series have fewer than {needed:,} rows, and no window: {named}{more}")
         if self.times is not None and len(self) > len(sizes):
+            # Steps over the border of two series are none.
             steps = np.delete(np.diff(self.times), self.bounds[1:-1] - 1)
             usual = float(np.median(steps))
             gaps = int((steps > LONGER * usual).sum())
@@ -256,19 +292,20 @@ class WindowTable:
 
         Args:
             fields: of this table, each with a row of numbers per row of the table.
-            part: input or horizon.
+            part: input or horizon; at the ends of series, a horizon of rows that are yet to come.
             flat: whether a step is a number by itself; needs one number.
             what: names it in an error.
 
         Raises:
             PeError: DATA; the horizon of windows at the ends of series is asked for.
         """
-        if self.shape.ends and part == "horizon":
+        if self.shape.ends and part == "horizon" and self.shape.observed is None:
             raise self._origin.error(
                 f"{what}: windows at the ends of series have no horizon, so there is nothing to compare a forecast with",
                 "leave ends out; pe predict asks for what comes next",
             )
         dtypes = {field.type.dtype for field in fields}
+        # Numbers of several types become the widest of them.
         dtype = "int64" if dtypes == {"int64"} else "float64" if "float64" in dtypes else "float32"
         widths = [field.type.size for field in fields]
         values = room((len(self), sum(widths)), dtype, what)
@@ -280,4 +317,26 @@ class WindowTable:
                 at += width
         shape = self.shape
         first, steps = (1 - shape.length, shape.length) if part == "input" else (shape.gap + 1, shape.horizon)
+        if shape.ends and part == "horizon":
+            self._check_future(values, first, steps, what)
         return WindowField(values, self.place, first, steps, flat, self._complete(part))
+
+    def _check_future(self, values: Array, first: int, steps: int, what: str) -> None:
+        """Check that the rows which are yet to come are there, and say what is known of them.
+
+        Raises:
+            PeError: DATA; says the series, and how many rows there are, or the first cell that is missing.
+        """
+        named = self.shape.observed
+        hint = f"behind the last row with '{named}', each series needs {first + steps - 1} more: '{named}' empty, the others filled"
+        ends = self.stops[self._complete("input")[self.stops - 1] & (self.stops > self.bounds[:-1])]
+        for stop, end in zip(ends.tolist(), self.bounds[1:][self._series[ends - 1]].tolist(), strict=True):
+            row = int(self.order[stop - 1])
+            of = f" of '{self._name(row)}'" if self.key else ""
+            if end - stop < first + steps - 1:
+                said = f"{what} shows {steps} rows that are yet to come, and {end - stop:,}{of} are there"
+                raise self.base.error(row, str(named), said, hint)
+            part = values[stop + first - 1 : stop + first - 1 + steps]
+            if part.dtype.kind == "f" and np.isnan(part).any():
+                gone = int(self.order[stop + first - 1 + int(np.flatnonzero(np.isnan(part).any(axis=1))[0])])
+                raise self.base.error(gone, str(named), f"{what} needs a cell{of} that is missing in this row", hint)

@@ -45,12 +45,14 @@ class _Held:
         """Return zeros in memory; None where they do not fit in."""
         most = self.most()
         with self._lock:
+            # The collector notes sizes without the lock, which this thread may hold; they are subtracted here.
             while self._gone:
                 self._bytes -= self._gone.popleft()
             if size > most / 2 or self._bytes + size > most:
                 return None
             self._bytes += size
         made = np.zeros(shape, kind)
+        # At the end of the process nobody counts any more.
         weakref.finalize(made, self._gone.append, size).atexit = False
         return made
 
@@ -98,6 +100,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a colu
     if size > sys.maxsize:
         raise _no_room(what, size, OSError(errno.EFBIG, "no file is so large"))
     try:
+        # A file without a name: nothing is left of it, however the process ends.
         with tempfile.TemporaryFile(prefix="pe-column-") as file:
             _reserve(file, size)
             return np.memmap(file, kind, "r+", shape=shape)
@@ -107,6 +110,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any] | str, what: str = "a colu
 
 def _reserve(file: IO[bytes], size: int) -> None:
     """Give a file so many bytes that the disk has: who writes to a mapped one without them is ended by SIGBUS, with no word."""
+    # A sparse file on a full disk would end the process by a signal at the first write.
     if hasattr(os, "posix_fallocate") and size:
         os.posix_fallocate(file.fileno(), 0, size)
     else:
@@ -133,6 +137,7 @@ def unpacked(stream: Readable, size: int, what: str) -> Array:
         if size > most_of_one():
             into = stack.enter_context(tempfile.TemporaryFile(prefix="pe-unpacked-"))
         got = 0
+        # One byte more than expected tells that there is more.
         while got <= size and (chunk := stream.read(min(_CHUNK, size + 1 - got))):
             got += len(chunk)
             try:

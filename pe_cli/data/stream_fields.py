@@ -50,6 +50,7 @@ class StreamPieces:
                 "they are decoded again and again; set a larger data.memory, or write smaller row groups"
             )
 
+    # A lock, because the threads that make batches share what is decoded.
     def of(self, stretch: int) -> Mapping[str, Field]:
         """Return the fields of a stretch.
 
@@ -59,9 +60,11 @@ class StreamPieces:
         with self._lock:
             found = self._kept.get(stretch)
             if found is None:
+                # Decoded under the lock: two threads that need the same stretch wait for one of them instead of decoding twice.
                 found = self._kept[stretch] = self._encode(self.table.piece(stretch))
                 self._bytes += _bytes(found)
             self._kept.move_to_end(stretch)
+            # The last one stays whatever its size, or a batch could never be made.
             while self._bytes > most_of_one() and len(self._kept) > 1:
                 self._bytes -= _bytes(self._kept.popitem(last=False)[1])
             return found
@@ -99,6 +102,7 @@ class StreamField:
     def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64] | None]:
         """Return copies of some samples; see `Field.take`."""
         stretch = np.searchsorted(self.pieces.starts, rows, "right") - 1
+        # Rows are grouped by stretch, so that each is decoded once for a batch.
         order = np.argsort(stretch, kind="stable")
         taken: list[tuple[Rows, Array, NDArray[np.int64] | None]] = []
         numbers, first = np.unique(stretch[order], return_index=True)
@@ -118,6 +122,7 @@ class StreamField:
         for at, _, offsets in taken:
             assert offsets is not None
             lengths[at] = np.diff(offsets)
+        # Sequences come in the order of stretches and are put back into the order of the batch.
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[np.concatenate([at for at, _, _ in taken] or [_NONE])])])
         values = np.concatenate([values for _, values, _ in taken]) if taken else np.empty((0, *self.type.shape), self.type.numpy)
         place = np.empty(count, np.int64)
@@ -143,6 +148,7 @@ def streamed(
     """
     for column in fitted.columns.values():
         if getattr(column.checked, "missing", None) == "previous":
+            # Sequential by nature: what fills a gap may lie in a stretch that is not there.
             said = f"column '{column.name}' has missing: previous, and a stream does not know the row before"
             raise PeError(said, hint="leave stream out, or fill gaps otherwise", code=ExitCode.DATA)
     pieces = StreamPieces(table, lambda piece: alone().encoded(piece, wanted, use))
@@ -154,6 +160,7 @@ def learned_from(table: Table, say: Callable[[str], None]) -> Table:
     if not isinstance(table, StreamTable):
         return table
     if len(table.sample_rows) < len(table):
+        # A sample of a stream stands for all of it, and a user has to know that.
         say(f"columns learn from {len(table.sample_rows):,} of {len(table):,} training rows, spread evenly over the stream")
     return table.sample
 

@@ -59,6 +59,7 @@ class TextFiles:
                 raise origin.error(f"{path} is empty: it has no text", "leave it out, or check what wrote it")
         sizes = [source.end - source.start for source in sources]
         bounds = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        # A single plain file is mapped: its text is never in memory twice.
         if len(sources) == 1 and sources[0].spool is None:
             found = map_array(sources[0].path, np.dtype(np.uint8), (sizes[0],), sources[0].start)
             made = cls(sources, np.asarray(found), bounds)
@@ -81,6 +82,7 @@ class TextFiles:
         total = len(self.buffer)
 
         def work(i: int) -> tuple[int, int]:
+            # A stretch ends where a character does, or the check would find half of one.
             start, stop = self._stretch(i * STEP), self._stretch(min(total, (i + 1) * STEP))
             part = np.zeros(stop - start + SLACK, np.uint8)
             part[: stop - start] = self.buffer[start:stop]
@@ -90,6 +92,7 @@ class TextFiles:
             return (int(found[0]) + start if found[0] >= 0 else -1), (int(found[1]) + start if found[1] >= 0 else -1)
 
         for nul, wrong in in_order(work, max(1, -(-total // STEP))):
+            # Whichever mistake comes first in the file is told.
             if nul >= 0 and not 0 <= wrong < nul:
                 raise self.error_at(nul, "a NUL byte, which no text has", "the file is binary, or cut off while it was written")
             if wrong >= 0:
@@ -104,6 +107,7 @@ class TextFiles:
         for i in range(at, min(at + 3, len(self.buffer))):
             if self.buffer[i] & 0xC0 != 0x80:
                 return i
+        # A damaged text may have no character there; the check finds that out.
         return min(at + 3, len(self.buffer))
 
     def unchanged(self) -> None:
@@ -139,6 +143,7 @@ class TextFiles:
         """
         out = np.zeros(3, np.int64)
         counts, sizes = [], []
+        # Counted first, so that the text is copied once into room of the right size.
         for _, _, part in self._files():
             call("split_lines", part, len(part), -1, 0, out, out)
             counts.append(int(out[0]))

@@ -26,6 +26,7 @@ def duplicates(train: NDArray[np.uint64], other: NDArray[np.uint64], part: str) 
         other: keys of the rows of another part.
         part: its name.
     """
+    # Sorted once, so that each asked key is found by halving.
     known, asked = np.sort(train), np.sort(other)
     if 1 + int((known[1:] != known[:-1]).sum()) < DIFFERENT * len(known):
         return None
@@ -53,6 +54,7 @@ def absent_classes(
         part: its name.
     """
     absent = [str(name) for name, a, b in zip(names, train.tolist(), other.tolist(), strict=True) if a and not b]
+    # Only classes that training rows have can be absent here.
     if not absent:
         return None
     return (
@@ -93,6 +95,7 @@ def sorted_cut(columns: Sequence[str], how: str, target: str | None = None) -> s
 
 def is_sorted(values: NDArray[np.float64]) -> bool:
     """Return whether numbers go one way only and are not all the same."""
+    # A constant column is no order.
     steps = np.diff(values)
     return bool(len(steps)) and bool((steps >= 0).all() or (steps <= 0).all()) and bool((steps != 0).any())
 
@@ -102,6 +105,7 @@ def in_runs(codes: NDArray[np.int64]) -> bool:
     if len(codes) < 3:
         return False
     stretches = 1 + int((codes[1:] != codes[:-1]).sum())
+    # Every class in one stretch: a file that is sorted by its classes.
     return 2 <= stretches < len(codes) and stretches == len(np.unique(codes))
 
 

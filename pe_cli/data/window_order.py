@@ -62,9 +62,11 @@ class WindowOrder:
         self._batch, self._total = batch_size, int(starts[-1])
         self._places = self._total if samples is None else samples
         self._lanes = lanes_of(batch_size)
+        # Every lane gives as many samples to each batch, so that processes read from lanes of their own.
         self._each = batch_size // self._lanes
         self._cuts = np.arange(self._lanes + 1, dtype=np.int64) * self._total // self._lanes
         self._window = max(1, window // self._lanes)
+        # A key for each window: any of them can be had without those before.
         self._key = ("window", seed, epoch)
         self._permuted = functools.lru_cache(KEPT)(self._permutation)
 
@@ -92,6 +94,7 @@ class WindowOrder:
         lane, inner = within // self._each, within % self._each
         done = self._total // self._batch * self._each  # samples of each lane in full batches
         last = batch >= self._total // self._batch
+        # The last batch takes what is left in each lane, lane by lane.
         if last.any():
             ends = np.cumsum(np.diff(self._cuts) - done)
             lane = np.where(last, np.searchsorted(ends, within, "right"), lane)

@@ -59,17 +59,20 @@ def notation_of(words: Sequence[str]) -> Guessed | None:
         return None
     units = Counter(match["before"] or match["behind"] or "" for _, match in found)
     named = [unit for unit in units if unit]
+    # A unit that nobody knows may be a part of a code, such as "12a": it has to stand apart from the digits.
     if not all(unit.lower() in UNITS or all(_is_behind(word, match, unit) for word, match in found) for unit in named):
         return None
     cores = [match["core"] for _, match in found]
     read = {signs: [Notation(*signs).plain(core) for core in cores] for signs in SIGNS}
     good = {signs: sum(one is not None for one in numbers) for signs, numbers in read.items()}
     best = max(good.values())
+    # Some texts may be mistakes; a notation that reads nearly all is meant.
     if best < NEARLY * len(cores):
         return None
     fitting = [Notation(*signs) for signs in SIGNS if good[signs] == best]
     main = max(named, key=lambda unit: units[unit], default="")
     first, other = fitting[0], None
+    # Two notations that read the same texts differently cannot both be right, and the user is asked.
     if len(fitting) > 1 and read[fitting[1].decimal, fitting[1].thousands] != read[first.decimal, first.thousands]:
         other = fitting[1]
     several = tuple(sorted(named)) if len(named) > 1 and units[main] < 0.95 * sum(units[unit] for unit in named) else ()

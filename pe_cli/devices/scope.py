@@ -123,6 +123,14 @@ class Scope:
         memories, offset, _ = self._where[name]
         return memories[index].read(offset, kind)
 
+    def held(self, name: str) -> np.ndarray[Any, Any]:
+        """Return the first device's value without a copy where that is the host's memory, which the next step may change."""
+        if not device(self.places[0].kind).is_host:
+            return self.get(name)
+        spot = self.spot(name, 0)
+        found: np.ndarray[Any, Any] = spot.memory.view(spot.offset, self.type(name))
+        return found
+
     def set(self, name: str, value: np.ndarray[Any, Any], index: int | None = None) -> None:
         """Write a value to every device, or to one.
 

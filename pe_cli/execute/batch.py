@@ -81,6 +81,7 @@ class StepResult:
                 found.append(value[name])
                 counts.append(count)
         weight = sum(shares)
+        # Only a whole set of devices has places in the tree of sums: a value that some lack is added up in the order of devices instead.
         if how == "mean":
             graph = self.plan.graph if self.plan else None
             places = (len(graph.places), graph.active) if graph and len(found) == len(graph.active) else None
@@ -90,9 +91,12 @@ class StepResult:
     def reduced(self, names: Sequence[str]) -> StepResult:
         """Return the same with the means of some variables."""
         means: dict[str, tuple[Array, int]] = {}
+        # After a step of several parts the mean lies in the last part alone; what is larger than a number is the same on all, so nothing is
+        # averaged.
         for name in names:
             last = self.values[-1][name]
             value, weight = self.number(name) if last.size == 1 else (last, sum(self.sizes))
+            # In the dtype of the variable: whoever compares a run with one that kept all values sees the same rounding.
             means[name] = np.asarray(value, last.dtype).reshape(last.shape), weight
         return replace(self, means={**self.means, **means})
 
@@ -107,6 +111,7 @@ def joined_parts(parts: Sequence[StepResult]) -> StepResult:
     sizes = [n for part in parts for n in part.sizes]
     means: dict[str, tuple[Array, int]] = {}
     for name, (value, _) in last.means.items():
+        # Means of parts that differ in samples are weighed by samples in float64, as `merge` weighs devices.
         found = [(part.means[name][0], sum(part.sizes)) for part in parts if name in part.means]
         if len(parts) > len(found) or len(found) == 1:
             means[name] = value, sum(sizes)

@@ -26,8 +26,9 @@ from pe_cli.execute.plan.batch_shortcut import Shortcut, Shortcuts, samples_of
 from pe_cli.execute.plan.distributed import Told, types_of_all
 from pe_cli.execute.plan.plan import Plan
 from pe_cli.execute.plan.plan_cache import MAX_PLANS, Plans
-from pe_cli.execute.request import Request
+from pe_cli.execute.request import Request, Requests
 from pe_cli.graph.compile import Purpose, Stages, compile_program
+from pe_cli.graph.sharded_updates import Rows
 from pe_cli.graph.ssa import Graph
 from pe_cli.program.ir import Program
 
@@ -62,6 +63,7 @@ class Executor:
         precision: float32, tf32 or bf16: of products on CUDA; bf16 is how values between products are stored.
         libraries: of CUDA that may take the place of our kernels, where they are faster.
         deterministic: whether theirs must give the same bits in every run.
+        sharded: parameter -> rows of each process, with `reduce_strategy: Shard`; None for those that the program updates.
 
     Attributes:
         program: with the arrays of its sequence ops as feeds.
@@ -86,6 +88,7 @@ class Executor:
         precision: str = "float32",
         libraries: frozenset[str] = frozenset(),
         deterministic: bool = True,
+        sharded: Mapping[str, Rows] | None = None,
     ) -> None:
         self.peers = peers
         self.watchdog, self.check_nan_inf = watchdog, check_nan_inf
@@ -94,22 +97,25 @@ class Executor:
         self.scope = scope
         self.execution = execution or ExecutionStrategy()
         rank, processes = (peers.rank, peers.size) if peers else (0, 1)
-        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision)
+        purpose = Purpose(scope.places, self.build, processes, check_nan_inf, levels, self.threads, rank, precision, sharded)
         self._stages = compile_program(program, purpose)
         self._fetching: dict[tuple[str, ...], Stages] = {}
         self.sequences = self._stages.sequences
         self.program = program = self.sequences.program
+        # An exclusive lock over all executors is what fluid's flag means: scripts that leave it on may share variables between executors.
         self._lock = None if self.build.remove_unnecessary_lock else _STEPS
         self.progress = progress
         self.plans = Plans(self._make, device(self.places[0].kind).refits and not self.execution.dry_run)
         self._planning = threading.Lock()
         self._arenas = arenas or Arenas()
         self._moves = scope.moves
+        # A step that was begun and not waited for holds its memory: the next one must not write there before its values are taken.
         self._open: list[tuple[Plan, AsyncFetches]] = []  # of steps that may still be running
         self._shortcuts = Shortcuts(MAX_PLANS)
+        self._requests = Requests(self._request)
         self._feeds = Feeds(self.sequences, constants or {})
         scope.share(self._stages.shared)
-        scope.allocate({v.name: v.type for v in program.persistables()})
+        scope.allocate(self._stages.kept)
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -133,20 +139,21 @@ class Executor:
         return self._plan(self._request(feeds, sizes, fetches))
 
     def _plan(self, request: Request) -> Plan:
+        # One thread plans, others wait: two plans for one request would take the memory twice, and one would be forgotten unused.
         with self._planning:
             return self._found(request)
 
     def _found(self, request: Request) -> Plan:
-        feeds, sizes = [dict(f) for f in request.feeds], request.sizes
         if self._moves != self.scope.moves:
+            self.scope.allocate(self._stages.kept)  # an error where one has another type by now
             self.plans.clear()
             self._moves = self.scope.moves
         found = self.plans.use(request)
         if found is not None:
             return found
-        active = [d for d, n in enumerate(sizes) if n] or ([] if self.peers else [0])
+        active = [d for d, n in enumerate(request.sizes) if n] or ([] if self.peers else [0])
         made = self.plans.new(request, self.stages(request.fetches).executed(active))
-        made.ends = [self._ends(made, d, part) for d, part in enumerate(feeds)] if self.sequences.lods else []
+        made.ends = [self._ends(made, d, dict(part)) for d, part in enumerate(request.feeds)] if self.sequences.lods else []
         self.plans.keep(made)
         return made
 
@@ -220,11 +227,7 @@ class Executor:
         return self._feeds.read
 
     def check_feed(self, feed: Feed) -> dict[str, Array]:
-        """Return the arrays that the program is fed, converted where that loses nothing.
-
-        Raises:
-            PeError: a missing or unknown name, a wrong shape or element type; names the feed, what it should be and what it is.
-        """
+        """Return the arrays that the program is fed, converted where that loses nothing; raises as `Feeds.checked` does."""
         return self._feeds.checked(feed)
 
     def split(self, feed: Feed | Sequence[Feed]) -> tuple[list[dict[str, Array]], list[int]]:
@@ -259,7 +262,7 @@ class Executor:
         return [{k: a for k, a in part.items() if k in self._feeds.read} for part in self.sequences.complete(parts)]
 
     def samples(self, feed: Feed) -> int:
-        """Return the samples of a batch: rows, or outermost sequences; 1 where no feed has a batch axis."""
+        """Return the samples of a batch; see `Feeds.samples`."""
         return self._feeds.samples(self.check_feed(feed))
 
     def known(self, feed: Feed) -> Feed:
@@ -281,6 +284,7 @@ class Executor:
         Raises:
             PeError: a wrong feed, or a name that the program does not have.
         """
+        # The long way costs more Python calls than a small step takes; a shortcut compares types alone.
         found = self._shortcuts.find(feed, fetches, samples) if self._moves == self.scope.moves else None
         if found is not None and self.plans.use(found.request) is found.plan:
             return found.batch(feed)  # type: ignore[arg-type]
@@ -335,8 +339,7 @@ class Executor:
         if told is not None:
             plan = self.plan(told.types(parts), told.sizes(sizes), fetches)
             return Batch(plan, plan.request, parts, samples_of(plan, sizes))
-        types = [{k: TensorType(a.shape, str(a.dtype)) for k, a in part.items()} for part in parts]
-        plan = self.plan(types, sizes, fetches)
+        plan = self._plan(self._requests.of(parts, sizes, fetches))
         return Batch(plan, plan.request, self._mine(parts), samples_of(plan, self._mine(sizes)))
 
     def step(self, batch: Batch, number: int = 0, *, late: bool = False) -> StepResult:
@@ -357,9 +360,11 @@ class Executor:
 
     def _step(self, batch: Batch, number: int, late: bool) -> StepResult:
         plan = batch.plan
+        # Its tape serves another request now, so a plan is found again; the batch itself stays valid, for it holds the feeds.
         if plan.request is not batch.request:  # it has been refitted for other batches since
             plan = self._plan(batch.request)
         times = self.execution.num_iteration_per_run
+        # Of several iterations in one run only the last is returned, and each writes where the one before it did: none may be left running.
         late = late and times == 1
         if self._open:
             self._settle(plan if late else None)
@@ -370,11 +375,7 @@ class Executor:
         return StepResult(values, batch.samples, plan.shares, plan, late=bool(opened))
 
     def _settle(self, plan: Plan | None) -> None:
-        """Wait for steps that may still be running, but for the newest if it is of a plan: that looks at reports of its own steps alone.
-
-        Raises:
-            PeError: one reported an error.
-        """
+        # A plan looks at the reports of its own steps alone: its newest one may go on, all others are waited for.
         while self._open and (len(self._open) > 1 or self._open[0][0] is not plan):
             self._open.pop(0)[1].settle()
 
@@ -385,13 +386,7 @@ class Executor:
         return StepResult(values, batch.samples, plan.shares, plan), line
 
     def run(
-        self,
-        feed: Feed | Sequence[Feed],
-        fetches: Sequence[str] = (),
-        step: int = 0,
-        samples: int | None = None,
-        *,
-        late: bool = False,
+        self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), step: int = 0, samples: int | None = None, *, late: bool = False
     ) -> StepResult:
         """Run one step of a batch; arguments as for `batch` and `step`."""
         return self.step(self.batch(feed, fetches, samples), step, late=late)

@@ -37,9 +37,11 @@ class Feeds:
         self.read = {n for op in ops for n in op.input_names()} | set(map(forward_name, grads))
         made = {recipe.name for recipe in sequences.recipes}
         offsets = {level for levels in sequences.feeds.values() for level in levels}
+        # Arrays that sequence ops need, such as padded indices, are made from offsets here and are not asked of the user.
         data = {v.name: v.type for v in program.list_vars() if v.is_data and v.name not in made}
         used = self.read | {source for recipe in sequences.recipes for source in recipe.sources}
         for name, levels in sequences.feeds.items():
+            # Offsets of a feed count as used with it: where its sequences end decides how a batch is divided.
             if name in used or not used.isdisjoint(levels):
                 used |= {*levels}
         self._known = set(data)
@@ -47,6 +49,7 @@ class Feeds:
         self._wanted = {name: kind for name, kind in data.items() if name in used}
         self.grouped = {name: levels for name, levels in sequences.feeds.items() if used.issuperset(levels)}
         plain = {name for name, kind in self._wanted.items() if kind.shape[:1] == (-1,)}
+        # Offsets have a first axis, too, but it counts sequences: dividing them like rows would cut in the wrong places.
         self.batched = plain - offsets - set(self.grouped)
         # a plan checks where sequences end, also of those whose offsets no op reads itself
         self.read |= {lod[-1] for lod in sequences.lods.values() if lod[-1] in made or lod[-1] in self._wanted}
@@ -118,6 +121,7 @@ def _converted(name: str, kind: TensorType, value: Array) -> Array:
         raise PeError(f"feed '{name}' should be {wanted}, got {list(array.shape)}", hint="reshape it", code=ExitCode.DATA)
     if array.dtype == kind.numpy:
         return array
+    # Between floats a conversion may round, and is meant; integers are converted only where every value fits the new type.
     if array.dtype.kind != kind.numpy.kind or not (array.dtype.kind == "f" or np.can_cast(array.dtype, kind.numpy)):
         what = f"feed '{name}' should be {kind.dtype}, got {array.dtype}"
         raise PeError(what, hint=f"feed it as {kind.dtype}", code=ExitCode.DATA)

@@ -25,6 +25,7 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
     if how == "concat":
         return np.concatenate([np.atleast_1d(v) for v in values])
     if how == "sum":
+        # From the first device on: a fixed order, so that a sum has the same bits in every run.
         return np.asarray(sum(values))
     if len(values) == 1:
         return values[0]
@@ -35,6 +36,7 @@ def merge(values: Sequence[Array], sizes: Sequence[int], how: str) -> Array | li
 
 
 def mean_of_numbers(values: Sequence[Array], sizes: Sequence[int], places: tuple[int, Sequence[int]] | None = None) -> float:
+    # A difference of a microsecond counts: this runs after every step for every metric.
     """Return the mean of single numbers, in few calls: NumPy has left the caches after a step.
 
     Args:

@@ -21,6 +21,7 @@ def run_startup(
 ) -> None:
     """Run a startup program on the CPU, and copy its values to every device that has a replica."""
     scope.allocate({v.name: v.type for v in program.persistables()})
+    # Initializers run on the CPU even for cards, so that all kinds of devices begin with the same bits.
     here = device(scope.places[0].kind).is_host
     first = scope.of_first() if here else Scope([Place("cpu", 0)])
     Executor(program, first, seed=seed, progress=progress, execution=ExecutionStrategy(num_threads=threads)).run({})

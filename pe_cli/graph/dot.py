@@ -50,6 +50,7 @@ MANY = 400
 
 def plain(text: object) -> str:
     """Return text that XML can hold: control characters and lone surrogates are shown as U+FFFD."""
+    # XML 1.0 knows no such characters, not even escaped: one of them in a name would make the whole picture unreadable.
     return "".join("\ufffd" if _hidden(c) else c for c in str(text))
 
 
@@ -97,6 +98,7 @@ def write_dot(picture: Picture) -> str:
     many = len(picture.boxes) > MANY
     if many:
         picture = sizes_inside(picture)
+    # Graphviz's network simplex takes time that grows faster than the graph; with these limits large graphs end at all.
     effort = "nslimit=0.1, nslimit1=0.1, mclimit=0.2, splines=line" if many else "newrank=true"
     lines = [
         "digraph pe {",
@@ -122,6 +124,7 @@ def write_dot(picture: Picture) -> str:
 def sizes_inside(picture: Picture) -> Picture:
     """Return a picture whose variables show their sizes, and whose arrows don't."""
     ops = {b.key for b in picture.boxes if b.is_op}
+    # One flow for each variable, whoever reads it: they all get the same bytes.
     flows = {a.source if a.source not in ops else a.target: _flow(a.data) for a in picture.arrows if a.data}
     boxes = tuple(
         b if b.is_op else replace(b, lines=tuple(dict.fromkeys((*b.lines, *flows.get(b.key, "").split("\n"))))) for b in picture.boxes
@@ -169,6 +172,7 @@ def _flow(data: Sequence[Datum]) -> str:
     return f"{len(data)} variables" + (f"\n{total}" if total else "")
 
 
+# Both ends are kept: names of layers differ in their first part, those of gradients in their last.
 def _short(line: str) -> str:
     return line if len(line) <= LINE else f"{line[: LINE // 2]}…{line[-LINE // 2 + 1 :]}"
 
@@ -192,6 +196,7 @@ def _legend(boxes: Sequence[Box]) -> list[str]:
     lines = ["  subgraph cluster_legend {", "    label=legend; color=gray60; style=dotted; fontsize=10;"]
     for i, row in enumerate(rows):
         lines.append(f"    {quote(f'legend {i}')} [{_look(row)}, label={quote_label(row.title)}, fontsize=8, height=0.2];")
+    # Invisible edges keep the rows of the legend below each other.
     links = " -> ".join(quote(f"legend {i}") for i in range(len(rows)))
     return [*lines, *([f"    {links} [style=invis];"] if len(rows) > 1 else []), "  }"]
 
@@ -203,6 +208,7 @@ def render_svg(dot: str) -> bytes:
         PeError: neither is installed, it takes too long (exit code 2), or it failed.
     """
     command = shutil.which("dot")
+    # The command is asked first, because it can be ended when it takes too long.
     if command:
         try:
             done = subprocess.run(

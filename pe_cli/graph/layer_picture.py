@@ -18,6 +18,7 @@ SHOWN = 4
 def owner(op: Operator, keys: Collection[str]) -> str:
     """Return the layer that an op was appended by: the longest that its scope begins with; empty for none."""
     parts = op.scope.split("/")
+    # Scopes nest: the longest key is the innermost layer, the one that a reader looks for.
     for n in range(len(parts), 0, -1):
         key = "/".join(parts[:n])
         if key in keys:
@@ -30,6 +31,7 @@ def several_outputs(program: Program) -> dict[str, list[str]]:
     numbers: dict[str, list[int]] = {}
     for name in program.vars:
         key, dot, number = name.rpartition(".")
+        # A number behind a dot is an output of a layer only where it is a number: names of variables may have dots, too.
         if dot and number.isascii() and number.isdecimal():
             numbers.setdefault(key, []).append(int(number))
     return {key: [f"{key}.{n}" for n in sorted(found)] for key, found in numbers.items()}
@@ -55,6 +57,7 @@ def model_picture(program: Program, layers: Mapping[str, str], title: str, *, li
             None folds nothing.
     """
     depth = _depth(layers, limit)
+    # Groups are made in the order of layers, which is the order in which boxes are laid out.
     groups: dict[str, _Group] = {}
     for key, kind in layers.items():
         groups.setdefault(_group(key, depth), _Group()).layers[key] = kind
@@ -91,6 +94,8 @@ def _flows(
         for name in op.input_names():
             variable = program.vars[name]
             if isinstance(variable, Parameter) and name not in given:
+                # A parameter that several layers read is counted where it is read first: elsewhere the sum would be more than the model
+                # has.
                 if name not in read:
                     groups[group].parameters[name] = variable.type.size
                 read.add(name)
@@ -105,6 +110,7 @@ def _depth(layers: Collection[str], limit: int | None) -> int:
     deepest = max((key.count("/") + 1 for key in layers), default=1)
     if limit is None:
         return deepest
+    # The deepest paths that still fit show most; one name of a path is the least that a box can stand for.
     return next((d for d in range(deepest, 1, -1) if len({_group(key, d) for key in layers}) <= limit), 1)
 
 

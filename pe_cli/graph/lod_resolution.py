@@ -81,6 +81,7 @@ def resolve(program: Program, levels: Mapping[str, int] | None = None) -> Sequen
     """
     found = {name: n for name, n in (declared_levels(program) if levels is None else levels).items() if n}
     wanting = any((_rule_slots(op) and not _filled(op)) or _begins(op) for op in program.top_ops)
+    # Programs without sequences are most: they are not even cloned.
     if not found and not wanting:
         return Sequences(program)
     made = program.clone()
@@ -95,6 +96,7 @@ def _rule_slots(op: Operator) -> tuple[str, ...]:
 
 
 def _begins(op: Operator) -> bool:
+    # An op that begins sequences makes some of what has none, so it counts though no feed has any.
     rule = op.definition.get(Sequenced)
     return rule is not None and rule.begins
 
@@ -114,6 +116,7 @@ class _Walk:
         self.given: dict[int, tuple[Region, tuple[str, ...]]] = {}  # region's id -> it with what its sequence ops are given, and that
         self.inner: dict[int, Mapping[str, Lod]] = {}  # region's id -> LoD of what is in it
         self.known = {v.name: v.name for v in block.vars.values() if v.is_data and v.dtype in ("int64", "int32")}
+        # Offsets are feeds as well, so that an executor is given them like any other array.
         for name in (n for names in self.feeds.values() for n in names):
             self._declare(name, TensorType((-1,), "int64"))
 
@@ -131,6 +134,7 @@ class _Walk:
         """Return the recipes of arrays that an op reads or that say sequences, and forget the others."""
         needed = {n for op in self.block.ops for n in op.input_names()} | {n for lod in self.lods.values() for n in lod}
         found = []
+        # Backwards: a recipe that only another recipe reads is needed where that one is.
         for recipe, name in reversed(self.recipes.items()):
             if name in needed:
                 needed.update(recipe.sources)
@@ -145,9 +149,11 @@ class _Walk:
 
     def _add(self, recipe: Recipe) -> str:
         """Return the name of a made array; equal recipes have one."""
+        # Two ops that need the same array share it: it is computed once per batch on the host.
         if recipe not in self.recipes:
             source = recipe.sources[0] if recipe.sources else recipe.op
             name = f"{source}@{recipe.make.__name__.strip('_')}"
+            # Different recipes may have one function and one source, and differ in numbers.
             if name in self.block.vars:
                 name = f"{name}@{len(self.recipes)}"
             self.recipes[recipe] = name
@@ -165,6 +171,7 @@ class _Walk:
         elif definition is forward and not definition.has(MergesRows):  # its rows are those of a table
             self._hand_on(op)
         if definition is not forward:  # a gradient has the sequences of what it is of
+            # A gradient is typed after its variable, and its rows are that variable's rows.
             self.lods.update({n: self.lods[of] for n in op.output_names() if (of := forward_name(n)) in self.lods})
 
     def _enter(self, op: Operator) -> None:
@@ -178,6 +185,7 @@ class _Walk:
             self.inner[id(region)] = inner[attr].lods
         if not seen:
             return
+        # Sequences inside of a region come from outside as arguments: what its ops need is made outside, and handed in.
         more = tuple(n for n in seen if n not in captured)
         for attr, walk in inner.items():
             made = walk.region(tuple(seen), self.given)
@@ -222,6 +230,7 @@ class _Walk:
         rows = {n for slot in slots for n in op.inputs.get(slot, ())}
         lods = list(dict.fromkeys(self.lods[n] for n in op.input_names() if n in self.lods and n in rows))
         kept = {name: lod for lod in reversed(lods) for name in self._kept(op, lod)}
+        # Several feeds with sequences of one structure: fluid takes the LoD of the first.
         if len(lods) > 1 and not kept:  # several feeds, row by row: the sequences are the first one's
             kept = dict.fromkeys(self._probe(op, self._alike(op, {n for n in op.input_names() if n in self.lods})), lods[0])
         for name, lod in kept.items():
@@ -230,6 +239,7 @@ class _Walk:
     def _kept(self, op: Operator, lod: Lod) -> set[str]:
         """Return the outputs that have as many rows as the inputs of a LoD, whatever their number."""
         rows = {n for n in op.input_names() if self.lods.get(n) == lod}
+        # Inputs that share a declared size may be rows as well, though no LoD says so: tried only where the strict reading keeps nothing.
         return self._probe(op, rows) or self._probe(op, self._alike(op, rows))
 
     def _alike(self, op: Operator, rows: set[str]) -> set[str]:
@@ -240,6 +250,7 @@ class _Walk:
 
     def _probe(self, op: Operator, rows: set[str]) -> set[str]:
         found: list[set[str]] = []
+        # An output keeps the rows if it follows both sizes: one alone could be hit by chance.
         for size in _PROBES:
 
             def type_of(name: str, size: int = size) -> TensorType:
@@ -249,6 +260,7 @@ class _Walk:
             try:
                 types = self.block.infer(op, type_of)
             except PeError:
+                # An op that refuses a size, because a layer declares another, keeps no rows of it.
                 return set()
             pairs = [(n, t) for s, names in op.outputs.items() for n, t in zip(names, types.get(s, ()), strict=False)]
             found.append({n for n, t in pairs if n != EMPTY and t.shape[:1] == (size,)})
@@ -279,6 +291,7 @@ class _Inner(_Walk):
         self.lods |= {arg: outer.lods[n] for arg, n in whole.items() if n in outer.lods}
         self.known = {arg: outer.known[n] for arg, n in whole.items() if n in outer.known}
         own = set(self.block.vars)
+        # Without sequences from outside nothing inside can need their offsets.
         if self.lods:
             for op in self.block.ops:
                 self._visit(op)

@@ -116,11 +116,13 @@ def picture_of(
     kind_of = type_of or (lambda v: variables[v.name].type)
     made: dict[str, Box] = {}
     arrows: dict[Arrow, None] = {}
+    # What the step itself makes shows its size at the arrow into it, and not again at each reader.
     produced = {v for node in graph.nodes for v in node.outputs}
     for node in graph.nodes:
         box = _op(node)
         made[box.key] = box
         for v, reads in [*((v, True) for v in node.inputs), *((v, False) for v in node.outputs)]:
+            # Without versions all writes of a variable are one box, as a reader of the model thinks of it.
             at = v if versions else VarNode(v.name, v.device, 0)
             key = _key(at)
             made.setdefault(key, _variable(at, variables.get(v.name)))
@@ -137,6 +139,7 @@ def picture_of(
 
 def _known(kind_of: Callable[[VarNode], TensorType], v: VarNode) -> TensorType | None:
     try:
+        # A picture is drawn before any batch is known, too: sizes then stay open.
         return kind_of(v)
     except KeyError:
         return None

@@ -36,6 +36,7 @@ def variables_as_arrows(picture: Picture) -> Picture:
     """
     owner = {b.key: b.key for b in picture.boxes if b.is_op}
     feeds = {b.key for b in picture.boxes if b.kind == "feed"}
+    # Feeds nobody reads any more, after a fusion, are left out with their arrows.
     arrows = _arrows(picture, owner, feeds)
     used = {a.source for a in arrows}
     kept: dict[str, dict[str, Datum]] = defaultdict(dict)
@@ -68,6 +69,7 @@ def collapse(picture: Picture, limit: int = LIMIT) -> Picture:
     ops = [b for b in picture.boxes if b.is_op]
     depth = max((_depth(b) for b in ops), default=1)
     while depth > 1 and len({_group(b, depth) for b in ops}) > limit:
+        # Less of a path joins more ops: the first depth that fits keeps most of the structure.
         depth -= 1
     members: dict[tuple[object, ...], list[Box]] = defaultdict(list)
     for b in ops:
@@ -94,9 +96,11 @@ def _prefix(box: Box, depth: int) -> str:
 
 
 def _group(box: Box, depth: int) -> tuple[object, ...]:
+    # A sum over devices is never joined with others: where it stands shows whether it hides behind computation.
     if box.kind == "collective":
         return (box.key,)
     scope = _prefix(box, depth)
+    # Ops without a scope, such as updates, have no layer to stand for and stay alone.
     return (box.cluster, box.role, scope) if scope else (box.key,)
 
 
@@ -131,4 +135,5 @@ def _arrows(picture: Picture, owner: dict[str, str], feeds: set[str]) -> tuple[A
             continue
         for source in [a.source] if a.source in feeds else writers[a.source]:
             flows[source, owner[a.target]] |= dict.fromkeys(a.data)
+    # What flows inside of a box is what the box hides.
     return tuple(Arrow(s, t, tuple(data)) for (s, t), data in flows.items() if s != t)

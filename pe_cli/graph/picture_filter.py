@@ -28,6 +28,7 @@ def only(picture: Picture, wanted: Sequence[str]) -> Picture:
                 f"no op here has the role or type '{name}'",
                 hint=did_you_mean(name, known) or f"the roles are {', '.join(roles)}",
             )
+    # A name may be a role or a type; no op type is called like a role.
     kept = {b.key for b in picture.boxes if b.is_op and (b.role in wanted or b.title in wanted)}
     return _part(picture, kept, f"only {', '.join(wanted)}")
 
@@ -51,6 +52,7 @@ def around(picture: Picture, variable: str, radius: int = 1) -> Picture:
     near = _neighbours(picture, ops)
     kept = {key for key, b in ops.items() if variable in b.names}
     edge = set(kept)
+    # Ring by ring, each op once: what was seen before is nearer.
     for _ in range(radius - 1):
         edge = {n for key in edge for n in near[key]} - kept
         kept |= edge
@@ -63,6 +65,7 @@ def _neighbours(picture: Picture, ops: Collection[str]) -> dict[str, set[str]]:
     near: dict[str, set[str]] = defaultdict(set)
     for a in picture.arrows:
         if a.order:
+            # Arrows of order carry no data: what waits for another op is no neighbour of its variables.
             continue
         if a.source in ops and a.target in ops:
             near[a.source].add(a.target)

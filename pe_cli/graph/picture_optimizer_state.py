@@ -27,12 +27,14 @@ def fold_state(picture: Picture, most: int = MOST) -> Picture:
     types: dict[tuple[str, int | None], Datum] = {}
     for arrow in picture.arrows:
         for key, op in ((arrow.source, arrow.target), (arrow.target, arrow.source)):
+            # By title, not by version: all versions of a moment are the same variable to a reader.
             box = boxes.get(key)
             if box is not None and box.kind == "persistable" and not arrow.order:
                 touched[box.title, box.cluster].add(op)
                 types[box.title, box.cluster] = arrow.data[0]
     own: dict[str, list[tuple[str, int | None]]] = defaultdict(list)
     for variable, ops in touched.items():
+        # A parameter that its update alone touches would be folded, too, were there no forward op that reads it.
         if len(ops) == 1:
             own[next(iter(ops))].append(variable)
     folded = {op: found for op, found in own.items() if len(found) > most and boxes[op].is_op}

@@ -75,6 +75,7 @@ class Target:
         several = len(places) * processes > 1
         launches = not any(device(place.kind).is_host for place in places)
         alone = caches and not several and not checked
+        # A step taken inside of a gradient's kernel leaves no gradient to sum, to check or to fetch from another device.
         return cls(caches, alone=alone, several=several, narrow=precision == "bf16", launches=launches)
 
 
@@ -89,6 +90,7 @@ def passes(strategy: BuildStrategy, target: Target = Target()) -> list[Pass]:
         (strategy.enable_addto, addto.run),
         (strategy.fuse_grad_update and target.alone, fuse_grad_update.run),
         (strategy.fuse_all_optimizer_ops and strategy.reduce_strategy != "Reduce", fuse_optimizer.run),
+        # Updates that are fused already are left out of groups: they have kernels of their own over lists.
         (strategy.enable_auto_fusion, auto_fusion.run),
         (target.narrow, partial(autocast.run, together=target.launches)),
         (strategy.sync_batch_norm and target.several, sync_batch_norm.run),
@@ -105,6 +107,7 @@ def _fusion(switch: str, strategy: BuildStrategy, target: Target) -> tuple[bool,
     wanted = all(getattr(target, fact) for fact in found.on)
     if not (found.unless_synchronised and strategy.sync_batch_norm):
         return wanted, run
+    # The statistics that a fusion would take are those of one device, and sync_batch_norm needs those of all.
     return wanted, lambda program, fetches: (program, f"{switch}: nothing fused: sync_batch_norm takes the batch_norm ops")
 
 
@@ -124,6 +127,7 @@ def apply_passes(
         report: gets a sentence per pass.
         target: where it runs.
     """
+    # Asked before passes run: they hand on segments, but a pass may leave no op in one.
     in_segments = any(op.segment for op in program.top_ops)
     for run in (*passes(strategy, target), *([recompute.run] if in_segments else [])):
         program, sentence = run(program, fetches)
@@ -138,6 +142,7 @@ def apply_passes(
 
 def _inside(op: Operator, strategy: BuildStrategy, target: Target, report: list[str] | None) -> Operator:
     """Return an op with the passes done in its regions, which one device runs alone."""
+    # Inside of a region one device works alone, without sums and without an own store of gradients.
     inner = Target(caches=target.caches)
 
     def change(region: Region) -> Region:

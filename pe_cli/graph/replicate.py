@@ -27,6 +27,7 @@ from pe_cli.graph.ssa import (
     WaitScatter,
     WaitSum,
 )
+from pe_cli.ops.define.registry import GRAD
 from pe_cli.ops.define.traits import Folds, MergesRows, OwnRows, ReadsAllDevices
 from pe_cli.program.ir import Operator, Parameter, Program, Role, Variable
 from pe_cli.program.operator import UPDATES
@@ -117,6 +118,7 @@ class _Replication:
         self.several = len(places) * processes > 1
         self.reduce = self.several and strategy.reduce_strategy == "Reduce"
         # with AllReduce, the graph shows every device's update; that CPUs share its work and result is the lowering's affair
+        # With Reduce the owner's copy is read by all, and without shared memory there would be nothing to read.
         self.shared = shared_variables(program, places, strategy) if self.reduce else set()
         self.gradients = _gradients(self.ops) if self.several else {}
         self.owner: dict[str, int] = {}
@@ -125,23 +127,35 @@ class _Replication:
         self.bucket = _Bucket()
         self.limit = strategy.fuse_all_reduce_bytes
         if processes > 1:
+            # Few small buckets cost more in messages than they hide: the size follows the model's gradients.
             variables = program.vars
             self.limit = bucket_bytes(self.limit, sum(variables[n].type.nbytes for n in self.gradients))
         self.begun: list[tuple[type[Wait], list[str]]] = []  # buckets that processes exchange, and nobody has waited for
         self.scattered = self._scattered(fetches) if processes > 1 else set[str]()
         self.updated = _Bucket()  # parameters whose rows processes have still to give each other
 
+    def _updates_by(self, op: Operator) -> bool:
+        """Whether an op updates by a gradient that this program makes itself; one that is fed is summed already."""
+        reads = (self.program.var(n) for n in op.input_names() if GRAD in n)
+        return op.role is Role.OPTIMIZE and any(not v.is_data for v in reads)
+
     def run(self) -> Graph:
-        if self.several and not self.gradients and any(op.role is Role.OPTIMIZE for op in self.ops):
+        if self.several and not self.gradients and any(self._updates_by(op) for op in self.ops):
             raise PeError(
                 "the program updates parameters but no op carries their gradients' roles", hint="name the loss"
             )
         self._check_readers()
+        # A gradient that is written several times is complete at its last writer; a sum before would miss a part.
         last = {n: i for i, op in enumerate(self.ops) for n in op.output_names() if n in self.gradients}
         for i, op in enumerate(self.ops):
             if op.role in UPDATES:
+                # What was gathered into a bucket has to be summed before an update reads it.
                 self._flush()
+            if op.role is Role.DIST:
+                self._move(op, more=i + 1 < len(self.ops) and self.ops[i + 1].role is Role.DIST)
+                continue
             if self.begun or self.updated.names:
+                # Waits stand right before the first reader, so that as much as possible runs beside the exchange.
                 self._wait((*op.input_names(), *op.output_names()))
             if op.role in UPDATES:
                 self._update(op)
@@ -156,6 +170,7 @@ class _Replication:
                     self._join(name)
         self._flush()
         self._hand_out()
+        # Also what nobody reads: a sum that is still under way when the step ends would write into the next one.
         self._wait([n for _, names in self.begun for n in names])
         return self.graph
 
@@ -171,6 +186,7 @@ class _Replication:
 
     # --- forward and backward -----------------------------------------------------------------------------------------
 
+    # The plain value 1 of the loss's gradient: each device puts its own share there, which makes the sum the mean over samples.
     def _compute(self, op: Operator) -> None:
         of: type[Compute] = Compute
         first = op.definition.get(Folds) if self.several and op.role is Role.LOSS else None
@@ -183,6 +199,7 @@ class _Replication:
             if everywhere is not None:
                 slot = everywhere.slot
                 of, ins[slot] = Sync, [(n, other) for other in self.running for n in op.inputs[slot]]
+                # Processes have no access to each other's memory: what they tell is one variable, on the first device.
                 ins[slot] = [(told[n], 0) for n in op.inputs[slot]] if told else ins[slot]
             self.build.append(of(op=op, device=d, ins=ins, outs=self._slots(op.outputs, d)))
 
@@ -192,6 +209,7 @@ class _Replication:
         whole, kind = f"{name}@PROCESSES", block.vars[name].type
         if whole not in block.vars:
             rows = len(self.devices) * self.processes
+            # Made once per program: the same name in two graphs of it is the same variable.
             block.create_var(whole, TensorType((rows, kind.size), kind.dtype), stop_gradient=True)
         self.build.append(GatherProcesses(device=0, ins={"X": [(name, d) for d in self.running]}, outs={"Out": [(whole, 0)]}))
         return whole
@@ -211,6 +229,7 @@ class _Replication:
             self._reduce(name)
             return
         variables = self.program.vars
+        # A gradient that lives between steps has its own place in the scope, and a bucket is one stretch of the arena.
         apart = self.processes > 1 and variables[name].persistable  # it does not lie beside the others
         if self.bucket.names and (apart or self._differ(self.bucket.names[0], name)):
             self._flush()
@@ -226,11 +245,14 @@ class _Replication:
         first = [(n, 0) for n in names]
         outs = {"Out": [(n, d) for n in names for d in self.devices] if self.processes == 1 else first}
         if len(self.devices) > 1 and self.running:
+            # The sum is made in the memory of the first device with samples; where that is not device 0, it is a buffer that is
+            # overwritten.
             if self.processes > 1 and self.running[0] != 0:
                 outs["Through"] = [(n, self.running[0]) for n in names]
             self.build.append(AllReduce(device=0, ins={"X": [(n, d) for n in names for d in self.running]}, outs=outs))
         if self.processes > 1:
             ins: Slots = {"X": first} if self.running else {}
+            # Halving is only for float32: of float64 it would lose most of what that is used for.
             halved = self.strategy.fp16_allreduce and self.program.vars[names[0]].dtype == "float32"
             pieces = max(1, -(-nbytes // self.limit))
             start, wait = (StartScatter, WaitScatter) if names[0] in self.scattered else (StartSum, WaitSum)
@@ -242,6 +264,7 @@ class _Replication:
         needed = set(wanted)
         if not needed.isdisjoint(self.updated.names):
             self._hand_out()
+        # A bucket is waited for whole, because processes hand it over whole.
         for found in [(wait, names) for wait, names in self.begun if not needed.isdisjoint(names)]:
             self.begun.remove(found)
             wait, names = found
@@ -257,6 +280,7 @@ class _Replication:
             own = op.definition.get(OwnRows)
             whole |= set(op.input_names()) if own is None or own.gives else set()
         variables = self.program.vars
+        # Only where every reader takes its own rows may the others stay undefined.
         return {n for n in self.gradients if n not in whole and not variables[n].persistable}
 
     def _differ(self, first: str, second: str) -> bool:
@@ -275,6 +299,7 @@ class _Replication:
 
     def _hand_out(self) -> None:
         if not self.updated.names:
+            # Gradients and parameters go in separate buckets: they are ready at different times.
             return
         names, nbytes = self.updated.names, self.updated.nbytes
         self.updated = _Bucket()
@@ -282,6 +307,26 @@ class _Replication:
         pieces = max(1, -(-nbytes // self.limit))
         self.build.append(StartGather(device=0, ins={"X": first}, outs={"Out": first}, pieces=pieces))
         self.begun.append((WaitGather, names))
+
+    def _move(self, op: Operator, *, more: bool) -> None:
+        """Place an op between forward and backward ops that takes or gives this process's own rows, also where no device has samples.
+
+        Args:
+            op: of `sharded_parameters`.
+            more: the next op is one, too, so that what they give can go together.
+        """
+        if not set(self.bucket.names).isdisjoint(op.input_names()):
+            self._flush()
+        self._wait(op.input_names())
+        own = op.definition.get(OwnRows)
+        assert own is not None, "no other op joins processes"
+        # What comes from other processes comes to the first device, and from there to the others.
+        for d in self.devices[:1] if own.gives else self.devices:
+            self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))
+        if own.gives:
+            self._give(op.outputs[own.slot][0])
+        if not more:
+            self._hand_out()
 
     def _reduce(self, name: str) -> None:
         """Sum a gradient on the device that updates its parameter."""
@@ -294,6 +339,7 @@ class _Replication:
 
     def _own(self, parameter: str) -> int:
         """Return the device that updates a parameter: the one with the fewest bytes so far."""
+        # Bytes stand for the time of an update; ties go to the lower device, which every process decides alike.
         owner = min(self.devices, key=lambda d: (self.load[d], d))
         self.load[owner] += self.program.vars[parameter].type.nbytes
         self.owner[parameter] = owner
@@ -314,6 +360,7 @@ class _Replication:
         """Place an update, and let processes give each other what it made of their own rows."""
         self._place_update(op)
         own = op.definition.get(OwnRows)
+        # Its rows are new only on this process: others get them before anything reads the parameter again.
         if own is not None and own.gives:
             self._give(op.outputs[own.slot][0])
 
@@ -322,6 +369,7 @@ class _Replication:
             for d in self.devices:
                 self.build.append(Compute(op=op, device=d, ins=self._slots(op.inputs, d), outs=self._slots(op.outputs, d)))
             return
+        # Without role variables the update belongs to no parameter, such as a counter of steps: one device does it.
         owner = self.owner.get(op.role_vars[0], 0) if len(op.role_vars) == 2 else 0
         ins = {s: [(n, self.where.get(n, self._at(n, owner))) for n in names] for s, names in op.inputs.items()}
         outs = {s: [(n, self._at(n, owner)) for n in names] for s, names in op.outputs.items()}

@@ -30,6 +30,7 @@ class Rewriter:
         self._writers: dict[str, set[int]] = {}
         self._like: dict[str, str] = {}
         self._gradients: dict[str, list[str]] | None = None
+        # By identity, because operators are equal when they say the same.
         self._places: dict[int, int] = {}
 
     @cached_property
@@ -59,6 +60,7 @@ class Rewriter:
 
     def places_of(self, wanted: Callable[[OpDef], bool]) -> list[tuple[int, Operator]]:
         """Return the operators whose definition is wanted with their places, in order."""
+        # Cloning is the larger part of what a pass costs, and most passes find nothing in most programs.
         if "ops" not in self.__dict__ and not any(wanted(op.definition) for op in self._before.top_ops):
             return []  # a program without any need not be copied
         return [(place, op) for place, op in enumerate(self.ops) if op is not None and wanted(op.definition)]
@@ -96,8 +98,10 @@ class Rewriter:
         if v.persistable or v.is_data or len(self._writers.get(name, ())) != 1:
             return "is kept or written twice"
         others = sorted({self.op(p).type for p in self.readers(name) if p not in places})
+        # Who reads it outside of the group would find nothing, and types of readers tell the user which layer is in the way.
         if others:
             return f"is also read by {' and '.join(others)}"
+        # A gradient variable is typed after its forward variable, even where no op names that as an input.
         if not stays and any(self._writers.get(n) for n in self._typed_after(name)):
             return "has a gradient that is not fused"
         return ""
@@ -134,6 +138,7 @@ class Rewriter:
 
     def meeting_point(self, group: Sequence[int]) -> int | None:
         """Return the place, the last or the first of a group, that all its operators may move to; None where there is none."""
+        # The last first: an op that moves down may wait for all inputs, one that moves up may not.
         ends = (max(group), min(group))
         return next((p for p in ends if all(self._moves(q, p, group) for q in group)), None)
 
@@ -174,6 +179,7 @@ class Rewriter:
     def _moves(self, source: int, target: int, group: Collection[int]) -> bool:
         """Whether an operator may move past all that stand between, those of its group apart."""
         op = self.op(source)
+        # Ops of the group itself are no obstacle: they become one.
         between = set(range(min(source, target) + 1, max(source, target))) - set(group)
         writes = any(self._writers.get(n, set()) & between for n in (*op.input_names(), *op.output_names()))
         return not writes and not any(self._readers.get(n, set()) & between for n in op.output_names())
@@ -183,6 +189,7 @@ class Rewriter:
         before = {n for op in self.block.ops for n in (*op.input_names(), *op.output_names())}
         self.block.ops = [op for op in self.ops if op is not None]
         after = {n for op in self.block.ops for n in (*op.input_names(), *op.output_names())}
+        # Variables that something read before and nobody reads now; those of other blocks stay untouched.
         for name in before - after:
             v = self.block.vars[name]
             if not (v.persistable or v.is_data):
@@ -191,6 +198,7 @@ class Rewriter:
         for name, like in self._like.items():
             for gradient in self._typed_after(name) if name not in self.block.vars else ():
                 if gradient in self.block.vars:
+                    # `@` ends a gradient's name for who types it, so the old name becomes a suffix without it.
                     renamed[gradient] = self.program.unique(f"{grad_name(like)}@{gradient.replace('@', '.')}")
         self.block.rename_vars(renamed)
         return self.program
@@ -204,6 +212,7 @@ def joined(
     attrs: dict[str, object],
 ) -> Operator:
     """Return the operator that stands for several: place in the file and scope of the first, role variables of all."""
+    # The first op's line is where a user looks for the layer; errors of the fused op point there.
     first = ops[0]
     role_vars = [n for op in ops for n in op.role_vars]
     made = Operator(type, inputs, outputs, {}, first.role, role_vars, first.at, first.scope, first.segment)

@@ -23,6 +23,8 @@ from pe_cli.program.ir import Block, Operator, Program, Role
 Rows = tuple[tuple[int, int], ...]
 #: Ends the name of the rows of a variable that are this process's own.
 OWN = "@OWN"
+#: Ends the name of all rows of a variable of which this process keeps its own.
+WHOLE = "@WHOLE"
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,19 @@ def share_rows(sizes: Sequence[tuple[int, int]], size: int, whole: Collection[in
 
     ranks, load, total = order(size), [0] * size, 0
     found: dict[int, Rows] = {}
+    # Whole parameters go first, as the pieces of the others can even out what they cost.
     for i in sorted(range(len(sizes)), key=lambda i: i not in whole):
         rows, weight = sizes[i]
         total += rows * weight
+        # In whole numbers: floating-point shares could differ by a row between processes of other machines.
         lacking = [max(0, total - size * n) for n in load]  # times size, so that all are whole numbers
         if i in whole:
+            # A whole one goes to whoever has least so far.
             lacking = [int(p == load.index(min(load))) for p in range(size)]
         share = sum(lacking) or 1
+        # Rounded cuts are cumulative, so that rounding never adds up to a row too many.
         cuts = [0, *((2 * n * rows + share) // (2 * share) for n in accumulate(lacking))]
+        # In the order of the tree of sums, so that neighbours in the tree have neighbouring rows.
         mine = {rank: (cuts[p], cuts[p + 1]) for p, rank in enumerate(ranks)}
         found[i] = tuple(mine[rank] for rank in range(size))
         load = [n + (cuts[p + 1] - cuts[p]) * weight for p, n in enumerate(load)]
@@ -110,15 +117,14 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
         ops.append(op)
         for name in [n for n in op.output_names() if n in state]:
             whole = block.vars[name].type
-            begin, end = state[name][rank]
-            block.vars[name].type = mine = whole.with_shape(end - begin, *whole.shape[1:])
+            block.vars[name].type = mine = own_type(whole, state[name], rank)
             if (number := op.definition.get(Folds)) is not None and number.alone and not op.input_names():
                 op.attrs["shape"] = list(mine.shape)
                 continue
-            given = f"{name}@WHOLE"
+            given = f"{name}{WHOLE}"
             block.create_var(given, whole)
             op.outputs = {slot: [given if n == name else n for n in names] for slot, names in op.outputs.items()}
-            ops.append(Operator("take_rows", {"X": [given]}, {"Out": [name]}, _attrs(state[name], rank), op.role, at=op.at))
+            ops.append(Operator("take_rows", {"X": [given]}, {"Out": [name]}, attributes(state[name], rank), op.role, at=op.at))
     block.ops = ops
     return made
 
@@ -129,7 +135,14 @@ def rows_by_rank(op: Operator) -> Rows:
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _attrs(rows: Rows, rank: int) -> dict[str, object]:
+def own_type(whole: TensorType, rows: Rows, rank: int) -> TensorType:
+    """Return the type of a process's own rows of a variable."""
+    begin, end = rows[rank]
+    return whole.with_shape(end - begin, *whole.shape[1:])
+
+
+def attributes(rows: Rows, rank: int) -> dict[str, object]:
+    """Return the attributes of an op that moves a process's own rows."""
     return {"rows": [n for pair in rows for n in pair], "rank": rank}
 
 
@@ -152,6 +165,7 @@ class _Finder:
         self.of: dict[Operator, str] = {}
         self._users: dict[str, list[Operator]] = {}
         for op in block.ops:
+            # Users of every variable, because state may be divided only if nothing else ever looks at it.
             for n in {*op.input_names(), *op.output_names()}:
                 self._users.setdefault(n, []).append(op)
             if op.role is Role.OPTIMIZE and (name := self._belongs(op)):
@@ -168,6 +182,7 @@ class _Finder:
     def _belongs(self, op: Operator) -> str | None:
         """Return the parameter that an op's variables belong to; None where they belong to several, or to none."""
         names = {self.param[n] for n in (*op.input_names(), *op.output_names()) if n in self.param}
+        # Numbers of one element, such as a learning rate, are the same for every row.
         return names.pop() if len(names) == 1 else None
 
     def has_rows(self, name: str, parameter: str) -> bool:
@@ -190,6 +205,7 @@ class _Finder:
             closed = self._closed(ops, self._made)
             writing = {op for op in ops if name in op.output_names()}
             more = any(self.block.vars[n].persistable for op in closed if op not in able for n in op.output_names())
+            # Drawn numbers depend on the element's place in the whole: one process drawing for its rows would draw others.
             drawn = any(op.definition.has(Random) for op in ops)  # by the names of variables, and what is drawn needs no state
             if more and writing <= {*closed} and not drawn and self.block.vars[name].type.shape:
                 found.add(name)
@@ -198,6 +214,7 @@ class _Finder:
     def _closed(self, ops: Sequence[Operator], kept: Callable[[Operator], set[str]]) -> list[Operator]:
         """Return the ops whose divided variables, `kept(op)`, are used by none but ops that are returned, too."""
         left = [*ops]
+        # Leaving an op out may leave a variable to a user that is not owned, which takes away further ops.
         while True:
             able = set(left)
             found = [op for op in left if all(able.issuperset(self._users[n]) for n in kept(op) & {*op.output_names()})]
@@ -247,7 +264,7 @@ class _Rewriter:
         for name in sorted(found.divided):
             variable = block.vars[name]
             rows = self._rows_of(name)
-            variable.type = self._mine(variable.type, rows)
+            variable.type = own_type(variable.type, rows, self.rank)
             if variable.persistable:
                 state[name] = rows
         owned = set(found.owned)
@@ -262,15 +279,12 @@ class _Rewriter:
             return rows
         return tuple((0, shape[0]) if end > begin else (0, 0) for begin, end in rows)
 
-    def _mine(self, whole: TensorType, rows: Rows) -> TensorType:
-        begin, end = rows[self.rank]
-        return whole.with_shape(end - begin, *whole.shape[1:])
-
     def _own(self, op: Operator) -> Iterator[Operator]:
         """Yield an op that works on this process's rows, after the ops that take these rows; no such op where the process has no row."""
         found, parameter = self.found, self.found.of[op]
         shaped = (n for n in (*op.input_names(), *op.output_names()) if found.param.get(n) == parameter and found.has_rows(n, parameter))
         names = {n: n + OWN for n in shaped if n not in found.divided}
+        # Rows are taken right before their first use, and are valid until something writes the whole variable.
         for n in dict.fromkeys(op.input_names()):
             if n in names and n not in self.taken:
                 yield self._move("take_rows", n, {"X": [n]}, {"Out": [names[n]]}, op)
@@ -281,6 +295,7 @@ class _Rewriter:
                 self.taken.add(n)
                 self.ahead[n] = None
         begin, end = self.rows[parameter][self.rank]
+        # The process without rows of a whole parameter runs no update of it at all.
         if parameter in found.whole and begin == end:
             return
         for slots in (op.inputs, op.outputs):
@@ -290,6 +305,7 @@ class _Rewriter:
 
     def _whole(self, op: Operator) -> Iterator[Operator]:
         """Yield an op that works on whole variables, after the ops that make the variables that it reads whole again."""
+        # Readers of the whole variable find this process's new rows in it; the others' come with the exchange.
         yield from self._put([n for n in self.ahead if n in op.input_names()])
         for n in op.output_names():
             self.taken.discard(n)
@@ -305,13 +321,14 @@ class _Rewriter:
         block = self.found.block
         if name + OWN not in block.vars:
             whole = block.vars[name]
-            block.create_var(name + OWN, self._mine(whole.type, self.rows[self.found.param[name]]), stop_gradient=True, at=whole.at)
+            mine = own_type(whole.type, self.rows[self.found.param[name]], self.rank)
+            block.create_var(name + OWN, mine, stop_gradient=True, at=whole.at)
 
     def _move(
         self, kind: str, name: str, ins: dict[str, list[str]], outs: dict[str, list[str]], like: Operator | None
     ) -> Operator:
         self._declare(name)
-        attrs = _attrs(self.rows[self.found.param[name]], self.rank)
+        attrs = attributes(self.rows[self.found.param[name]], self.rank)
         pair = next(([p, g] for g, p in self.found.gradients.items() if p == name and name in outs.get("Out", ())), [])
         at, scope = self.found.block.vars[name].at, like.scope if like else ""
         return Operator(kind, ins, outs, attrs, Role.OPTIMIZE, pair, at, scope)

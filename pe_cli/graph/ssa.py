@@ -299,6 +299,7 @@ class Graph:
             for v in node.inputs:
                 if v in made:
                     yield made[v], node.index
+            # An edge of order alone: data is older, or overwritten.
             for before in node.after:
                 yield before, node.index
             made |= dict.fromkeys(node.outputs, node.index)
@@ -325,14 +326,17 @@ class GraphBuilder:
         after: dict[int, None] = {}
         outputs = []
         writes = dict.fromkeys(p for pairs in node.outs.values() for p in pairs if p[0] != EMPTY)
+        # What the step writes must not be overwritten before its readers are done.
         for write in writes:
             readers = self._readers.pop(write, [])
             after |= dict.fromkeys(readers)
+            # A value that nobody read still must not land after this one.
             if not readers and write not in reads and write in self._writer:
                 after[self._writer[write]] = None
             outputs.append(VarNode(*write, self._version.get(write, 0) + 1))
         for at, v in zip(writes, outputs, strict=True):
             self._version[at], self._writer[at] = v.version, index
+        # A node that reads and writes a variable is its writer; as a reader it would wait for itself.
         for read in reads:
             if read not in writes:
                 self._readers.setdefault(read, []).append(index)

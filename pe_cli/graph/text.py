@@ -27,8 +27,10 @@ from pe_cli.program.text import bare_or_quoted
 
 def describe(graph: Graph) -> str:
     """Return the graph as text, one line per node, with a newline at the end."""
+    # Operators by identity: two that say the same are two nodes.
     number = {id(op): i for i, op in enumerate(graph.program.top_ops)}
     head = f"graph {bare_or_quoted(graph.program.name or 'program')} on {', '.join(map(str, graph.places))}"
+    # Only what differs from the usual is written, so that texts of tests stay short.
     idle = graph.active != tuple(range(len(graph.places)))
     lines = [f"{head} active {', '.join(map(str, graph.active))}".rstrip() if idle else head]
     lines += [f"home {bare_or_quoted(name)} = {d}" for name, d in sorted(graph.homes.items())]
@@ -121,6 +123,7 @@ def _numbers(line: Line, count: int, what: str) -> list[int]:
         if found:
             line.expect(",")
         found.append(line.integer())
+        # A number that is too large is the user's mistake in the text, and told with its line.
         if found[-1] >= count:
             raise line.error(f"there is no {what} {found[-1]}", f"there are {count}, from 0")
     return found
@@ -169,6 +172,7 @@ def _read(line: Line, builder: GraphBuilder) -> None:
     if of is None or not issubclass(of, Compute if "op" in facts else Collective):
         raise line.error(f"there is no node of kind '{kind}'" + ("" if "op" in facts else " without an operator"))
     made = builder.append(of(device=device, ins=ins, outs=outs, **facts))
+    # Everything that follows from the order is written as well, and compared: an edited text cannot contradict itself.
     if (made.title, made.role.value) != (title, role):
         raise line.error(f"node {made.index} is {made.role.value} {made.title}, not {role} {title}")
     if [*map(str, made.inputs)] != read or [*map(str, made.outputs)] != written or [*made.after] != after:

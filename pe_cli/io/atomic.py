@@ -51,6 +51,7 @@ def write_error(error: OSError, path: Path, *, wanted: int | None = None, kept: 
     """
     reason = (error.strerror or str(error)).lower()
     tail = f"; {kept}" if kept else ""
+    # EFBIG comes from a limit of this process and says nothing about the disk.
     if error.errno in _FULL:
         limited = error.errno == errno.EFBIG
         free = "" if limited else f", {_free(path)} bytes free"
@@ -74,6 +75,7 @@ def write_error(error: OSError, path: Path, *, wanted: int | None = None, kept: 
 def _free(path: Path) -> int:
     """Return the free bytes of the file system that holds path, 0 when nobody can tell."""
     for folder in (path, *path.absolute().parents):
+        # The folder itself may not exist yet: the first one above that does is on the same file system.
         with contextlib.suppress(OSError):
             facts = os.statvfs(folder)
             return facts.f_bavail * facts.f_frsize
@@ -124,9 +126,11 @@ def clean_temporaries(folder: Path, *, held: bool = False) -> None:
     with contextlib.suppress(OSError):
         for entry in folder.iterdir():
             match = _TEMPORARY.fullmatch(entry.name)
+            # A live writer's files stay; its number is part of their names.
             if match is None or (not held and _alive(int(match.group(1)))):
                 continue
             with contextlib.suppress(OSError):
+                # The process number may be of another machine that shares the folder: only what is old counts as abandoned.
                 if held or time.time() - entry.stat().st_mtime >= ABANDONED:
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry, ignore_errors=True)
@@ -139,6 +143,7 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    # A process of another user answers with EPERM, and is alive.
     except (OSError, OverflowError):
         return True
     return True
@@ -154,6 +159,7 @@ def make_folder(path: Path) -> Path:
         PeError: it can't be created (USAGE), or the disk is full (DEVICE).
     """
     try:
+        # From the inside out: each new name has to be flushed in the folder above it.
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for folder in missing:
@@ -173,6 +179,7 @@ def sync_folder(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
+        # Some file systems cannot flush folders; there is nothing more that could be done.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
     finally:
@@ -251,12 +258,15 @@ def temporary(path: Path, *, wanted: int | None = None, sync: bool = True) -> It
     Raises:
         PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
     """
+    # Through links: replacing a link by a file would break what the user has set up.
     target = Path(os.path.realpath(path))
+    # With the suffix kept, because writers of formats look at it.
     suffix = target.suffix if len(target.suffix) <= 16 else ""
     draft = target.with_name(draft_name(suffix))
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # O_EXCL: a name that exists belongs to somebody else.
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield draft
         # the data must be on the disk before the name: a file system may write a rename first, and a power failure would leave it empty
@@ -287,6 +297,7 @@ def write_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
         PeError: the folder can't be written (USAGE), or the disk is full or failed (DEVICE).
     """
     mode = _mode(path)
+    # `/dev/stdout` cannot be renamed over.
     if mode and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         try:
             with path.open("wb", buffering=0) as stream:
@@ -323,6 +334,7 @@ def write_last(path: Path, text: str) -> None:
             raise
         try:
             with path.open("r+b", buffering=0) as file:
+                # Padded to the old length with blanks: truncating first could leave an empty file if the process dies here.
                 file.write(data.ljust(path.stat().st_size))
         except OSError:
             raise error from None

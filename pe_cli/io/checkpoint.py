@@ -87,9 +87,11 @@ def write(
     atomic.make_folder(root)
     wanted = sum(array.nbytes for array in arrays.values())
     try:
+        # The lock covers writing and pruning, so that two processes never remove each other's newest.
         with locked(root):
             name = "" if pieces else atomic.draft_name()
             draft = root / (pieces.draft.name if pieces else name)
+            # What killed writers left goes first: it may be the room that this checkpoint needs.
             clean(root, but=draft.name)
             try:
                 draft.mkdir(exist_ok=pieces is not None)
@@ -109,6 +111,7 @@ def _write(
 ) -> None:
     for name, content in files.items():
         atomic.write_plain(folder / name, content)
+        # Everything is flushed before the description, and that before the name.
         atomic.sync_file(folder / name)
     digest, size = write_safetensors(folder / PARAMS, arrays)
     tensors: dict[str, object] = {name: {"dtype": array.dtype.name, "shape": array.shape} for name, array in arrays.items()}
@@ -117,10 +120,12 @@ def _write(
         ours["files"] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     if pieces:
         for piece in pieces.files:
+            # Servers wrote these files; one that was touched since would make the whole checkpoint unreadable later.
             if (folder / piece.file).stat().st_size != piece.bytes:
                 raise data_error(f"{folder / piece.file}: changed since it was written")
         listed = {piece.file: piece.to_json() for piece in pieces.files}
         ours |= {"format": FORMAT_ROWS, "pieces": listed, "tensors": {**tensors, **pieces.tensors}}
+    # Ours come last: nothing that a caller passes may stand for the digest or the format.
     text = strict_json.dumps({**meta, **ours}, indent=1).encode()
     if len(text) > META_LIMIT:
         raise data_error(f"{folder.parent}: {META} would have {len(text)} bytes, more than {META_LIMIT}")
@@ -132,6 +137,7 @@ def _write(
 def _put(draft: Path, root: Path, step: int) -> None:
     """Give a finished folder its name; at no moment is the step missing. Names are texts: see `steps.name_of`."""
     folder, old = f"{root}/step-{step}", f"{root}/.old-step-{step}"
+    # The old folder moves aside under a name that readers know, so that a step that is written again is never missing.
     if os.path.exists(folder):  # noqa: PTH110
         os.rename(folder, old)  # noqa: PTH104
     os.rename(draft, folder)  # noqa: PTH104
@@ -190,6 +196,7 @@ def newest_whole(root: Path) -> tuple[tuple[int, dict[str, Value], Meta] | None,
     damaged: list[tuple[int, PeError]] = []
     for step in reversed(steps(root)):
         try:
+            # The newest may be damaged by a full disk or a copy: older ones are tried before a run gives up.
             return (step, *_read(folder_of(root, step))), damaged
         except PeError as error:
             damaged.append((step, error))
@@ -232,6 +239,7 @@ def read_files(path: Path) -> dict[str, bytes]:
         file = folder / name
         try:
             with open_regular(file) as stream:
+                # One byte more than allowed tells that there is more, without reading all of it.
                 found[name] = stream.read(FILES_LIMIT + 1)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

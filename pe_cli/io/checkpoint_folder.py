@@ -45,6 +45,7 @@ def _steps(root: Path) -> list[int]:
     """Do what `steps` says, for one who writes here: a folder that is gone is then a failed write, no damaged data."""
     with os.scandir(root) as entries:
         names = [entry.name for entry in entries if entry.is_dir()]
+    # A step under its old name counts: its writer died between two renames.
     return sorted({int(match[1]) for name in names if (match := _STEP.fullmatch(name) or _OLD.fullmatch(name))})
 
 
@@ -68,6 +69,7 @@ def marked(root: Path, mark: Mark) -> int | None:
     path = root / mark
     try:
         with open_regular(path) as stream:
+            # A mark is a name of a few bytes; of anything longer only the beginning is shown.
             text = stream.read(64)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -120,6 +122,7 @@ def prune(root: Path, keep: int) -> None:
 def prune_locked(root: Path, keep: int, saved: int) -> None:
     """Do what `prune` says, with the lock held; `saved` is a step that stays too, -1 for none."""
     found = _steps(root)
+    # The one just saved stays whatever its number is: a run may have gone back to an earlier step.
     wanted: set[int | None] = {saved, *found[-keep:]}
     for name in MARKS:
         with contextlib.suppress(PeError):  # a damaged mark protects nothing, and must not stop the training
@@ -145,6 +148,7 @@ def set_aside(root: Path, step: int, why: str) -> Path:
     target = root / f"{why}-step-{step}"
     try:
         with locked(root):
+            # Numbers are found by trying, as several may have been set aside for one reason.
             number = 2
             while target.exists():
                 target, number = root / f"{why}-step-{step}-{number}", number + 1
@@ -190,6 +194,7 @@ def clean(root: Path, but: str = "") -> None:
     left = [name for name in os.listdir(root) if name != but and (_OLD.fullmatch(name) or atomic.is_temporary(name))]  # noqa: PTH208
     for entry in [root / name for name in left]:
         match = _OLD.fullmatch(entry.name)
+        # The new folder never got its name: the old one gets it back.
         if match and not (root / f"step-{match[1]}").exists():
             entry.rename(root / f"step-{match[1]}")
         elif entry.is_dir():
@@ -204,6 +209,7 @@ def locked(root: Path) -> Iterator[None]:
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
+            # A lock of a folder's descriptor: no file has to be made, and the system lets go of it when the process dies.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
             # Some network file systems can't lock a folder: then the user keeps one run per folder.
@@ -234,6 +240,7 @@ def resolve(path: Path) -> Path:
 
 def _find(path: Path) -> Path:
     root = path.parent
+    # A mark may be missing while its folder is there: then the message tells what there is instead.
     if path.name in MARKS and (path.is_file() or (root.is_dir() and not path.exists())):
         step = marked(root, "last" if path.name == "last" else "best")
         if step is None:
@@ -273,6 +280,7 @@ def another_whole(root: Path, but: Path | None = None) -> str:
         folder = folder_of(root, step)
         if folder != but:
             with contextlib.suppress(PeError):
+                # Sizes and description only: hashing every checkpoint to write a hint would take minutes.
                 meta, _ = read_meta(folder)
                 check_file(folder / PARAMS, meta)
                 check_pieces(folder, meta)

@@ -64,6 +64,7 @@ def cut(path: Path, position: Mapping[str, int] | None) -> str:
     Raises:
         PeError: USAGE or DEVICE, it can't be written; DATA, it is damaged.
     """
+    # An .npz is not appended to: its records lie in a spool beside it until the file is closed.
     npz = path.suffix.lower() == ".npz"
     if position is None:
         for file in (path, npz_spool.path_of(path)) if npz else (path,):
@@ -117,11 +118,13 @@ class FetchWriter(abc.ABC):
         Raises:
             PeError: DEVICE, the disk is full or failed.
         """
+        # `pop_all` empties the stack first, so that a second call finds nothing to do.
         with self._draft.pop_all():
             self._finish()
 
     def discard(self) -> None:
         """Stop without finishing: an earlier file stays as it was; lines that were appended stay too."""
+        # An exception is how a context manager learns that its file is not wanted.
         with contextlib.suppress(_DiscardedError), self._draft.pop_all():
             raise _DiscardedError
 
@@ -168,9 +171,11 @@ class _Npz(FetchWriter):
         samples: dict[str, np.ndarray] = {}
         for name, value in values.items():
             samples[name] = np.concatenate(value) if value.dtype == object else np.atleast_1d(value)
+            # Sequences of a batch differ in length: rows are stacked, and lengths stand beside them.
             if value.dtype == object:
                 samples[f"{name}.lengths"] = np.array([len(rows) for rows in value], np.int64)
         for name, value in samples.items():
+            # Types are fixed by the first write; a later one that differs is refused while its cause is still known.
             first = self._first.setdefault(name, value[:0])
             if (first.dtype, first.shape[1:]) != (value.dtype, value.shape[1:]):
                 raise PeError(
@@ -183,6 +188,7 @@ class _Npz(FetchWriter):
             self._spool.add(record)
             return
         for name, value in record.items():
+            # Copied, because fetched arrays may be views of memory that the next step overwrites.
             self._parts.setdefault(name, []).append(value.copy())
 
     @property
@@ -225,6 +231,7 @@ class _Table(FetchWriter):
         super().__init__(path, append)
         if append:
             self._file = path
+            # A line that a killed process left half is removed, or the next line would be joined to it.
             growing.cut_torn_line(path)
         else:
             self._file = self._draft.enter_context(atomic.temporary(path))
@@ -278,6 +285,7 @@ class _Jsonl(_Table):
     """One JSON object per sample: step and every value; a sample of one element is a plain number."""
 
     def _lines(self, step: int, samples: Values) -> list[str]:
+        # float32 is written in as few digits as read back to the same float32.
         lists = [_shortest(value) for value in samples.values()]
         rows = zip(*lists, strict=True)
         return [strict_json.dumps({STEP: step, **dict(zip(samples, row, strict=True))}) for row in rows]

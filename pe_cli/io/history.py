@@ -158,6 +158,7 @@ def read_run(path: Path) -> Run:
         what = "not the folder of a run: it has no status.json" if path.is_dir() else "no such folder"
         raise data_error(f"{path}: {what}", newest_in(path) or "name a folder that pe train wrote; pe runs lists them")
     folder.check_files()
+    # The resolved config is read as text, and may be cut off: what cannot be parsed is left out.
     text = read_limited(folder.resolved_path)
     status, gone = _status(folder)
     return Run(
@@ -175,6 +176,7 @@ def read_run(path: Path) -> Run:
 def newest_in(folder: Path) -> str | None:
     """Return a hint that names the newest run in a folder of runs; None where there is none."""
     try:
+        # By the time of the folder and not by reading it: this is only a hint, and folders may be many.
         newest = max(filter(is_run, folder.iterdir()), key=lambda path: path.stat().st_mtime)
     except (OSError, ValueError):
         return None
@@ -208,6 +210,7 @@ def _series(folder: RunFolder) -> dict[str, Series]:
             continue
         for name, value in record.items():
             number = None if name in KEYS else _number(value)
+            # New metrics are no longer taken at the limit, but known ones go on.
             if number is None or (len(found) >= MOST_METRICS and f"{split}/{name}" not in found):
                 continue
             series = found.setdefault(f"{split}/{name}", Series())
@@ -232,6 +235,7 @@ def _speed(folder: RunFolder) -> Series:
         step, samples, seconds = (line.get(k) for k in ("step", "samples", "seconds"))
         if not _is_count(step) or not _is_count(samples) or not isinstance(seconds, int | float):
             continue
+        # Lines of a run that went on may overlap: no speed follows from them.
         if before and seconds > before[1] and samples > before[0]:
             made.steps.append(step)
             made.values.append((samples - before[0]) / (seconds - before[1]))
@@ -240,6 +244,7 @@ def _speed(folder: RunFolder) -> Series:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
+    # Above 2^53 a float would not hold it, and pages compute with floats.
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
@@ -263,6 +268,7 @@ def read_limited(path: Path) -> str:
 
 def config_data(text: str) -> dict[str, Any]:
     """Return a resolved config as data; empty where it cannot be read."""
+    # Mistakes are collected and dropped: a damaged config must not keep a run from being shown.
     with contextlib.suppress(PeError):
         tree = parse(Source("resolved.yaml", text), Mistakes())
         data = to_data(tree) if tree is not None else None
@@ -298,6 +304,7 @@ def _status(folder: RunFolder) -> tuple[dict[str, object], bool]:
     status = folder.known_status()
     if status.get("state") != "running":
         return status, False
+    # The lock tells the truth even where the process died without a word; None where the file system cannot lock.
     free = is_free(folder.path, status.get("lock"))
     if free is None:
         return status, _is_silent(status)
@@ -315,6 +322,7 @@ def _is_silent(status: Mapping[str, Any]) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
+        # A process number that no system has was written by a damaged file.
         return True
     except OSError:
         return False

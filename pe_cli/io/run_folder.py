@@ -57,13 +57,16 @@ class RunFolder(RunFiles):
         Raises:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
         """
+        # Numbered, because clocks may be set back: the order of runs is by number where there is one.
         atomic.make_folder(parent)
+        # A folder's name is taken by creating it: two processes that start in the same second get two.
         number = 1 + max((cls(path).number() for path in parent.iterdir() if is_run(path)), default=0)
         folder = cls(_unique(parent, f"{_safe(name)}-{(now or datetime.now().astimezone()):%Y%m%d-%H%M%S}"))
         for inner in (folder.fetches, folder.graphs, folder.checkpoints):
             atomic.make_folder(inner)
         folder.write_config(config_text, resolved_text, model_text)
         folder.write_missing({**env, "number": number})
+        # Last: a folder counts as a run from the moment that it has a status.
         folder.status(state="running", step=0, epoch=0)
         return folder
 
@@ -121,9 +124,11 @@ class RunFolder(RunFiles):
         Raises:
             PeError: DATA; names one. USAGE; see `check_links`.
         """
+        # Links first: what a link leads to would be looked at below.
         self.check_links()
         folders = [self.path, self.fetches, self.checkpoints]
         folders += self.checkpoints.iterdir() if self.checkpoints.is_dir() else ()
+        # Each entry is looked at before anything opens it: to open a pipe waits for a writer.
         for path in (entry for folder in folders if folder.is_dir() for entry in folder.iterdir()):
             with contextlib.suppress(OSError):
                 mode = path.stat().st_mode
@@ -175,6 +180,7 @@ class RunFolder(RunFiles):
         with contextlib.ExitStack() as held:
             try:
                 mark = held.enter_context(lock.locked(self.path))
+            # Who holds the lock is told where the status says so; it may be damaged or of another machine.
             except BlockingIOError:
                 who: object = "another one"
                 with contextlib.suppress(PeError):
@@ -183,12 +189,14 @@ class RunFolder(RunFiles):
                     f"{self.path}: another process trains in this folder: {who}",
                     hint="wait for its end or stop it, or start a new run without --resume",
                 ) from None
+            # Again with the lock held: nobody of this machine can put a link in from now on.
             self.check_links()
             self._marked(mark)
             yield
 
     def _marked(self, mark: str | None) -> None:
         """Write down what the lock is known by; this is no news of the run, so `updated` and `pid` stay."""
+        # A reader tells by the lock, rather than by a process number, whether the run is alive: numbers are used again.
         try:
             status = self.read_status()
         except PeError:
@@ -268,13 +276,16 @@ class RunFolder(RunFiles):
         Raises:
             PeError: USAGE, the folder can't be written; DEVICE, the disk is full or failed.
         """
+        # Read again each time, so that what another process has written, such as a stop, is not lost.
         before = self.known_status() if is_run(self.path) else {}
         given = {"state": state, "step": step, "epoch": epoch, "best": best, "warning": warning, "error": error}
         after = _changed(before, {key: value for key, value in given.items() if value is not None})
         if not self._clock:
             known = before.get("seconds")
+            # A monotonic clock, added to the seconds of earlier processes: the wall clock may jump.
             self._clock.extend((float(known) if isinstance(known, int | float) else 0.0, time.monotonic()))
         after |= {"pid": os.getpid(), "seconds": round(self._clock[0] + time.monotonic() - self._clock[1], 3)}
+        # The old status is overwritten where the disk has no room for a second file.
         write = atomic.write_last if state == "failed" else atomic.write_text  # why it has failed should be known
         write(self.status_path, strict_json.dumps(after, indent=1) + "\n")
 
@@ -324,6 +335,7 @@ def _now() -> str:
 
 
 def _safe(name: str) -> str:
+    # ASCII alone, and short: names have to work on every file system.
     return re.sub(r"[^\w.+=-]+", "-", name, flags=re.ASCII).strip("-.")[:100] or "run"
 
 
@@ -351,6 +363,7 @@ def mark_failed(path: Path, why: str) -> bool | None:
     with contextlib.suppress(PeError, OSError):
         if folder.known_status().get("state") != "running":
             return False
+        # Only with the lock: a process that is alive writes its own end.
         with folder.hold():
             folder.status(state="failed", error=why)
         return True

@@ -80,6 +80,7 @@ class Pieces:
 
 def is_draft(folder: Path) -> bool:
     """Return whether a folder exists that is to become a checkpoint. Messages of other processes may have no other folder written to."""
+    # Names of folders come from messages of servers: nothing outside of a checkpoints folder may be written.
     return atomic.is_temporary(folder.name) and folder.parent.name == CHECKPOINTS and folder.is_dir() and not folder.is_symlink()
 
 
@@ -169,6 +170,7 @@ def room(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path, mapped: int
     if size < mapped:
         return np.empty(shape, dtype)
     try:
+        # In the checkpoint's file system, which has room for the table, and not in a small /tmp.
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be told by a signal
@@ -231,9 +233,11 @@ def read_pieces(folder: Path, meta: Meta, tensors: Mapping[str, object], *, chec
     shapes = {whole: _shape(folder, whole, tensors.get(whole)) for whole in dict.fromkeys(r.whole for p in pieces for r in p.rows.values())}
     for whole, (shape, _) in shapes.items():
         spans = sorted((r.begin, r.end) for p in pieces for r in p.rows.values() if r.whole == whole)
+        # The spans must follow one another without gaps: a missing row would be what memory held.
         if [0, *(end for _, end in spans)] != [*(begin for begin, _ in spans), shape[0]]:
             raise data_error(f"{folder}: the rows of '{whole}' are not all there, each once", "use another checkpoint")
     wanted = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
+    # Sizes come from a file: more than its pieces hold is a damaged description.
     if wanted > sum(p.bytes for p in pieces):
         raise data_error(f"{folder}: {META} says more rows than its files hold", "use another checkpoint")
     if check:

@@ -70,6 +70,7 @@ def _header(arrays: Mapping[str, np.ndarray], framework: str) -> bytes:
         }
         offset += array.nbytes
     text = json.dumps({_METADATA: {"format": framework}, **entries}, separators=(",", ":")).encode()
+    # Padded with blanks, which JSON allows, so that the data begins at a multiple of 8 for readers that map the file.
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
@@ -92,6 +93,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray], framework: s
     whole = {name: _checked(name, array, "") for name, array in arrays.items()}
     # The widest elements first: every array then starts at a multiple of its element size.
     ordered = dict(sorted(whole.items(), key=lambda item: (-item[1].itemsize, item[0])))
+    # Hashed while it is written: reading a large checkpoint again would take as long as writing it.
     digest = hashlib.sha256()
     size = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -100,6 +102,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray], framework: s
             digest.update(piece)
             atomic.write_all(descriptor, piece)
             size += piece.nbytes
+        # Before the caller renames it: a name must never point to data that is not on the disk.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -107,6 +110,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray], framework: s
 
 
 def _bytes(array: np.ndarray) -> memoryview:
+    # The format is little-endian on every machine.
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little.reshape(-1).view(np.uint8).data
 
@@ -138,6 +142,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         with safe_open(path, framework="np") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - the reader is no mapping, it has keys() only
                 code = tensors.get_slice(name).get_dtype()
+                # Read past the library: NumPy has no type for them.
                 if code in _NARROW:
                     arrays[name] = _widened(path, name, code, tuple(tensors.get_slice(name).get_shape()))
                     continue
@@ -169,6 +174,7 @@ def _widened(path: Path, name: str, code: str, shape: tuple[int, ...]) -> np.nda
     Raises:
         OSError, ValueError: the file has changed since the library has checked its header.
     """
+    # Offsets were checked by the library when it opened the file.
     with open_regular(path) as stream:
         length = int.from_bytes(stream.read(8), "little")
         begin, _ = json.loads(stream.read(length))[name]["data_offsets"]
@@ -248,6 +254,7 @@ def _refuse_unknown(path: Path, name: str, code: str) -> None:
 
 
 def _own(array: np.ndarray) -> np.ndarray:
+    # An array of the library may lie in its buffer, which goes with the file.
     return array if array.flags.writeable and array.flags.owndata else array.copy()
 
 
@@ -271,6 +278,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 raise ValueError("one bare array, not an archive of named ones")
             _check_total(archive, path)
             for name in archive.files:
+                # Before the member is unpacked: a small file may claim terabytes.
                 _check_claims(archive, name)
                 value = archive[name]
                 if not isinstance(value, np.ndarray):
@@ -290,6 +298,7 @@ def _check_total(archive: np.lib.npyio.NpzFile, path: Path) -> None:
         PeError: DATA; says how much.
     """
     assert archive.zip is not None, "it is open"
+    # By the directory of the archive, which costs nothing to read.
     total, size = sum(info.file_size for info in archive.zip.infolist()), path.stat().st_size
     if total > max(UNPACKED, RATIO * size):
         text = f"{path}: {size} bytes that claim to unpack to {total}, more than {RATIO} times as many"
@@ -306,6 +315,7 @@ def _check_claims(archive: np.lib.npyio.NpzFile, name: str) -> None:
     info = archive.zip.getinfo(name if name in archive.zip.namelist() else f"{name}.npy")
     if info.file_size > MOST_PACKED * max(1, info.compress_size):
         raise ValueError(f"'{name}' claims {info.file_size} bytes, more than {info.compress_size} can unpack to")
+    # Read up to the header only, and compared with what the directory says.
     with archive.zip.open(info) as stream:
         if stream.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
             return  # then it is no array

@@ -55,8 +55,10 @@ class Adafactor(Declared):
 
     def states_of(self, parameter: Parameter) -> Sequence[State]:
         """Return the squares by rows and columns, or by elements, and the number of steps."""
+        # Its decay depends on the number of steps, which every parameter counts by itself: parameters may join a training later.
         count, shape = State("Count", "step_count", single=True), parameter.shape
         if len(shape) < 2:
             return State("Variance", "variance"), count
+        # The last two axes are factored: a convolution's kernel is a matrix for every pair of taps.
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])
         return State("Row", "row_variance", shape=rows), State("Column", "column_variance", shape=columns), count

@@ -37,6 +37,7 @@ class Adam(Declared):
 
     def _begin(self) -> None:
         """Take any value for the switch that is true or false."""
+        # Scripts of fluid pass 0 and 1.
         self.lazy_mode = bool(self.lazy_mode)
 
 

@@ -36,6 +36,7 @@ class MovingAverage:
         found = {}
         for parameter, average in self.averages.items():
             weight = read(self.weights[parameter])
+            # An average begins at 0: divided by the weight that it has seen so far, it is one over the steps that there were.
             if weight[0]:
                 value = read(average)
                 found[parameter] = np.asarray(value / weight.astype(value.dtype), value.dtype)
@@ -59,6 +60,7 @@ def append_moving_average(
     shared: dict[str, tuple[str, str]] = {}
     with program.role(Role.OPTIMIZE), program.name_scope("moving_average"):
         for p in parameters:
+            # The weight is the same for all parameters of an element type, so it is kept once.
             if p.dtype not in shared:
                 shared[p.dtype] = _common(program, startup, p.dtype, decay, name)
             rate, weight = shared[p.dtype]
@@ -82,6 +84,7 @@ def _common(program: Program, startup: Program, dtype: str, decay: float | Varia
 
 
 def _kept(program: Program, startup: Program, name: str, kind: TensorType) -> str:
+    # Named with the program's prefix, because averages live between steps and two phases may share a scope.
     made = program.main_block.create_var(program.unique_own(name), kind, persistable=True, stop_gradient=True)
     Constant(0.0)(made, startup.main_block)
     return made.name

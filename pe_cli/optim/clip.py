@@ -105,6 +105,7 @@ def _check_norm(clip: GradientClip, norm: float) -> None:
 
 def _one(parameter: Parameter, op: str, inputs: dict[str, Variable], attrs: dict[str, float]) -> Variable:
     block = parameter.block
+    # Past the dataclass's frozen `__setattr__`: the default of one bound is the other.
     name = block.program.unique(f"{grad_name(parameter.name)}@CLIP")
     block.append_op(op, inputs, {"Out": name}, attrs, at=parameter.at)
     return block.var(name)
@@ -123,6 +124,7 @@ def clip_gradients(pairs: Sequence[tuple[Parameter, Variable]], common: Gradient
     Raises:
         PeError: members of a group have different limits.
     """
+    # Groups are clipped last, when all of their members are known; the order of the pairs stays.
     out = list(pairs)
     groups: dict[str, list[int]] = {}
     limits: dict[str, float] = {}
@@ -131,6 +133,7 @@ def clip_gradients(pairs: Sequence[tuple[Parameter, Variable]], common: Gradient
         if clip is None or not clip.applies_to(parameter):
             continue
         if isinstance(clip, GradientClipByGlobalNorm):
+            # The first member sets the group's limit, and others must agree.
             limit = limits.setdefault(clip.group_name, clip.clip_norm)
             if limit != clip.clip_norm:
                 raise PeError(
@@ -156,12 +159,14 @@ def _clip_group(pairs: Pairs, clip_norm: float) -> Pairs:
     program = block.program
     squares = []
     with program.name_scope("gradient_clip"):
+        # Squares have the role of their own parameter, so that a process that owns it computes them; the sum needs all.
         for parameter, gradient in pairs:
             with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]):
                 squares.append(program.unique(f"{grad_name(parameter.name)}@SQUARES"))
                 block.append_op("squared_l2_norm", {"X": gradient}, {"Out": squares[-1]}, at=parameter.at)
         total, factor = program.unique("gradient_squares"), program.unique("gradient_scale")
         at = pairs[0][0].at
+        # Without role variables: the factor belongs to no single parameter, and every device computes the same.
         with program.role(Role.OPTIMIZE):
             block.append_op("sum", {"X": squares}, {"Out": total}, at=at)
             block.append_op("global_norm_scale", {"X": total}, {"Out": factor}, {"clip_norm": float(clip_norm)}, at=at)

@@ -17,6 +17,7 @@ class SGDW(Declared):
     """
 
     op = "sgdw"
+    # Unlike the others of this file it has no default: a rate for plain descent depends on the model.
     decay_attr = "weight_decay"
 
     learning_rate: Rate

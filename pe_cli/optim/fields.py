@@ -63,6 +63,7 @@ def decay(*, default: Any = _REQUIRED, attr: str = "") -> Any:
 def _constructor(signature: inspect.Signature, fields: Mapping[str, Field]) -> Callable[..., None]:
     """Return the `__init__` of a class with these arguments."""
 
+    # Bound by the signature, so that wrong arguments get Python's usual message and not one about `**given`.
     def __init__(self: Declared, *args: Any, **given: Any) -> None:
         try:
             bound = signature.bind(self, *args, **given)
@@ -71,6 +72,7 @@ def _constructor(signature: inspect.Signature, fields: Mapping[str, Field]) -> C
         bound.apply_defaults()
         values = dict(bound.arguments)
         del values["self"]
+        # Arguments that all optimizers have are the base's; the rest becomes attributes of the same name.
         Optimizer.__init__(self, *(values.pop(key) for key in ("learning_rate", "regularization", "grad_clip", "name")))
         for name, field in fields.items():
             if field.check is not None:
@@ -93,17 +95,20 @@ class Declared(Optimizer):
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
+        # Annotations are texts here: none is evaluated, which saves the imports that they name.
         listed = {name: kind for name, kind in inspect.get_annotations(cls).items() if not kind.startswith("ClassVar")}
         if not listed:
             return
         said = {name: cls.__dict__.get(name, _REQUIRED) for name in listed}
         fields = {name: value if isinstance(value, Field) else Field(value) for name, value in said.items()}
+        # A class attribute would hide a missing value, and show a Field where a number is meant.
         for name in [name for name in listed if name in cls.__dict__]:
             delattr(cls, name)  # an instance has the value
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = [inspect.Parameter(n, kind, default=f.default, annotation=listed[n]) for n, f in fields.items()]
         signature = inspect.Signature([inspect.Parameter("self", kind), *parameters], return_annotation="None")
         cls.__init__ = _constructor(signature, fields)  # type: ignore[method-assign]
+        # Attributes of ops are typed: an int that a user gives for a float is converted.
         cls._fields = {f.attr or n: (n, listed[n] == "float") for n, f in fields.items()}
 
     def _begin(self) -> None:

@@ -43,10 +43,12 @@ def add_up(pairs: Pairs, loss: Variable, startup: Program | None = None) -> tupl
     """
     startup = startup or default_startup_program()
     program = loss.block.program
+    # Weighing the loss's gradient weighs all others, as they are linear in it.
     _weigh(loss)
     for op in program.top_ops:
         op.role_vars = []  # devices sum what has been added up, not the parts
     sums = _sums(pairs, startup)
+    # A copy of the program so far: the optimizer's ops come behind, and only the last part has them.
     others = program.clone()
     others.name = f"{program.name}, all parts but the last"
     block = others.main_block
@@ -68,6 +70,7 @@ def _weigh(loss: Variable) -> None:
     with program.role(Role.BACKWARD), program.name_scope("accumulate"):
         block.append_op("scale_by", {"X": start, "Scale": share}, {"Out": weighed}, index=index + 1, at=loss.at)
     for op in block.ops[index + 2 :]:
+        # Everything behind the weighing reads the weighed gradient; the op that made the first one stays as it is.
         op.inputs = {slot: [weighed if n == start else n for n in names] for slot, names in op.inputs.items()}
 
 
@@ -77,6 +80,7 @@ def _sums(pairs: Pairs, startup: Program) -> list[Variable]:
     for parameter, gradient in pairs:
         block = parameter.block
         name = block.program.unique_own(f"{gradient.name}@ACCUMULATED")
+        # It keeps its sum from part to part, so it lives in the scope, under a name of its own for each program.
         facts = {"persistable": True, "stop_gradient": True, "at": parameter.at}
         made.append(block.create_var(name, parameter.type, **facts))
         Constant(0.0)(made[-1], startup.main_block)
@@ -95,6 +99,7 @@ def _totals(pairs: Pairs, sums: list[Variable]) -> Pairs:
             with program.role(Role.BACKWARD, [parameter.name, total]):
                 block.append_op("sum", {"X": [kept.name, gradient.name]}, {"Out": total}, at=parameter.at)
             with program.role(Role.BACKWARD):
+                # After the last part, so that the next step begins at 0 even if the process ends between the two.
                 block.append_op("fill_constant", {}, {"Out": kept}, zero, at=parameter.at)
         totals.append((parameter, block.var(total)))
     return totals

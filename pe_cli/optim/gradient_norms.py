@@ -22,9 +22,11 @@ def gradient_norms(pairs: Pairs) -> tuple[Variable, Variable]:
     squares = []
     with program.name_scope("gradient_norms"):
         for parameter, gradient in pairs:
+            # With the role of the parameter, so that with Reduce only the device that has the whole gradient takes its length.
             with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]):
                 name = program.unique(f"{grad_name(parameter.name)}@LENGTH")
                 block.append_op("squared_l2_norm", {"X": gradient}, {"Out": name}, at=parameter.at)
+                # One sum over all needs one element type.
                 if gradient.dtype != dtype:
                     block.append_op("cast", {"X": name}, {"Out": f"{name}@CAST"}, {"out_dtype": dtype}, at=parameter.at)
                     name = f"{name}@CAST"

@@ -51,6 +51,7 @@ class Lookahead(OptimizerWrapper):
             The other optimizer's update ops.
         """
         startup = startup_program or default_startup_program()
+        # Before the inner optimizer's ops, because it keeps what they are about to change.
         if pairs:
             self._append("lookahead_start", pairs, startup, {"k": self.k})
         made = self.inner.apply_gradients(pairs, startup)
@@ -62,6 +63,7 @@ class Lookahead(OptimizerWrapper):
         counter = step_counter(program, startup)
         for parameter, gradient in pairs:
             slow = self._state(_SLOW, parameter, startup)
+            # The same op keeps or moves, by the number of the step: a step has no branches.
             outputs = {"ParamOut": parameter} if op == self.op else {"SlowOut": slow}
             with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), program.name_scope("lookahead"):
                 inputs = {"Param": parameter, "Slow": slow, "Step": counter}

@@ -69,6 +69,7 @@ class Muon(Declared):
             raise PeError(f"Muon: ns_steps must be in [1, 99], got {self.ns_steps}")
         if self.adjust_lr not in ADJUST:
             raise PeError(f"Muon: adjust_lr must be one of {', '.join(ADJUST)}, got {self.adjust_lr}")
+        # Made at once, so that mistakes in its numbers are told when the optimizer is made.
         self.others = AdamW(self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay, name=self.name)
 
     def state(self, slot: str, parameter: Parameter) -> Variable:
@@ -79,6 +80,7 @@ class Muon(Declared):
         block = parameter.block
         if rows_of(block, gradient.name) is not None:
             self._check_rows(parameter)
+        # A table is looked up row by row: making its gradient orthogonal would mix rows that a batch does not touch.
         if len(parameter.shape) != 2 or parameter.name in looked_up(block.program):
             return self.others._update(parameter, gradient, rate, startup)
         step = _Matrix(block, parameter).direction(self, gradient, self._state(self.states()[0], parameter, startup))
@@ -100,6 +102,7 @@ class _Matrix:
 
     def __init__(self, block: Block, parameter: Parameter) -> None:
         self.block, self.parameter = block, parameter
+        # The product of the shorter side is the smaller matrix.
         self.wide = parameter.shape[0] <= parameter.shape[1]
 
     def add(self, op: str, inputs: Mapping[str, Variable | str], attrs: Mapping[str, Any], **outputs: Variable) -> str:
@@ -112,12 +115,14 @@ class _Matrix:
         x = self.add("muon_direction", {"Grad": gradient, "Velocity": velocity}, attrs, VelocityOut=velocity)
         for _ in range(muon.ns_steps):
             x = self.round(x)
+        # One op less where the factor is 1.
         factor = muon.factor(self.parameter)
         return x if factor == 1.0 else self.add("scale", {"X": x}, {"scale": factor})
 
     def round(self, x: str) -> str:
         """Return a X + (b A + c A A) X with A = X X', or the same from the right with A = X' X."""
         a, b, c = QUINTIC
+        # Scaled inside of the products, where that costs no pass over memory.
         gram = self.add("matmul", {"X": x, "Y": x}, {"transpose_Y" if self.wide else "transpose_X": True})
         once = self.add("scale", {"X": gram}, {"scale": b})
         twice = self.add("matmul", {"X": gram, "Y": gram}, {"alpha": c})

@@ -72,6 +72,7 @@ class Optimizer:
         grad_clip: GradientClip | None = None,
         name: str | None = None,
     ) -> None:
+        # A bool is an int in Python, and True would pass as a rate of 1.
         if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, Schedule, Variable)):
             raise PeError(f"learning_rate must be a number, a schedule or a variable, got {learning_rate!r}")
         if isinstance(learning_rate, (int, float)):
@@ -80,6 +81,7 @@ class Optimizer:
         self.regularization = regularization
         self.grad_clip = grad_clip
         self.name = name
+        # By program, because one optimizer may be used for several, each with variables of its own.
         self._rates: dict[tuple[int, float], Variable] = {}
         self._states: dict[tuple[int, str, str], Variable] = {}
 
@@ -220,10 +222,12 @@ class Optimizer:
         if not pairs:
             raise PeError("there is no gradient to apply")
         startup = startup_program or default_startup_program()
+        # A parameter with a rate of its own takes plain steps: the optimizer's state and clipping would change their size.
         made = [_descend(p, g, p.own_rate) for p, g in pairs if p.own_rate is not None]
         pairs = [(p, g) for p, g in pairs if p.own_rate is None]
         if not pairs:
             return made
+        # Roles name the gradient before clipping and decay: that is the one that is summed over devices.
         raw = [g for _, g in pairs]
         clipped = clip_gradients(pairs, self.grad_clip)
         ready = regularize(clipped, self.regularization, raw, apart=bool(self.decay_attr))
@@ -252,6 +256,7 @@ class Optimizer:
 
     def _check_rows(self, parameter: Parameter) -> None:
         if "Rows" not in {s.name for s in find(self.op).inputs}:
+            # A dense update of a row-sparse gradient would move rows by the momentum of rows that nobody looked up.
             raise PeError(
                 f"{type(self).__name__} has no update for row-sparse gradients, and '{parameter.name}' has one",
                 at=parameter.at,
@@ -263,6 +268,7 @@ class Optimizer:
         key = id(block.program), state.slot, parameter.name
         if key not in self._states:
             shape = (1,) if state.single else parameter.shape if state.shape is None else state.shape
+            # Named like fluid's, so that checkpoints of both have the same names.
             kind = parameter.type.with_shape(*shape)
             made = block.create_var(
                 self._name_of(block.program, parameter.name, state.name),
@@ -294,6 +300,7 @@ class Optimizer:
 
     def _rate_of(self, parameter: Parameter, program: Program, startup: Program) -> Variable:
         key = id(program), parameter.learning_rate
+        # One variable for each factor: parameters that share a factor share the op.
         if key not in self._rates:
             common = self._common_rate(program, startup, parameter.dtype)
             if parameter.learning_rate == 1.0:
@@ -315,6 +322,7 @@ class Optimizer:
             elif isinstance(given, Variable):
                 self._rates[key] = given
             else:
+                # A variable between steps and no constant, so that a script may set the rate while it trains.
                 made = program.main_block.create_var(
                     self._name_of(program, "", "learning_rate"),
                     TensorType((1,), dtype),

@@ -200,6 +200,7 @@ def _discovered() -> list[type[Optimizer]]:
     """Import every module of this folder and return the optimizers that they define, this one's first."""
     package = import_module("pe_cli.optim")
     names = [__name__, *sorted(f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__))]
+    # In the order of modules and of classes in them, which is the order of the reference pages.
     found = [value for name in names for value in vars(import_module(name)).values() if inspect.isclass(value)]
     return [kind for kind in dict.fromkeys(found) if issubclass(kind, Optimizer) and kind not in _BASES]
 

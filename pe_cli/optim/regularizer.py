@@ -74,6 +74,7 @@ def own_decay(parameter: Parameter) -> float | None:
 
 def _chosen(parameter: Parameter, common: Regularizer | None, *, apart: bool) -> Regularizer | None:
     """Return what decays a parameter by its gradient: its regularizer, its coefficient, or what is common to all."""
+    # Where the decay is apart, the update op has the coefficient, and the gradient stays free of it.
     own = None if apart else own_decay(parameter)
     if parameter.regularizer is None and own is not None:
         return L2Decay(own)
@@ -102,8 +103,10 @@ def regularize(
     out = []
     for (parameter, gradient), before in zip(pairs, raw, strict=True):
         chosen = _chosen(parameter, common, apart=apart)
+        # A decay of 0 changes no bit, and leaves out a pass over the parameter.
         if chosen is not None and chosen.regularization_coeff:
             program = parameter.block.program
+            # The role has the gradient before clipping, as for the update.
             with program.role(Role.OPTIMIZE, [parameter.name, before.name]), program.name_scope("regularization"):
                 gradient = chosen.append(parameter, gradient)
         out.append((parameter, gradient))

@@ -56,11 +56,13 @@ class SAM(OptimizerWrapper):
             PeError: a gradient is row-sparse.
         """
         block = loss.block
+        # The forward ops as they are now: the walk appends gradients behind them.
         forward = [op for op in block.ops if op.role is Role.FORWARD]
         pairs = super().backward(loss, parameter_list, no_grad_set)
         for parameter, gradient in pairs:
             if rows_of(block, gradient.name) is not None:
                 text = f"SAM takes gradients of all rows, and that of '{parameter.name}' is row-sparse"
+                # The step uphill moves every row of every parameter, and a row-sparse gradient has only some.
                 raise PeError(text, at=parameter.at, hint="set is_sparse: false at its embedding")
         moved = self._uphill(block, pairs)
         again = _Again(block, moved)
@@ -70,8 +72,10 @@ class SAM(OptimizerWrapper):
         reached = [(p, block.var(moved[p.name])) for p, _ in pairs]
         closed = {v if isinstance(v, str) else v.name for v in no_grad_set or ()}
         cut = closed | {again.names[n] for n in closed if n in again.names}
+        # The second gradient starts from the loss of the moved parameters, scaled by each device's share like the first.
         found = gradients([block.var(again.names[loss.name])], [v for _, v in reached], no_grad_set=cut, shares=True)
         made: Pairs = [(p, g) for (p, _), g in zip(reached, found, strict=True) if g is not None]
+        # Devices sum the second gradient alone; the first one has given its direction already.
         mark_role_vars(block.program, made)
         return made
 
@@ -89,6 +93,7 @@ class SAM(OptimizerWrapper):
                 with program.role(Role.OPTIMIZE, [p.name, g.name]):
                     squares.setdefault(p.dtype, []).append(program.unique(f"{p.name}@SQUARE"))
                     block.append_op("squared_l2_norm", {"X": g}, {"Out": squares[p.dtype][-1]}, at=p.at)
+            # One factor is applied to all gradients, and a factor has one element type.
             if len(squares) > 1:
                 raise PeError(f"SAM needs parameters of one element type, and here are {' and '.join(squares)}")
             with program.role(Role.OPTIMIZE):
@@ -127,12 +132,14 @@ class _Again:
                 wanted.append(op)
                 needed |= set(op.input_names())
         for op in reversed(wanted):
+            # Ops that depend on no parameter, such as those that prepare the data, give the same again and are not repeated.
             if any(name in self.names for name in op.input_names()):
                 self._append(op)
 
     def _append(self, op: Operator) -> None:
         program = self.block.program
         read = {slot: [self.names.get(n, n) for n in names] for slot, names in op.inputs.items()}
+        # Running statistics are written once a step: the second pass writes to variables that nobody keeps.
         fresh = {n: program.unique(f"{n}@AGAIN") for n in dict.fromkeys(op.output_names())}
         written = {slot: [fresh.get(n, EMPTY) for n in names] for slot, names in op.outputs.items()}
         with program.role(Role.FORWARD), program.marked(scope=op.scope):

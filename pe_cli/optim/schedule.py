@@ -30,6 +30,7 @@ def step_counter(main: Program, startup: Program) -> Variable:
         # The op that counts runs before the schedules: it starts one below the first step.
         Constant(-1.0)(made, startup.main_block)
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
+            # All schedules of a program read the same count, whichever of them was made first.
             block.append_op("increment", {"X": name}, {"Out": name}, {"step": 1.0})
     return block.var(name)
 
@@ -69,6 +70,7 @@ class Schedule:
         main, startup = main or default_main_program(), startup or default_startup_program()
         counter = counter or step_counter(main, startup)
         name = main.unique_own("learning_rate")
+        # A schedule's constants are attributes of one op: no variables, and nothing to compute but the rate.
         attrs: dict[str, Any] = {"dtype": dtype}
         inputs: dict[str, Any] = {"Step": counter}
         for f in fields(self):
@@ -79,8 +81,10 @@ class Schedule:
                 attrs[f.name] = list(value) if isinstance(value, (list, tuple)) else value
         with main.role(Role.LR_SCHED), main.name_scope("learning_rate"):
             op = main.main_block.append_op(self.op, inputs, {"Out": name}, {k: _numbers(v) for k, v in attrs.items()})
+        # Epochs are put back after the types were inferred with numbers: they become steps when the data is known.
         op.attrs |= {name: value for name, value in attrs.items() if _in_epochs(value)}
         made = main.var(name)
+        # No gradient flows to a rate.
         made.stop_gradient = True
         return made
 
@@ -98,6 +102,7 @@ def _numbers(value: Any) -> Any:
     if not _in_epochs(value):
         return value
     whole = all(isinstance(each, Epochs) for each in value)
+    # Increasing numbers satisfy every check on boundaries until the real ones are known.
     return [int(each) for each in value] if whole else list(range(1, len(value) + 1))
 
 

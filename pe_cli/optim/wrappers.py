@@ -27,6 +27,7 @@ class OptimizerWrapper(Optimizer):
     def __init__(self, inner: Optimizer, name: str | None = None) -> None:
         if not isinstance(inner, Optimizer):
             raise PeError(f"{type(self).__name__}: inner must be an optimizer, got {inner!r}", hint="for example {type: Adam}")
+        # It has the inner rate, so that whoever asks for the learning rate need not know about wrappers.
         super().__init__(inner.learning_rate, inner.regularization, inner.grad_clip, name)
         self.inner = inner
 
@@ -81,6 +82,7 @@ class GradientCentralization(OptimizerWrapper):
     def apply_gradients(self, pairs: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append the centred gradients, and what the other optimizer does with them: clipping comes after."""
         tables = looked_up(pairs[0][0].block.program) if pairs else set()
+        # Clipping comes after, inside of the other optimizer, and so clips the centred gradient.
         ready = [(p, _centred(p, g) if _is_weight(p, g, tables) else g) for p, g in pairs]
         return self.inner.apply_gradients(ready, startup_program)
 
@@ -88,6 +90,7 @@ class GradientCentralization(OptimizerWrapper):
 def looked_up(program: Program) -> set[str]:
     """Return the names of the variables that ops take rows of."""
     lookups = [(op, op.definition.get(Table)) for op in every_op(program)]
+    # In regions, too: a table may be looked up inside of a loop.
     return {name for op, lookup in lookups if lookup is not None for name in op.inputs[lookup.table]}
 
 
@@ -101,6 +104,7 @@ def _centred(parameter: Parameter, gradient: Variable) -> Variable:
     """Append the mean of a gradient over the inputs of each output, and the difference."""
     block = parameter.block
     program, rank = block.program, len(parameter.shape)
+    # A matrix has its outputs along axis 1, the kernel of a convolution along axis 0.
     over, axis = ([0], -1) if rank == 2 else (list(range(1, rank)), 0)
     mean, made = (program.unique(f"{grad_name(parameter.name)}@{what}") for what in ("MEAN", "CENTRED"))
     with program.role(Role.OPTIMIZE, [parameter.name, gradient.name]), program.name_scope("gradient_centralization"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from pe_cli.paddle import (
     compat,
     dataset,
@@ -83,3 +85,5 @@ __all__ = [
     "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())
+# What importing made stays: the collector need not go through these 100,000 objects again and again, which takes 0.15 s each time.
+gc.freeze()

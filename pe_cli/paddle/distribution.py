@@ -1,4 +1,4 @@
-"""Distributions by 2.x's place."""
+"""paddle.distribution: the distributions of fluid.layers under their name of 2.x."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def append_backward(
             at=loss.at,
             hint="put a layer of type mean after it",
         )
+    # A frozen parameter stays out, so that no op is appended whose result nobody would use.
     wanted = [p for p in block.parameters() if p.trainable and (parameter_list is None or p.name in parameter_list)]
     targets = {p.name for p in wanted} | set(also)
     found = _Walk(block, targets, set(no_grad_set or ())).run([loss.name], None)
@@ -92,6 +93,7 @@ def gradients(
 
 def mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
     """Say of the ops that make gradients whose they are, so that devices add them up."""
+    # The last writer has the complete gradient; an earlier one has a part.
     last = {gradient.name: parameter.name for parameter, gradient in pairs}
     for op in reversed(program.top_ops):
         for name in op.output_names():
@@ -130,9 +132,11 @@ class _Walk:
 
     def run(self, losses: list[str], starts: list[str | None] | None) -> dict[str, str]:
         """Append everything; return variable -> name of its gradient."""
+        # A copy: the walk appends to the same list.
         forward = list(self.block.ops)
         reach = self.reachable(forward)
         program = self.block.program
+        # Ops that are appended take the scope of the op that they are the gradient of, so that pictures and profiles show them together.
         with program.role(Role.BACKWARD):
             for i, name in enumerate(losses):
                 given = starts[i] if starts else None
@@ -149,6 +153,7 @@ class _Walk:
         reach = self.targets.union(known)
         for op in ops:
             if not reach.isdisjoint(_sources(op)) and _differentiates(op.definition):
+                # Integers have no gradient, and a stopped variable cuts the path behind it.
                 for name in op.output_names():
                     v = self.block.vars[name]
                     if not v.stop_gradient and name not in self.no_grad and v.type.computed.dtype in FLOATS:
@@ -160,6 +165,7 @@ class _Walk:
         v = self.block.vars[name]
         source = next((op for op in reversed(forward) if name in op.output_names()), None)
         with self.block.program.role(self.start):
+            # This one op has a role of its own, because devices scale it by their share of the batch.
             self.block.append_op(
                 "fill_like", {"X": name}, {"Out": gradient}, {"value": 1.0}, at=source.at if source else v.at
             )
@@ -170,6 +176,7 @@ class _Walk:
         parts = self.parts[name]
         if len(parts) > 1:
             total = grad_name(name)
+            # The sum has the name that fluid gives a gradient, so a part of that name moves aside.
             if total in parts:
                 first = self.block.program.unique(f"{total}@RENAME")
                 self.block.rename_var(total, first)
@@ -185,6 +192,7 @@ class _Walk:
         """Cut the gradient of a variable that has an error_clip, once."""
         bounds = self.block.vars[name].error_clip
         (found,) = self.parts[name]
+        # fluid clips the whole gradient once, not each part.
         if bounds is None or found in self.clipped:
             return
         made = self.block.program.unique(f"{grad_name(name)}@CLIP")
@@ -206,6 +214,7 @@ class _Walk:
         sources = reach.intersection(_sources(op))
         if not outs or not sources:
             return
+        # All readers have been walked over by now, so that the total is complete.
         grads = {n: self._total(n) for n in dict.fromkeys(outs)}
         if definition.is_grad_of:
             self._again(op, grads, reach)
@@ -240,6 +249,7 @@ class _Walk:
         definition = op.definition
         wanted = {n: self._new_part(n) for n in dict.fromkeys(op.input_names()) if n in sources}
         if definition.grad_maker:
+            # Descriptions instead of operators: a gradient maker knows no block.
             request = GradRequest(OpDesc(op.type, op.inputs, op.outputs, op.attrs), grads, wanted)
             for desc in definition.grad_maker(request):
                 self.block.append_op(desc.type, desc.inputs, desc.outputs, desc.attrs, at=op.at)
@@ -277,11 +287,13 @@ class _Walk:
         if self.inside or lookup is None or not op.attrs["is_sparse"]:
             return ""
         table = op.inputs[lookup.table][0]
+        # Only a parameter that is looked up may have a row-sparse gradient; what an op made is an activation.
         return table if sources == {table} - self.made else ""
 
     def _join_rows(self, table: str, lookups: list[tuple[Operator, dict[str, str]]]) -> None:
         """Append the gradient of a table: its rows, or dense ones where other ops want a gradient for all rows."""
         program = self.block.program
+        # Another op wants all rows: the lookups give theirs as dense gradients then.
         if table in self.parts:
             for op, grads in lookups:
                 with program.marked(scope=op.scope):
@@ -310,12 +322,14 @@ class _Walk:
         assert gradient is not None
         inputs: dict[str, list[str]] = {}
         for slot in gradient.inputs:
+            # A gradient op may read outputs as well as inputs of its forward op.
             names = op.inputs.get(slot.name) or op.outputs.get(slot.name)
             if names is not None:
                 inputs[slot.name] = list(names)
         for out in definition.outputs:
             names = op.outputs.get(out.name, [])
             if any(n in grads for n in names):
+                # An output that nobody used has a gradient of zeros: kernels get all they read.
                 inputs[grad_name(out.name)] = [grads.get(n) or self._zeros(n, op) for n in names]
         outputs: dict[str, list[str]] = {}
         added: list[tuple[str, str]] = []
@@ -325,6 +339,7 @@ class _Walk:
                 if n in sources:
                     part = (
                         self._new_part(n)
+                        # The same variable twice in a slot has two parts.
                         if not any(a == n for a, _ in added)
                         else self.block.program.unique(f"{grad_name(n)}@RENAME")
                     )

@@ -30,6 +30,7 @@ class BranchGradient(RegionGradient):
 
     def _before(self, name: str) -> str:
         """Return what a captured variable was when the op ran: a copy where the op overwrites it."""
+        # The gradient runs later: a variable that the branch overwrites would have its new value by then.
         if name not in self.op.output_names():
             return name
         made = self.block.program.unique(f"{name}@BEFORE")
@@ -55,9 +56,11 @@ class BranchGradient(RegionGradient):
         results: list[str] = []
         for a in targets:
             own = own_variable(inner, found.get(a), a, [*starts.values()])
+            # Two arguments may have one gradient, and a result is written once.
             results.append(copied(inner, own) if own in results else own)
         needed, kept = set(results), []
         for o in reversed(inner.ops):
+            # Only those forward ops are done again that the gradient reads.
             if needed & set(o.output_names()):
                 kept.append(o)
                 needed |= set(o.input_names())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from pe_cli.program.ir import Program
 
+# Context variables, so that programs that are built in two threads or coroutines do not mix.
 _MAIN: contextvars.ContextVar[Program | None] = contextvars.ContextVar("main_program", default=None)
 _STARTUP: contextvars.ContextVar[Program | None] = contextvars.ContextVar("startup_program", default=None)
 

@@ -57,10 +57,12 @@ def count_epochs(program: Program, steps: int) -> None:
     places = [*_places(program)]
     for _, op, name, values in places:
         found = [value.count * steps if isinstance(value, Epochs) else value for value in values]
+        # In place: the program may be compiled already, and its ops are shared with its graph.
         op.attrs[name] = found if isinstance(op.attrs[name], list) else found[0]
     for block, op, _, values in places:
         place = next(value.at for value in values if isinstance(value, Epochs))
         try:
+            # Types are inferred again, so that an attribute that does not fit is found here and not in a kernel.
             block.infer(op, lambda variable, block=block: block.var(variable).type)
         except PeError as error:
             error.at = place or op.at

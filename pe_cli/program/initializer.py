@@ -38,6 +38,7 @@ def compute_fans(shape: Sequence[int]) -> tuple[int, int]:
 
 def declare(variable: Variable, block: Block) -> None:
     """Make the startup program's variable that stands for a variable of the main program, unless it is there."""
+    # A parameter that two layers share has one first value.
     if variable.name not in block.vars:
         block.create_var(variable.name, variable.type, persistable=True, at=variable.at)
 
@@ -68,6 +69,7 @@ class Initializer:
             message = f"{name} needs a float variable, '{variable.name}' is {variable.type}"
             raise WrongType(message, at=variable.at, hint="use Constant")
         attrs = {"shape": list(variable.shape), "dtype": variable.dtype, **self.attrs(variable)}
+        # In the startup program a variable is a variable of its own, which the scope joins by name.
         declare(variable, block)
         return block.append_op(self.op, {}, {"Out": variable.name}, attrs, at=variable.at)
 
@@ -146,6 +148,7 @@ class Normal(Initializer):
 class TruncatedNormal(Normal):
     """Normal draws, redrawn outside two standard deviations from the mean; arguments of `Normal`."""
 
+    # Bounds of two deviations are fluid's.
     op: ClassVar[str] = "truncated_gaussian_random"
 
 
@@ -165,6 +168,7 @@ class _Scaled(Initializer):
             name = type(self).__name__
             raise PeError(f"{name} needs connections, '{variable.name}' is {variable.type}", at=variable.at)
         limit, deviation = math.sqrt(6.0 / fan), math.sqrt(2.0 / fan)
+        # A uniform draw on [-limit, limit] has the variance limit^2 / 3, which is why the limit has 6 where the deviation has 2.
         draw = Uniform(-limit, limit, self.seed) if self.uniform else Normal(0.0, deviation, self.seed)
         return draw(variable, block)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from pe_cli.core.errors import PeError, Span, WrongType, did_you_mean
@@ -27,6 +27,7 @@ class Variable:
         is_data: fed by the user.
         lod_level: of what is fed: levels of nested sequences that its rows belong to; 0 for none.
         error_clip: (min, max) that its gradient is cut to on the way back, or None.
+        whole: type of all rows, which its gradient has, where `type` is that of this process's rows alone.
     """
 
     block: Block
@@ -38,6 +39,7 @@ class Variable:
     at: Span | None = None
     lod_level: int = 0
     error_clip: tuple[float, float] | None = None
+    whole: TensorType | None = field(default=None, init=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,6 +130,7 @@ class Block:
 
     def _add(self, variable: Variable) -> Variable:
         check_dtype(variable.dtype)
+        # Feeds and state cross into NumPy and files, and neither knows bfloat16.
         if variable.dtype == BFLOAT16 and (variable.persistable or variable.is_data):
             what = "fed" if variable.is_data else "kept from step to step"
             said = f"variable '{variable.name}' is {what}, and cannot be {BFLOAT16}"
@@ -183,6 +186,7 @@ class Block:
             PeError: unknown op, slot, attribute or variable, or types that do not fit; with the place of the layer.
         """
         place = at or self.program.mark.at
+        # Only what went in without error is appended: a layer that failed leaves no half op behind.
         try:
             made = self._operator(type, inputs, outputs, attrs or {}, place)
             for rule in RULES:
@@ -204,9 +208,7 @@ class Block:
         for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
             for slot in given:
                 if slot not in {s.name for s in known}:
-                    raise PeError(
-                        f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known])
-                    )
+                    raise PeError(f"op '{type}' has no {what} '{slot}'", hint=did_you_mean(slot, [s.name for s in known]))
         for names in ins.values():
             for name in names:
                 if name != EMPTY:
@@ -237,7 +239,7 @@ class Block:
 
     def infer(self, op: Operator, type_of: Any) -> dict[str, list[TensorType]]:
         """Return the types of an operator's outputs, given `type_of(name)` for its inputs (and forward variables)."""
-        return output_types(op, type_of, lambda name: v.dtype if (v := self.vars.get(name)) else None)
+        return output_types(op, type_of, self.vars.get)
 
 
 def _names(slots: Mapping[str, Any]) -> dict[str, list[str]]:

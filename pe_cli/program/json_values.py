@@ -25,6 +25,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def _whole(text: str) -> int:
+    # A number of JSON may have any length, and converting a million digits takes minutes.
     if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 64:
         raise ValueError(f"the number {text:.24} has more than 64 bits")
     return int(text)
@@ -43,6 +44,7 @@ def read_json(text: str, begin: int = 0) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, begin)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    # Python's decoder lets half of a surrogate pair through, which no file could hold afterwards.
     if "\\ud" in text[begin:end].lower():
         json.dumps(value, ensure_ascii=False).encode()  # a lone half is no text that could be written again
     return value, end
@@ -64,6 +66,7 @@ def encode(value: Any) -> Any:
     Raises:
         PeError: an object of a class that is not portable.
     """
+    # JSON has no infinity, and attributes such as bounds may be one.
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -74,6 +77,7 @@ def encode(value: Any) -> Any:
         return {str(k): encode(v) for k, v in value.items()}
     name = type(value).__name__
     if callable(value) and name not in CLASSES:
+        # Its name is kept for messages: reading such a program fails with the function's name.
         return {"$python": str(getattr(value, "__name__", name))}
     if name not in CLASSES or not isinstance(value, CLASSES[name]) or not dataclasses.is_dataclass(value):
         raise PeError(f"a program cannot be saved with an object of type {name}", hint="mark its class with @portable")
@@ -93,6 +97,7 @@ def decode(value: Any, depth: int = 0) -> Any:
         return [decode(v, depth + 1) for v in value]
     if not isinstance(value, dict):
         return value
+    # Nothing but these is meant: float() would also take "1_0" or blanks.
     if set(value) == {"$float"} and value["$float"] in ("inf", "-inf", "nan"):
         return float(value["$float"])
     if "$python" in value:
@@ -136,6 +141,7 @@ def checked_facts(given: Mapping[str, Any], kind: type[Variable]) -> dict[str, A
             raise PeError(f"a {kind.__name__.lower()} has no '{name}'", hint=did_you_mean(name, known))
         found = decode(value)
         wanted = type(known[name])
+        # JSON writes 1.0 as 1 in some languages.
         if wanted is float and isinstance(found, int) and not isinstance(found, bool):
             found = float(found)
         if known[name] is not None and not isinstance(found, wanted):

@@ -8,6 +8,7 @@ from typing import Any
 from pe_cli.core.errors import PeError, Span
 from pe_cli.program.json_values import read_json
 
+# One expression for all tokens: where it does not match, nothing else could be meant.
 _TOKEN = re.compile(r'\s*(?:(->)|([\w.@/+-]+)|("(?:[^"\\]|\\.)*")|([(){}\[\]=:,]))')
 #: Digits of a size, a seed or a number of a block: what int64 holds.
 _DIGITS = 19
@@ -68,6 +69,7 @@ class Line:
         found = _TOKEN.match(self.text, self.at)
         if not found:
             return ""
+        # A string may look like a keyword, so that a peek says only that it is one.
         return '"' if found.group(3) else str(found.group(found.lastindex or 0))
 
     def word(self) -> str:
@@ -122,6 +124,7 @@ class Line:
         Raises:
             PeError: what follows is no JSON object; with its place.
         """
+        # Blanks are skipped here, because the decoder wants its value at the given place.
         begin = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
         self.start = begin
         try:

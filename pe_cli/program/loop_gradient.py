@@ -53,14 +53,17 @@ class LoopGradient(RegionGradient):
         self.inner = self.made.main_block
         forward = list(self.inner.ops)
         active = self._active(forward)
+        # All ops from here on are appended behind the forward ops, and are told from them by their place.
         with self.made.role(Role.BACKWARD):
             starts = self._starts(active)
             found = self.walk(self.inner, active).run(list(starts), list(starts.values()))
             updates, outs = self._results(active, found)
+        # Copies that the walk made among the forward ops moved the beginning of the gradient.
         begin = self.inner.ops.index(forward[-1]) + 1 if forward else 0
         self._forward(begin)
         backward = self.inner.ops[begin:]
         written = {n for o in backward for n in o.output_names()}
+        # What the gradient reads and does not write comes from outside: collected rows, or what all rounds get alike.
         reads = dict.fromkeys(n for o in backward for n in o.input_names() if n not in written)
         self._append(active, updates, outs, reads, backward)
         self.join()
@@ -91,6 +94,7 @@ class LoopGradient(RegionGradient):
         """Return the arguments that gradients are computed for: the wanted ones, and states that depend on them."""
         outer = [*self.xs, *self.inits, *self.captured]
         found = {a for a, name in zip(self.region.args, outer, strict=True) if name in self.wanted and flows(self.inner.vars[a])}
+        # A state depends on itself by way of earlier rounds: repeated until no state is added.
         while True:
             reach = self.walk(self.inner, found).reachable(forward)
             more = {s for s, u in zip(self.states, self.region.results, strict=False) if u in reach and flows(self.inner.vars[s])}
@@ -105,6 +109,7 @@ class LoopGradient(RegionGradient):
         self.state_grads: dict[str, str] = {}  # state -> argument
         results = self.region.results
         sums: list[tuple[str, str]] = []
+        # Results begin with the new states, in the order of states.
         for state, update in zip(self.states, results, strict=False):
             if state in active:
                 self.state_grads[state] = given_gradient(self.inner, update)
@@ -128,6 +133,7 @@ class LoopGradient(RegionGradient):
         updates = [own_variable(self.inner, found.get(s), s, given) for s in self.state_grads]
         self.sums: dict[str, str] = {}
         self.joint: list[_Joint] = []
+        # What all rounds share has a gradient that is summed over rounds: as a state of the gradient, or at once over all rows.
         for c in self.constants:
             if c not in active:
                 continue
@@ -137,6 +143,7 @@ class LoopGradient(RegionGradient):
                 continue
             total = self.inner.create_var(self.made.unique(f"{grad_name(c)}@TOTAL"), self.inner.vars[c].type, is_data=True).name
             self.sums[c] = total
+            # No round changes the sum, but a state needs an update all the same.
             if found.get(c) is None:
                 updates.append(copied(self.inner, total))
                 continue
@@ -153,6 +160,7 @@ class LoopGradient(RegionGradient):
     def _joint_of(self, constant: str, gradient: str | None) -> _Joint | None:
         """Take the gradient of what all rounds get alike out of the rounds, where it can be made of all their rows at once."""
         ops = self.inner.ops
+        # Made by one op and read by none, it can leave the rounds.
         makers = [o for o in ops if gradient in o.output_names()]
         counted = "Count" in self.op.inputs or "Count" in self.op.outputs  # rows beyond are not written
         if counted or len(makers) != 1 or any(gradient in o.input_names() for o in ops):
@@ -179,6 +187,7 @@ class LoopGradient(RegionGradient):
         fits = set(shared.values()) <= set(self.constants) and not set(rows.values()) & set(self.constants)
         if not fits or not trait.applies(maker.attrs, shapes) or any(not row or -1 in row[1:] for row in sizes.values()):
             return None
+        # The first axis of the rows becomes rounds times rows: a product of all rounds at once instead of one in each.
         return _Joint(maker.type, maker.attrs, rows, {s: [-1, *row[1:]] for s, row in sizes.items()}, shared, slot, constant)
 
     def _append_joint(self, joint: _Joint, rows: Mapping[str, str], outer_of: Mapping[str, str]) -> None:
@@ -206,6 +215,7 @@ class LoopGradient(RegionGradient):
         kept = [n for n in reads if n not in rows and n not in fixed and n not in inner_grads]
         every = {a: outer_of[a] for a in self.x_args} | dict(self.out_grads)
         made = {n for o in backward for n in o.output_names()}
+        # What the joint gradient needs of each round has to be collected by the forward loop or by this one.
         wanted = dict.fromkeys(n for joint in self.joint for n in joint.rows.values() if n not in every)
         collected = {n: n if n in made else copied(self.inner, n) for n in wanted if n in made or n in inner_grads}
         backward = self.inner.ops[self.inner.ops.index(backward[0]) :] if backward else ()
@@ -215,6 +225,7 @@ class LoopGradient(RegionGradient):
         final = dict(zip(self.states, op.outputs.get("Final", []), strict=False))
         first = [self.grads.get(final.get(s, EMPTY)) or self.zeros(outer_of[s]) for s in self.state_grads]
         first += [self.zeros(outer_of[c]) for c in self.sums]
+        # Arguments in the order in which a scan is given them: rows, states, constants.
         args = [*rows, *(a for a, _ in self.out_grads), *self.state_grads.values(), *self.sums.values(), *fixed]
         keep_only(self.inner, backward, args)
         more = {n: inner for n, inner in collected.items() if inner not in outs}
@@ -249,13 +260,16 @@ class LoopGradient(RegionGradient):
         """Make the op collect variables of every iteration; return the variables with the collected rows."""
         op, region = self.op, self.region
         rows = dict(zip(region.results[len(self.states) :], op.outputs.get("Out", []), strict=True))
+        # A second gradient of the same loop may ask for what is collected already.
         missing = [n for n in names if n not in rows]
         if missing:
             program = region.program.clone()
             inner = program.main_block
             written = {n for o in inner.ops for n in o.output_names()}
+            # A result must be written by an op of the region; an argument is copied.
             results = [n if n in written else copied(inner, n) for n in missing]
             made = [self.block.program.unique(f"{n}@ROWS") for n in missing]
+            # Rows for the most rounds that there can be: memory is planned before anybody knows how many there are.
             length = next((self.block.var(x).shape[0] for x in self.xs), op.attrs.get("steps", 0) or op.attrs.get("bound", 0))
             for n, name in zip(missing, made, strict=True):
                 kind = inner.var(n).type

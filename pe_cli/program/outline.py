@@ -31,6 +31,7 @@ class Outline:
         self.varied: set[str] | None = None
         self.captured: list[str] = []
         self.written: list[str] = []
+        # By number and not by operator: ops may be inserted before.
         self.begin = len(block.ops)
         self._before = set(block.vars)
         self._given: list[str] = []
@@ -54,6 +55,7 @@ class Outline:
         self._before |= names
 
     def give(self, like: str, kind: TensorType, *, stop_gradient: bool = False) -> Variable:
+        # Rows or states that the loop hands in, declared outside only until the region is cut.
         """Return a variable that stands for what the region is given."""
         made = self.block.create_var(self.block.program.unique(f"{like}@EACH"), kind, stop_gradient=stop_gradient)
         self._given.append(made.name)
@@ -71,6 +73,7 @@ class Outline:
             outs = {s: [self._write(n) for n in names] for s, names in op.outputs.items()}
             self._inner.ops.append(replace(op, inputs=ins, outputs=outs, role_vars=[]))
         mine = {*self._given, *(n for op in ops for n in op.output_names())}
+        # A variable that only the region uses would be allocated outside for nothing.
         for name in mine:
             if not self._outside(name):
                 block.vars.pop(name, None)
@@ -102,6 +105,7 @@ class Outline:
             return name
         if self._outside(name) and name not in self.written:
             self.written.append(name)
+        # Each write gets a name of its own, so that a region's variables are written once.
         fresh = f"{name}@{len(self._inner.vars)}" if self._outside(name) or name in self._now else name
         self._enter(name, fresh, given=False)
         return fresh
@@ -129,6 +133,7 @@ class Outline:
         written = {n for op in block.ops for n in op.output_names()}
         for i, name in enumerate(results):
             inner = self._now.get(name, name)
+            # Two results must not be one variable, because each has its own memory outside.
             twice = i >= states and inner in found[states:]
             found.append(copied(block, inner) if twice or inner not in written else inner)
         return Region(self._program, tuple(args), tuple(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.ops.define.inference import infer_types
@@ -11,7 +12,20 @@ from pe_cli.ops.define.traits import SameNumbers, View
 from pe_cli.program.operator import Operator
 
 
-def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: Callable[[str], str | None]) -> dict[str, list[TensorType]]:
+class Declared(Protocol):
+    """What is known of a variable that exists already: its element type, and the type of all rows where it has only some of them."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    whole: TensorType | None
+
+
+def output_types(
+    op: Operator,
+    type_of: Callable[[str], TensorType],
+    declared: Callable[[str], Declared | None],
+) -> dict[str, list[TensorType]]:
     """Return the types of an operator's outputs by slot.
 
     An operator sees float32 where bfloat16 is stored, unless it only moves numbers. What it writes is rounded where the variable
@@ -20,26 +34,31 @@ def output_types(op: Operator, type_of: Callable[[str], TensorType], declared: C
     Args:
         op: with names of variables.
         type_of: of an input, or of a forward variable.
-        declared: element type of a variable that exists already; None for others.
+        declared: the variable of a name; None where there is none yet.
 
     Raises:
         PeError: types that do not fit.
     """
+    # Ops that only move numbers keep bfloat16; all others see, and make, float32.
     definition = op.definition
     moves = definition.has(SameNumbers) or (definition.has(View) and definition.infer is not None)
     absent = TensorType(())  # of a gradient that a list slot leaves out
 
-    def seen(name: str) -> TensorType:
-        kind = absent if name == EMPTY else type_of(name)
+    def seen(name: str, of: Callable[[str], TensorType] = type_of) -> TensorType:
+        kind = absent if name == EMPTY else of(name)
         return kind if moves else kind.computed
 
+    def whole(name: str) -> TensorType:
+        """Return the type of all rows of a forward variable, of which this process may have its own alone."""
+        return (v.whole if (v := declared(name)) is not None else None) or type_of(name)
+
     inputs = {s: [seen(n) for n in names if n != EMPTY] for s, names in op.inputs.items()}
-    found = infer_types(definition, inputs, op.attrs, seen, op.outputs)
+    found = infer_types(definition, inputs, op.attrs, lambda name: seen(name, whole), op.outputs)
     if moves and definition.has(View):  # it may not even copy
         return found
     for slot, names in op.outputs.items():
         for i, (name, kind) in enumerate(zip(names, found.get(slot, ()), strict=False)):
-            if kind.dtype == "float32" and declared(name) == BFLOAT16:
+            if kind.dtype == "float32" and (made := declared(name)) is not None and made.dtype == BFLOAT16:
                 found[slot][i] = TensorType(kind.shape, BFLOAT16)
     return found
 

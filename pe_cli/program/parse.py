@@ -36,6 +36,7 @@ def parse_program(text: str, file: str = "program") -> Program:
             continue
         line = Line(file, number, row)
         try:
+            # Whatever is left on a line is a mistake: nothing is read and dropped.
             reader.read(line)
             line.end()
         except PeError as error:
@@ -106,6 +107,7 @@ class _Inside:
 
 def _begin(block: Block, line: Line, depth: int) -> _Inside:
     like = line.word() == "like"
+    # Depth is bounded here, because regions are read by recursion later.
     if depth >= MAX_DEPTH:
         raise line.error(f"regions are nested more than {MAX_DEPTH} levels deep")
     if like:
@@ -130,6 +132,7 @@ def _region(line: Line, around: Block, attr: str, op: Operator | None, steps: in
 
 def _close(found: _Inside, around: list[_Inside], line: Line) -> None:
     for name in (*found.args, *found.results):
+        # Checked when the region ends: its variables are declared inside, in any order.
         if name not in found.block.vars:
             raise line.error(f"the region {found.attr} has no variable '{name}'", did_you_mean(name, found.block.vars))
     like, steps = found.like or (None, 0)
@@ -199,6 +202,7 @@ def _operator(block: Block, line: Line, role: Role) -> Operator:
     line.expect("(")
     ins = _slots(block, line, ")")
     line.expect(")")
+    # As for programs from files of other formats, an op with slots it does not have would fail in a kernel.
     line.expect("->")
     outs = _slots(block, line, "{")
     for given, known, what in ((ins, definition.inputs, "input"), (outs, definition.outputs, "output")):
@@ -207,6 +211,7 @@ def _operator(block: Block, line: Line, role: Role) -> Operator:
                 hint = did_you_mean(slot, [s.name for s in known])
                 raise line.error(f"op '{definition.name}' has no {what} '{slot}'", hint)
     attrs = definition.check_attrs(decode(line.json())) if line.peek() == "{" else definition.check_attrs({})
+    # The order of these words is free.
     role_vars: list[str] = []
     scope, segment = "", 0
     while not line.done():

@@ -22,6 +22,7 @@ def needed(block: Block, targets: Collection[str], given: Collection[str] = ()) 
         block.var(name)
     wanted = set(targets)
     kept = []
+    # Backwards: an op counts if something that counts reads what it writes.
     for op in reversed(block.ops):
         if wanted & set(op.output_names()):
             kept.append(op)

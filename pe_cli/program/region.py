@@ -54,6 +54,7 @@ class Region:
         types: dict[str, TensorType] = {}
         if self.like is not None:
             n, steps = len(self.like.args), self.like_steps
+            # Variables of the forward region are typed first, because gradients inside are typed after them.
             types |= self.like.types([*(kind.with_shape(*kind.shape[1:]) for kind in like[:steps]), *like[steps:n]], like[n:])
         types |= dict(zip(self.args, args, strict=True))
         for op in self.block.ops:
@@ -79,6 +80,7 @@ def regions_of(op: Operator) -> dict[str, Region]:
 
 def given(op: Operator, region: Region) -> dict[str, str]:
     """Return what a region of an op is given: argument -> variable; an argument that is a row stands for what is gone through."""
+    # Arguments are the last of these: a gradient's region is given fewer than the op reads.
     names = [n for slot in ("X", "Init", "Captured") for n in op.inputs.get(slot, ())]
     return dict(zip(region.args, names[-len(region.args) :] if region.args else (), strict=True))
 

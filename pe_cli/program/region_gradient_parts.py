@@ -38,6 +38,7 @@ class RegionGradient:
         if name not in self.wanted:
             return EMPTY
         parts = self._given.setdefault(name, [])
+        # The first part has the gradient's own name; it stays the only one in nearly all programs.
         parts.append(self.block.program.unique(f"{self.wanted[name]}@PART") if parts else self.wanted[name])
         return parts[-1]
 
@@ -73,6 +74,7 @@ def own_variable(block: Block, name: str | None, like: str, given: Sequence[str]
         made = block.program.unique(f"{grad_name(like)}@ZERO")
         block.append_op("fill_like", {"X": like}, {"Out": made}, {"value": 0.0})
         return made
+    # A result must be written by an op: what is only given is copied.
     return copied(block, name) if name in given else name
 
 
@@ -82,5 +84,6 @@ def keep_only(block: Block, ops: Sequence[Operator], args: Sequence[str]) -> Non
     named = {n for op in ops for n in (*op.input_names(), *op.output_names())}
     named |= {forward_name(n) for op in ops if op.definition.is_grad_of for n in op.output_names()}
     block.vars = {n: v for n, v in block.vars.items() if n in named or n in args}
+    # What the region was once fed may now be computed inside, and the other way round.
     for name, v in block.vars.items():
         v.is_data = name in args

@@ -31,6 +31,7 @@ def to_json(program: Program) -> str:
         PeError: it would take more than MAX_BYTES, or carries an object that is not portable.
     """
     text = json.dumps(to_dict(program), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Bytes and not characters: the limit is one of memory and of files.
     _check_size(len(text.encode()), "the program")
     return text
 
@@ -62,6 +63,7 @@ def _variable(v: Variable) -> dict[str, Any]:
     return {**out, **_place(v.at)}
 
 
+# Attributes that are regions have a form of their own, with blocks inside.
 def _operator(op: Operator) -> dict[str, Any]:
     out: dict[str, Any] = {"type": op.type, "inputs": op.inputs, "outputs": op.outputs}
     regions = regions_of(op)
@@ -107,6 +109,7 @@ def from_json(text: str | bytes) -> Program:
     _check_size(len(text), "the file")
     try:
         plain = text.decode() if isinstance(text, bytes) else text
+        # Leading blanks are no mistake; anything behind the value is.
         data, end = read_json(plain, len(plain) - len(plain.lstrip()))
         if plain[end:].strip():
             raise ValueError(f"more text after its end: {plain[end:].strip():.20}")
@@ -134,6 +137,7 @@ def from_dict(data: Any) -> Program:
         block = Block(program, len(program.blocks))
         block.parent_idx = node.get("parent", int, -1)
         if not -1 <= block.parent_idx < len(program.blocks):
+            # Blocks follow earlier ones only, so that no chain of parents is a circle.
             raise PeError(f"{node.path}: block {len(program.blocks)} follows block {block.parent_idx}, which does not stand before it")
         program.blocks.append(block)
         _read_block(node, block, 0)
@@ -205,6 +209,7 @@ def _read_place(node: _Node) -> Span | None:
     at = node.get("at", list, [])
     if not at:
         return None
+    # Exactly these types: a bool is an int in Python, and would pass a looser check.
     if [type(v) for v in at] != [str, int, int, int, str]:
         raise PeError(f"place {at} must be [file, line, column, length, text]")
     return Span(*at)
@@ -226,6 +231,7 @@ class _Node:
                 raise PeError(f"{self.path} has no '{key}'")
             return default
         found = self.value[key]
+        # A bool would pass as a number.
         if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
             raise PeError(f"{self.path}.{key} must be {kind.__name__}, got {found!r:.80}")
         return found
@@ -246,6 +252,7 @@ class _Node:
         """Return `read(self, block)`, with the path in front of its errors."""
         try:
             return read(self, block)
+        # A path is put in front once, by the innermost object.
         except PeError as error:
             if not error.message.startswith(self.path):
                 error.message = f"{self.path}: {error.message}"

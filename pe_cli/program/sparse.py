@@ -20,6 +20,7 @@ def rows_of(block: Block, name: str) -> str | None:
     """Return the variable with the row numbers of a row-sparse gradient; None for any other variable."""
     if GRAD not in name or rows_name(forward_name(name)) not in block.vars:
         return None
+    # The last writer counts: a clip or a decay may have made it dense, or kept its rows.
     for op in reversed(block.ops):
         if name in op.output_names():
             merged, by_value = op.definition.get(MergesRows), op.definition.get(ByValue)
@@ -46,6 +47,7 @@ def check_reader(block: Block, op: Operator) -> None:
     """
     if op.definition.has(MergesRows) or op.definition.has(ByValue) or "Rows" in op.inputs:
         return
+    # Values alone are no gradient of the table: without their row numbers they would be added to the wrong rows.
     for name in op.input_names():
         if GRAD in name and rows_of(block, name):
             raise PeError(

@@ -80,6 +80,7 @@ def _block_lines(block: Block, details: bool) -> Iterator[str]:
         yield print_op(op, fresh, details=details)
         for attr, region in regions_of(op).items():
             yield from (f"  {line}" for line in _region_lines(f"region {bare_or_quoted(attr)}", region, details))
+        # From here on the variable is known, and only its name is written.
         for name in op.output_names():
             fresh.pop(name, None)
 
@@ -98,6 +99,7 @@ def _made_by_ops(block: Block) -> dict[str, Variable]:
     read: set[str] = set()
     found: dict[str, Variable] = {}
     for op in block.ops:
+        # A variable that an earlier op reads must be declared before, as its type is needed there.
         read.update(op.input_names())
         for name in op.output_names():
             v = block.vars.get(name)

@@ -33,6 +33,7 @@ def from_string(text: str | bytes) -> Program:
         PeError: it is neither, holds half of a surrogate pair, which no file can hold, or is not valid; with the place in the text.
     """
     plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    # Checked before parsing: messages with such a character could not be printed.
     if any("\ud800" <= c <= "\udfff" for c in set(plain)):
         raise PeError("the program holds half of a surrogate pair, which is no text", hint="write it as UTF-8")
     made = from_json(plain) if plain.lstrip().startswith("{") else parse_program(plain)

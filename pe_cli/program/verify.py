@@ -36,10 +36,13 @@ def verify(program: Program, *, read: bool = False) -> None:
 def _block_errors(block: Block, read: bool, like: Sequence[Operator]) -> Iterator[PeError]:
     """Yield the mistakes of a block; like: ops elsewhere that gradients in it are of."""
     around = block.program.vars if block.parent_idx >= 0 else {}
+    # A program that was read may be a part of one: what it reads first is what it is given.
     defined = {name for name, v in {**around, **block.vars}.items() if v.persistable or v.is_data or read}
     for v in block.vars.values():
+        # Sizes are products of numbers from a file: larger ones would overflow in the kernels' arithmetic.
         if any(size < -1 or size > MAX_SIZE for size in v.shape) or v.type.nbytes > MAX_BYTES:
             yield PeError(f"variable '{v.name}' is {v.type}, which no memory holds", at=v.at)
+    # Gradient ops write variables of gradients, of which nothing is the gradient in turn.
     makers = {n: op for op in (*like, *block.ops) if not op.definition.is_grad_of for n in op.output_names()}
     for op in block.ops:
         found = list(_check(block, op, defined))
@@ -61,6 +64,7 @@ def _gradient_errors(block: Block, op: Operator, makers: Mapping[str, Operator])
 def _check_gradient(block: Block, op: Operator, makers: Mapping[str, Operator]) -> Iterator[PeError]:
     """Compare a gradient op with the op that it is the gradient of: its kernels trust that they agree."""
     outs = [n for s, names in op.inputs.items() if s.endswith(GRAD) for n in names if n != EMPTY]
+    # The forward op is known by its output, whose gradient this op is given.
     forward = next((makers[forward_name(n)] for n in outs if forward_name(n) in makers), None)
     if forward is None or forward.type != op.definition.is_grad_of:
         yield from _check_alone(block, op, outs)
@@ -68,6 +72,7 @@ def _check_gradient(block: Block, op: Operator, makers: Mapping[str, Operator]) 
     if any(op.attrs.get(name) != value for name, value in forward.attrs.items() if name in op.attrs):
         yield PeError(f"op '{op.type}' has other attributes than the {forward.type} that it is the gradient of")
     mine = {**forward.inputs, **forward.outputs}
+    # Slot by slot, because a kernel indexes the forward op's arrays with sizes of the gradient's.
     for slot, names in (*op.inputs.items(), *op.outputs.items()):
         of = mine.get(forward_name(slot))
         if of is None or len(names) != len(of):
@@ -88,6 +93,7 @@ def _check_alone(block: Block, op: Operator, outs: Sequence[str]) -> Iterator[Pe
         return
     first = block.var(outs[0]).type
     given: dict[str, list[TensorType]] = {}
+    # The forward op is run on types alone, with those of gradients where it has no input of its own.
     for slot in forward.inputs:
         names: list[str] = op.inputs.get(slot.name) or [n for n in op.outputs.get(grad_name(slot.name), ()) if n != EMPTY]
         if names or not slot.optional:
@@ -112,6 +118,7 @@ def _check_regions(op: Operator, read: bool) -> Iterator[PeError]:
         for name in region.args:
             if name in written or not region.block.var(name).is_data:
                 yield PeError(f"op '{op.type}': the region {attr} writes its argument '{name}'")
+        # The kernel copies results out of the region's memory: one that nobody writes would be what memory held.
         for name in set(region.results) - written:
             yield PeError(f"op '{op.type}': the region {attr} does not write its result '{name}'")
         for name, v in region.block.vars.items():
@@ -131,6 +138,7 @@ def _check(block: Block, op: Operator, defined: set[str]) -> Iterator[PeError]:
     except PeError as error:
         yield error
         return
+    # Inference was written for attributes in range; a file may hold others, and that is the file's mistake.
     except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
         yield PeError(f"op '{op.type}' does not fit: {error or type(error).__name__}")
         return
@@ -189,11 +197,12 @@ def _check_role(block: Block, op: Operator) -> Iterator[PeError]:
         p, g = block.vars.get(name), block.vars.get(gradient)
         if p is not None and not isinstance(p, Parameter):
             yield PeError(f"op '{op.type}' belongs to '{name}', which is no parameter")
-        if p and g and not agrees(p.type, g.type) and not rows_of(block, gradient):
+        if p and g and not agrees(p.whole or p.type, g.type) and not rows_of(block, gradient):
             yield PeError(f"parameter '{name}' is {p.type}, but its gradient '{gradient}' is {g.type}")
     if op.role is not Role.OPTIMIZE:
         return
     for name in op.output_names():
+        # An update that devices do not know as one would be done by each with its own gradient.
         v = block.vars.get(name)
         if isinstance(v, Parameter) and v.trainable and name not in parameters:
             yield PeError(

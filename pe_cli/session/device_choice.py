@@ -76,6 +76,7 @@ def resolve_places(
         return _cuda(devices, at)
     if devices != "auto":
         return Resources(_cpus(devices), 0, f"{devices} cpu (executor.devices)")
+    # What fluid's scripts set counts before our own guess.
     text = os.environ.get("CPU_NUM")
     if text is not None:
         if not text.strip().isdigit() or not 1 <= int(text) <= MAX_DEVICES:
@@ -83,6 +84,7 @@ def resolve_places(
             raise PeError(f"the environment variable CPU_NUM is {text!r}", hint=hint)
         return Resources(_cpus(int(text)), 0, f"{int(text)} cpu (CPU_NUM)")
     cores = usable_cores()
+    # On one core there is nothing to choose.
     layout = Layout(cores, cores) if best is None or cores == 1 else best(cores)
     if layout.threads > layout.devices:
         return Resources(_cpus(1), layout.threads, f"1 cpu (its ops are shared by {layout.threads} of {cores} cores)")
@@ -102,6 +104,7 @@ def _cuda(devices: int | Literal["auto"], at: Span | None) -> Resources:
     if wanted > there:
         hint = f"set executor.devices: {there}"
         raise PeError(f"{wanted} CUDA devices wanted, {there} visible", at=at, hint=hint, code=ExitCode.DEVICE)
+    # Devices of one run are used together: cards that cannot reach each other's memory are found out now.
     count, why_not = together(wanted)
     if count < wanted and devices != "auto":
         said = f"{wanted} CUDA devices wanted, but {why_not}"

@@ -26,6 +26,7 @@ from pe_cli.execute.plan.dynamic_sizes import executor_of
 from pe_cli.execute.plan.thread_layout import best_layout
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.replicate import shared_variables
+from pe_cli.graph.sharded_updates import WHOLE
 from pe_cli.kernels.compiler import target
 from pe_cli.kernels.compiler.instance import Instance
 from pe_cli.kernels.language import Kernel
@@ -77,6 +78,7 @@ class Job:
         group: ProcessGroup | None = None,
         fitted: Fitted | None = None,
     ) -> None:
+        # Before anything compiles: kernels are for one set of instructions.
         target.use(run.executor.instructions)
         self.run = run
         self.group = group or ProcessGroup()
@@ -202,11 +204,12 @@ class Job:
         if section.init is not None:
             start = start_of(section.init, self.run.path.parent, self.built)
             for name, value in start.values.items():
-                self.scope.set(name, value)
+                self.values.put(name, value)
             for line in start.lines():
                 self.note(line)
             taken = start.values
-        drawn = {n for op in self.built.startup.top_ops if op.definition.has(Random) for n in op.output_names()}
+        random = [op for op in self.built.startup.top_ops if op.definition.has(Random)]
+        drawn = {n.removesuffix(WHOLE) for op in random for n in op.output_names()}
         drawn -= self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
         by_group = [name for name in frozen if name in self.built.groups]
@@ -227,10 +230,12 @@ class Job:
         if not any(str(period) in times for period in self.built.waiting.values()):
             return
         waiting = set(self.built.waiting)
-        before = self.values.divided() if kept else {}
-        self.scope.forget(self._divided)
-        made, self._divided = divided(self.run, build(self.run.model, self.run, times), self.group)
-        self.built = self.data.built = made
+        made, division = divided(self.run, build(self.run.model, self.run, times), self.group)
+        anew = [name for name in self.scope if name in self._divided.rows or name in division.rows]
+        before = {name: self.values.get(name) for name in anew} if kept else {}
+        self.scope.forget(anew)
+        self.built, self._divided = made, division
+        self.data.built = made
         self.values = self._values()
         startup = self.built.startup
         fresh = [v.name for v in startup.persistables() if v.name not in self.scope]
@@ -245,11 +250,11 @@ class Job:
             self.values.put(name, value)
         for name, parameter in self.built.follows.items():
             if parameter in waiting - self.built.waiting.keys():
-                self.values.put(name, self.scope.get(parameter))
+                self.values.copy(parameter, name)
 
     def allocate(self) -> None:
         """Make room for the values that evaluation needs, where they are loaded and not initialised."""
-        self.scope.allocate({v.name: v.type for v in self.built.eval.persistables()})
+        self.scope.allocate({v.name: self._divided.mine(v.name, v.type, self.group.rank) for v in self.built.eval.persistables()})
 
     @property
     def step_size(self) -> int:
@@ -304,6 +309,7 @@ class Job:
             precision=wishes.precision,
             libraries=libraries_of(self.places[0].kind, wishes.libraries),
             deterministic=wishes.deterministic,
+            sharded=self._divided.parameters,
         )
         self._made.append(weakref.ref(made))
         return made
@@ -315,6 +321,7 @@ class Job:
             PeError: it is not known how many steps an epoch has, or the numbers do not fit together.
         """
         found = [epochs for program in self.programs for epochs in epochs_of(program)]
+        # Steps are counted before the first plan is made, because attributes of ops depend on them.
         if found:
             steps = steps_of_epoch(self, found[0].at)
             for phase in self.built.phases:

@@ -22,6 +22,7 @@ from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.memory.usage import usage
 from pe_cli.execute.startup import run_startup
+from pe_cli.graph.sharded_parameters import sharded_parameters
 from pe_cli.graph.sharded_updates import own_rows, own_startup
 from pe_cli.graph.ssa import StartSum
 from pe_cli.kernels.cpu.python_calls import MirroredKernel
@@ -93,7 +94,10 @@ class Cards:
                 main, startup, feed = make()
             strategy = BuildStrategy(**(build or {}))
             several = peers if processes > 1 else None
-            rows = own_rows(main, peers.rank, processes).state if several and strategy.reduce_strategy == "Reduce" else {}
+            rows = {}
+            if several and strategy.reduce_strategy != "AllReduce":
+                owned = own_rows(main, peers.rank, processes)
+                rows = {**owned.state, **(sharded_parameters(owned.program, owned.rows) if strategy.reduce_strategy == "Shard" else {})}
             scope = Scope([Place(place, d) for d in range(devices)])
             run_startup(own_startup(startup, rows, peers.rank), scope, 1)
             one = ExecutionStrategy(num_threads=1)
@@ -191,7 +195,7 @@ def test_processes_with_cards_give_what_cpu_devices_give(cards: Cards):
 
 
 PIECES = {"fuse_all_reduce_bytes": 100}
-REDUCE = {"reduce_strategy": "Reduce"}
+REDUCE, SHARD = {"reduce_strategy": "Reduce"}, {"reduce_strategy": "Shard"}
 SYNC = {"sync_batch_norm": True}
 
 
@@ -205,7 +209,9 @@ SYNC = {"sync_batch_norm": True}
         pytest.param(2, 2, sparse("SGD"), {}, id="rows of a table, SGD on two cards each"),
         pytest.param(3, 1, sparse("Adagrad"), REDUCE, id="rows of a table, Adagrad with owners"),
         pytest.param(2, 2, normalized, SYNC, id="statistics of all, on two cards each"),
-    ], 7),
+        pytest.param(3, 1, dense("Adam"), SHARD | PIECES, id="parameters in parts"),
+        pytest.param(2, 2, dense("Adam"), SHARD, id="parameters in parts, on two cards each"),
+    ], 9),
 )  # fmt: skip
 def test_by_the_host_processes_have_the_bits_of_one_process_with_as_many_cards(cards: Cards, processes, devices, make, build):
     """Also a batch that leaves processes without samples."""
@@ -222,7 +228,8 @@ def test_by_the_host_processes_have_the_bits_of_one_process_with_as_many_cards(c
         pytest.param(dense("Adam"), REDUCE, {"reduce", "broadcast"}, id="rows of each"),
         pytest.param(sparse("Adam"), {}, {"broadcast"}, id="rows of a table"),
         pytest.param(normalized, SYNC, {"all_gather", "all_reduce"}, id="statistics of all"),
-    ], 3),
+        pytest.param(dense("Adam"), SHARD, {"reduce", "broadcast"}, id="parameters in parts"),
+    ], 4),
 )  # fmt: skip
 def test_by_nccl_two_processes_have_them_too(cards: Cards, make, build, what):
     """Of two numbers there is one sum."""

@@ -187,3 +187,61 @@ def test_splits_that_would_look_into_the_future(section, message):
     with pytest.raises(PeError) as caught:
         split_rows(table, np.arange(40, dtype=np.int64), SplitSection(eval=0.2, **section))
     assert message in caught.value.message
+
+
+# --- rows that are yet to come ----------------------------------------------------------------------------------------
+
+
+def open_ahead(sold, promo, shape, shop=None):
+    """Return a table whose `sold` is empty in rows that are yet to come."""
+    columns = {"shop": shop or ["a"] * len(sold), "day": list(range(len(sold))), "sold": sold, "promo": promo}
+    return WindowTable(ListTable(columns, ORIGIN), shape, "shop", "day", ORIGIN)
+
+
+def encoded(table, name, **options):
+    kind = discover()["number"]
+    checked = kind.options.model_validate(options)
+    context = Context(table, name)
+    return kind.encode(checked, kind.fit(checked, context, np.arange(3)), context)
+
+
+def test_columns_that_are_known_ahead_are_seen_in_the_horizon():
+    table = open_ahead([1, 2, 3, 4, "", ""], [0, 1, 0, 1, 1, 0], Shape(2, 2, ends=True, observed="sold"))
+    assert table.future.tolist() == [False] * 4 + [True] * 2
+    _, anchors = table.regroup(None, None)
+    assert anchors.tolist() == [3]
+    assert table.window([encoded(table, "sold")], "input", True, "before").take(anchors)[0].tolist() == [[3, 4]]
+    assert table.window([encoded(table, "promo")], "horizon", True, "ahead").take(anchors)[0].tolist() == [[1, 0]]
+
+
+def test_training_forecasts_no_row_that_is_yet_to_come():
+    table = open_ahead([1, 2, 3, 4, 5, "", ""], [0] * 7, Shape(2, 2, observed="sold"))
+    assert table.regroup(None, None)[1].tolist() == [1, 2]
+
+
+def test_an_empty_cell_before_the_last_known_one_is_still_missing():
+    table = open_ahead([1, "", 3, 4, "", ""], [0] * 6, Shape(2, 2, ends=True, observed="sold"))
+    with pytest.raises(PeError, match="row 2, column 'sold': the cell is missing"):
+        encoded(table, "sold")
+
+
+@pytest.mark.parametrize(
+    ("sold", "promo", "message"),
+    [
+        pytest.param([1, 2, 3, ""], [0, 0, 0, 1], "shows 2 rows that are yet to come, and 1 of 'a' are there", id="too few rows"),
+        pytest.param([1, 2, 3], [0, 0, 0], "and 0 of 'a' are there", id="none"),
+        pytest.param([1, 2, 3, "", ""], [0, 0, 0, 1, ""], r"row 5.*needs a cell of 'a' that is missing", id="an empty cell"),
+    ],
+)
+def test_what_is_not_known_ahead_is_told(sold, promo, message):
+    table = open_ahead(sold, promo, Shape(2, 2, ends=True, observed="sold"))
+    with pytest.raises(PeError, match=message) as caught:
+        table.window([encoded(table, "promo")], "horizon", True, "ahead")
+    assert "'sold' empty" in str(caught.value.hint)
+    assert caught.value.code == ExitCode.DATA
+
+
+def test_each_series_ends_where_it_is_last_observed():
+    table = open_ahead([1, 2, "", 5, 6, 7], [0] * 6, Shape(1, 1, ends=True, observed="sold"), shop=[*"aaa", *"bbb"])
+    assert table.regroup(None, None)[1].tolist() == [1, 5]
+    assert table.stops.tolist() == [2, 6]

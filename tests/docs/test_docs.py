@@ -33,6 +33,14 @@ def examples(page: Path, kind: str) -> dict[str, str]:
     return {path: text for found, path, text in _EXAMPLE.findall(page.read_text(encoding="utf-8")) if found == kind}
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_of_a_task_begins_with_what_it_gives_and_ends_with_where_to_go_on(page: Path) -> None:
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line and not line.startswith("<!--")]
+    assert lines[0].startswith("# ")
+    assert re.match(r"[\w*`(]", lines[1]), "a sentence stands below the title"
+    assert re.match(r"Next: .*\]\([\w./#-]+\)", lines[-1]), "the last line names a page to go on with"
+
+
 def write(folder: Path, files: dict[str, str]) -> None:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

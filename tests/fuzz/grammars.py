@@ -34,6 +34,7 @@ GRAMMARS: dict[str, Grammar] = {
     "tokenizer": grammar_tokens.tokenizer,
     "archive": grammar_archives.archive,
     "original_model": grammar_originals.model,
+    "original_import": grammar_originals.model,
     "packed_text": grammar_texts.packed,
     "feed_description": grammar_texts.feed_description,
     "picture": grammar_pictures.picture,

@@ -123,6 +123,7 @@ def binaries() -> dict[str, list[bytes]]:
         "kernel": [KERNEL],
         "onnx_values": [_onnx()],
         "frames": messages.wholes(),
+        "original_import": [file.read_bytes() for file in sorted((RECORDED / "models").glob("*/__model__"))],
         "original_model": [file.read_bytes() for file in sorted((RECORDED / "models").glob("*/__model__"))],
         "original_values": [(RECORDED / "values" / name).read_bytes() for name in ("persistables", "fc_0.w_0", "saved.pdparams")],
         "handshake": _handshakes(),

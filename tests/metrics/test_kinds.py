@@ -158,6 +158,15 @@ def test_one_score_is_that_of_the_second_class(rng, threshold):
     assert measure("mcc", given, **options) == pytest.approx(sklearn("matthews_corrcoef", labels, taken), rel=1e-12)
 
 
+@pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
+def test_kappa_is_that_of_scikit_learn(rng, weights):
+    labels, scores = rng.integers(0, 4, 300), rng.normal(size=(300, 4))
+    scores[np.arange(300), labels] += 0.7
+    given = {"scores": scores, "labels": labels}
+    expected = sklearn("cohen_kappa_score", labels, scores.argmax(axis=1), weights=None if weights == "none" else weights)
+    assert measure("kappa", given, 7, weights=weights) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_mcc_and_accuracy_are_those_of_scikit_learn(rng, classes):
     labels = rng.choice(classes, 333)

@@ -11,7 +11,8 @@ from pe_cli.core.strategy import ExecutionStrategy
 from pe_cli.core.types import FLOATS, Place, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
-from pe_cli.execute.plan.dynamic_programs import DynamicProgram, is_dynamic
+from pe_cli.execute.plan.dynamic_programs import DynamicProgram
+from pe_cli.execute.plan.program_parts import is_dynamic
 from pe_cli.ops.define.registry import OpDef, Sample, find
 from pe_cli.program.backward import gradients
 from pe_cli.program.ir import Program

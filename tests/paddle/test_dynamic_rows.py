@@ -60,6 +60,15 @@ def test_labels_go_on_to_the_edit_distance(rng):
     assert np.array(n).tolist() == [2]
 
 
+def test_no_label_at_all_is_as_far_as_the_other_sequence_is_long():
+    x = fluid.data("x", [None, 2], "float32", lod_level=1)
+    y = fluid.data("y", [None, 1], "int64", lod_level=1)
+    distance, _ = L.edit_distance(L.ctc_greedy_decoder(x, 0), y, normalized=False)
+    scores = np.eye(2, dtype="float32")[[0, 0, 0]]
+    (found,) = run([distance], {"x": tensor(scores, [1, 2]), "y": tensor([[0], [1], [1]], [2, 1])})
+    assert np.array(found).tolist() == [[2], [1]]
+
+
 # --- filter_by_instag -------------------------------------------------------------------------------------------------
 
 

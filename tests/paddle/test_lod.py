@@ -103,6 +103,41 @@ def test_fewer_sequences_than_devices(monkeypatch):
 
 
 @pytest.mark.usefixtures("fresh")
+def test_feeds_of_other_lengths_are_split_by_their_own(monkeypatch):
+    """As in PaddlePaddle: sentences [4, 5] and the labels of all their words [20, 1] are fed side by side."""
+    monkeypatch.setenv("CPU_NUM", "2")
+    words, labels = fluid.data("words", [None, 2], "float32"), fluid.data("labels", [None, 1], "float32")
+    sums = [fluid.layers.reduce_sum(words), fluid.layers.reduce_sum(labels)]
+    feed = {"words": np.arange(8, dtype="float32").reshape(4, 2), "labels": np.ones((6, 1), "float32")}
+    found = fluid.ParallelExecutor(False).run(sums, feed=feed)
+    assert [v.tolist() for v in found] == [[6, 22], [3, 3]]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_program_that_is_cut_trains_on_two_devices_as_on_one(monkeypatch):
+    """What ModelAverage needs before the cut has an optimizer's role, but no gradient."""
+    found = []
+    for devices in ("1", "2"):
+        monkeypatch.setenv("CPU_NUM", devices)
+        programs = fluid.Program(), fluid.Program()
+        with fluid.program_guard(*programs), fluid.scope_guard(fluid.Scope()), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2], "float32")
+            places = fluid.layers.cast(fluid.layers.where(x > 0)[:, 1], "float32")  # columns, the same on both devices
+            one = fluid.initializer.Constant(1.0)
+            out = fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr(name="w", initializer=one), bias_attr=False)
+            loss = fluid.layers.mean(fluid.layers.elementwise_mul(fluid.layers.square(out), fluid.layers.reduce_max(places)))
+            fluid.optimizer.Momentum(0.01, 0.9).minimize(loss)
+            fluid.optimizer.ModelAverage(0.15, min_average_window=2, max_average_window=4)
+            fluid.Executor(CPU).run(programs[1])
+            compiled = fluid.CompiledProgram(programs[0]).with_data_parallel(loss_name=loss.name)
+            for _ in range(3):
+                fluid.Executor(CPU).run(compiled, {"x": np.array([[1, 2], [3, 4]] * 2, "float32")}, [loss])
+            found.append(np.array(fluid.global_scope().find_var("w").get_tensor()))
+    assert not np.allclose(found[0], 1)
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("fresh")
 def test_a_feeder_makes_sequences():
     words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
     nested = fluid.layers.data("nested", [1], dtype="int64", lod_level=2)

@@ -13,7 +13,7 @@ import pytest
 
 import pe_cli.paddle.fluid as fluid
 from pe_cli.core.errors import PeError
-from pe_cli.paddle.fluid.original_files import is_original, read_original
+from pe_cli.io.fluid.value_files import is_original, read_original
 from tests.paddle.recordings.values import batches, losses, network
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import pe_cli.paddle.fluid as fluid
-from pe_cli.io.fluid import program_desc, tensors
-from pe_cli.paddle import pickled_arrays
-from pe_cli.paddle.pickled import read as read_pickle
+from pe_cli.io.fluid import pickled_arrays, program_desc, tensors
+from pe_cli.io.fluid.pickled import read as read_pickle
 from tests.paddle.recordings.models import MODELS, build
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -56,6 +55,17 @@ def test_a_model_is_written_as_the_original_has_it(name, tmp_path):
     for found, value in zip(executor.run(program, feed=fed, fetch_list=targets), outputs(name), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-7)
     assert feeds == list(fed)
+
+
+def test_a_program_is_parsed_from_the_bytes_of_the_original():
+    data = (FOLDER / "images" / "__model__").read_bytes()
+    program = fluid.Program.parse_from_string(data)
+    assert [op.type for op in program.global_block().ops][:3] == ["conv2d", "elementwise_add", "batch_norm"]
+    again = program.serialize_to_string()
+    assert b"\0" in again
+    assert fluid.Program.parse_from_string(again).to_string(True) == program.to_string(True)
+    with pytest.raises(ValueError, match="no program of PaddlePaddle"):
+        fluid.Program.parse_from_string(data[:-7])
 
 
 def test_values_are_written_with_the_bytes_of_the_original():

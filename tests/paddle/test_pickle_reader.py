@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from pe_cli.paddle.pickled import read
+from pe_cli.io.fluid.pickled import read
 
 
 @pytest.mark.parametrize("protocol", range(5))

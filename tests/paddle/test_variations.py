@@ -90,6 +90,24 @@ def test_optimizers_of_whole_gradients_take_sparse_tables(kind):
     np.testing.assert_array_equal(_table(make, is_sparse=True), _table(make))
 
 
+@pytest.mark.parametrize("classes", [2, 6, 8, 50])
+def test_steps_that_a_path_lacks_count_as_undecided_questions(classes):
+    """Every question that nothing is known of costs ln 2, and as in PaddlePaddle so does every step to the depth of the tree."""
+    labels = np.arange(classes, dtype="int64").reshape(-1, 1)
+    costs = L.hsigmoid(fed("x", np.zeros((classes, 3), "float32")), fed("y", labels), classes, bias_attr=False)
+    (found,) = run(costs, start=True, x=np.zeros((classes, 3), "float32"), y=labels)
+    np.testing.assert_allclose(found, np.full((classes, 1), (classes - 1).bit_length() * np.log(2)), rtol=1e-6)
+    assert costs.name == "hierarchical_sigmoid_0.tmp_0"
+
+
+def test_steps_that_a_path_of_ones_own_lacks_count_too():
+    table, code = np.array([[0, -1, -1], [0, 2, 1]]), np.array([[0, 0, 0], [1, 0, 1]])
+    a, y = np.zeros((2, 3), "float32"), np.zeros((2, 1), "int64")
+    costs = L.hsigmoid(fed("x", a), fed("y", y), 5, path_table=fed("t", table), path_code=fed("c", code), is_custom=True)
+    (found,) = run(costs, start=True, x=a, y=y, t=table, c=code)
+    np.testing.assert_allclose(found, np.full((2, 1), 3 * np.log(2)), rtol=1e-6)
+
+
 def test_questions_off_the_paths_stay_where_gradients_are_sparse(rng):
     table, code = np.array([[0, 1, -1], [0, 2, 1]]), np.array([[0, 1, 0], [1, 0, 1]])
     a, y = rng.standard_normal((2, 3)).astype("float32"), np.zeros((2, 1), "int64")

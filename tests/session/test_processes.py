@@ -121,11 +121,12 @@ def test_a_run_of_two_processes_goes_on_in_one(bench: Bench) -> None:
     assert bench.seen(folder) == bench.seen(bench.train("one", "-o", "executor.devices=2"))
 
 
-def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_for_bit(bench: Bench) -> None:
-    """Moments and averages are divided, and in checkpoints whole, so that the numbers of processes may be others."""
+@pytest.mark.parametrize("strategy", [pytest.param("Reduce", marks=on_its_day(0, of=3)), "Shard"])
+def test_owners_of_rows_go_on_from_a_run_of_one_process_and_one_from_theirs_bit_for_bit(bench: Bench, strategy: str) -> None:
+    """What processes divide is whole in a checkpoint, or in parts that any number of processes reads."""
     average, two = ("-o", "train.ema.decay=0.9"), ("-o", "executor.devices=2")
     folder = bench.train("pieces", *average, *two, "--max-steps", 4, code=ExitCode.STOPPED)
-    reduce = ("-o", "executor.devices=1", "-o", "build_strategy.reduce_strategy=Reduce")
+    reduce = ("-o", "executor.devices=1", "-o", f"build_strategy.reduce_strategy={strategy}")
     train(bench, "pieces", "--resume", *average, *reduce, "--max-steps", 7, code=ExitCode.STOPPED)
     assert bench.run("train", "--resume", folder, "--quiet", "-o", "executor.processes=1", *two) == 0, bench.err
     assert bench.seen(folder) == bench.seen(bench.train("one", *average, *two))

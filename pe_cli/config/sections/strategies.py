@@ -28,10 +28,11 @@ class BuildSection(Section):
     UNAVAILABLE = (
         "num_trainers", "trainer_id", "hierarchical_allreduce_inter_nranks", "nccl_comm_num", "enable_cuda_graph",
     )  # fmt: skip
-    reduce_strategy: Literal["AllReduce", "Reduce"] = Field(
+    reduce_strategy: Literal["AllReduce", "Reduce", "Shard"] = Field(
         default="AllReduce",
         description="AllReduce: every device updates its copy; Reduce: each parameter has one owner; of several processes each has rows "
-        "of every parameter, and the optimizer's state of those",
+        "of every parameter, and the optimizer's state of those; Shard: of several processes each keeps its rows of the parameters and "
+        "gradients, too, and gathers the others while layers use them",
     )
     gradient_scale_strategy: Literal["CoeffNumDevice", "One", "Customized"] = Field(
         default="CoeffNumDevice", description="the loss's gradient on each device: its share of the batch, 1, or a feed"

@@ -124,12 +124,14 @@ class Augmentation:
                 checked.append(check_entry(value, i, at))
             except PeError as error:
                 errors += error.each
+        # All entries are checked, so that all mistakes are told at once.
         for entry in checked:
             try:
                 made._add(entry, dataset, feeds, types)
             except PeError as error:
                 errors.append(error)
         if not errors:
+            # Whether pictures end in the right size is known only when all entries have passed.
             errors += made._unfinished(dataset)
         if errors:
             raise as_one(errors)
@@ -157,6 +159,7 @@ class Augmentation:
         try:
             after = entry.kind.plan(options, shapes[-1])
         except ValueError as error:
+            # The kind raises the sentence and its hint; where it stands in the config is known here.
             raise entry.error(f"column '{name}': {error.args[0]}", *error.args[1:]) from None
         stage = Stage(Entry(entry.kind, options, entry.place, entry.at), shapes[-1])
         self._stages.setdefault(name, []).append(stage)
@@ -196,6 +199,7 @@ class Augmentation:
         self, entry: Entry, kind: BatchKind[Any], dataset: Dataset, feeds: Mapping[str, Feed], types: Mapping[str, TensorType]
     ) -> None:
         source = entry.options.column if entry.options.column in dataset.fields else _picture(entry, dataset)
+        # A mixed batch changes one feed; a column that makes two would be mixed in one of them alone.
         pictures = [name for name, feed in feeds.items() if feed.from_ == source and name in types]
         if len(pictures) != 1:
             raise entry.error(f"column '{source}' makes {len(pictures)} feeds, and one is mixed", "feed it once")
@@ -207,6 +211,7 @@ class Augmentation:
             if feed.from_ in getattr(dataset, "sequences", ()):
                 raise entry.error(f"feed '{name}' has sequences, which cannot be mixed", "leave it out of such a model")
             number = len(classes[feed.from_]) if feed.from_ in classes else "CLASSES"
+            # Classes as indices cannot be mixed: the mean of two indices is another class.
             hard = source_type is not None and source_type.dtype not in FLOATS and feed.from_ in classes and feed.one_hot is None
             if types[name].dtype not in FLOATS or hard:
                 raise entry.error(
@@ -255,6 +260,7 @@ class Augmentation:
             times: int64 [batch], how often each sample was drawn before in this epoch; None for never.
         """
         rows = dataset.table_rows(indices) if isinstance(dataset, FieldDataset) else indices
+        # By rows of the table and the epoch, so that a row gets the same draws whatever batch it is in.
         draws = Draws(self.seed, epoch, rows, times)
         if isinstance(dataset, FieldDataset):
             columns = _pictures(dataset)
@@ -266,6 +272,7 @@ class Augmentation:
             kind = change.entry.kind
             assert isinstance(kind, ColumnKind)
             values = batch[change.field] if change.part is None else batch[change.field][..., change.part]
+            # Parts of one field draw apart, as two columns would.
             place = change.entry.place if change.part is None else f"{change.entry.place} {change.part.start}"
             kind.change(change.entry.options, values, batch.get(offsets_name(change.field, 0)), draws.at(place))
         return batch, draws
@@ -278,12 +285,14 @@ class Augmentation:
             steps.append(kind.draw(stage.entry.options, stage.shape, draws.at(stage.entry.place)))
         shapes = list(self._shapes[name])
         if shapes[-1] != column.shown:
+            # What augmentation leaves larger than a sample is cut in the middle, as in evaluation.
             steps.append(middle(shapes[-1], column.shown, len(draws)))
             shapes.append(column.shown)
         return Program(steps, shapes)
 
     def finish(self, batch: Batch, draws: Draws) -> None:
         """Mix the feeds of a batch, in place; a batch of one sample is left as it is."""
+        # A batch of one has nobody to be mixed with.
         if len(draws) < 2:
             return
         for mix in self._mixes:
@@ -339,6 +348,7 @@ def _picture(entry: Entry, dataset: Dataset) -> str:
         PeError: there is none, or there are several.
     """
     found, given = _pictures(dataset), entry.options.column
+    # A column of this name may have other things than pictures.
     if given is not None and given in found:
         return given
     if given is not None:
@@ -362,6 +372,7 @@ def _columns(dataset: Dataset) -> dict[str, tuple[str, slice | None, Column]]:
         found[name] = (name, None, Column(kind, name in sequences, number))
         joined = fields.get(name)
         for part, place in getattr(joined, "parts", {}).items():
+            # A part of a joined field is changed where it lies in the batch.
             shape = (*kind.shape[:-1], place.stop - place.start)
             found.setdefault(part, (name, place, Column(TensorType(shape, kind.dtype), False, None)))
     return found

@@ -156,6 +156,7 @@ class BatchKind(Kind[AnyOptions]):
 
 def partners(values: Array) -> Array:
     """Return for each sample the one before it in the batch; for the first, the last."""
+    # The sample before: a fixed partner costs no draw, and every sample has one.
     return np.roll(values, 1, axis=0)
 
 

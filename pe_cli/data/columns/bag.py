@@ -91,6 +91,7 @@ class Bag(ColumnTypeOf[BagOptions]):
         counts: dict[str, int] = {}
         bags = _bags(options, context, found)
         for bag, number in zip(bags, times.tolist(), strict=True):
+            # A class counts once for each row that has it.
             for name in dict.fromkeys(bag):
                 counts[name] = counts.get(name, 0) + number
         state = fit_classes(options, context, list(counts), np.array(list(counts.values()), np.int64))
@@ -108,8 +109,10 @@ class Bag(ColumnTypeOf[BagOptions]):
             self._unknown(options, state, context, source, found.codes, bags, names[unknown[0]], len(unknown))
         index = dict(zip(names, table.tolist(), strict=True))
         ids = [[index[name] for name in bag] for bag in bags]
+        # An empty bag has the index of unknown values: a sequence of no item has no length to pool over.
         if options.encode == "ids":
             return _sequences([bag or [0] for bag in ids] + [[0]], found.codes)
+        # The last row stands for missing cells, and stays zeros.
         known = set(state["classes"])
         rows = np.zeros((len(bags) + 1, len(names_of(state))), np.float32)
         for i, (bag, named) in enumerate(zip(ids, bags, strict=True)):
@@ -119,6 +122,7 @@ class Bag(ColumnTypeOf[BagOptions]):
         if options.encode == "multi_hot":
             np.minimum(rows, 1, out=rows)
         out = room((len(found.codes), rows.shape[1]), "float32", f"column '{context.name}'")
+        # `wrap` lets the code -1 of a missing cell find the last row.
         np.take(rows, found.codes, axis=0, out=out, mode="wrap")
         return ArrayField(out, "float32")
 
@@ -227,6 +231,7 @@ def items_of_list(word: str) -> list[str]:
     return [item for item in items if item]
 
 
+# Possessive quantifiers: a cell is text of a file and must not make the expression go back and forth for ever.
 _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"',\[\]{}()\s][^"',\[\]{}()]*+)\s*+(?:,|$)""", re.DOTALL)
 
 

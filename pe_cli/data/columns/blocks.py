@@ -34,6 +34,7 @@ class BlocksOptions(TokenOptions):
     @model_validator(mode="after")
     def _one_tokenizer(self) -> BlocksOptions:
         given = [name for name in ("tokens", "size", "min_count", "lower") if name in self.model_fields_set]
+        # Two columns of one text must be cut alike, or a block and its next tokens would not fit.
         if self.of is not None and given:
             raise ValueError(f"{given[0]} is said by the column '{self.of}': leave it out here")
         return self

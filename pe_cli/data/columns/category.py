@@ -162,11 +162,13 @@ def fit_classes(
         kept = [(name, int(of.get(name, 0))) for name in classes]
     else:
         there = [(word, int(count)) for word, count in zip(words, counts.tolist(), strict=True) if count]
+        # In order of text, so that two files with the same classes get the same indices.
         there.sort()
         kept = [pair for pair in there if pair[1] >= options.min_count]
         if options.max_classes is not None:
             most = sorted(kept, key=lambda pair: -pair[1])[: options.max_classes]
             kept = [pair for pair in kept if pair in set(most)]
+        # Numbers by size: class 10 comes after class 9.
         if _all_numbers(kept):
             kept.sort(key=lambda pair: float(pair[0]))
     if not kept:
@@ -180,6 +182,7 @@ def fit_classes(
     }  # fmt: skip
 
 
+# Sorted as numbers only if all are.
 def _all_numbers(kept: list[tuple[str, int]]) -> bool:
     try:
         return all(np.isfinite(float(name)) for name, _ in kept)

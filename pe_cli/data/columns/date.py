@@ -104,6 +104,7 @@ class Date(ColumnType[DateOptions]):
         """
         moments, values = _read(options, context)
         codes = selected(context.table.cells(options.of or context.name).codes().codes, rows)
+        # Of rows that train: dates of others must not move the mean.
         there = codes[codes >= 0]
         if not len(there):
             raise context.error(0, "every training row misses this date", "leave the column out")
@@ -118,9 +119,11 @@ class Date(ColumnType[DateOptions]):
         }  # fmt: skip
 
     def encode(self, options: DateOptions, state: State, context: Context) -> FieldOf:
+        # Distinct dates are computed once, and rows look theirs up.
         """Return the parts."""
         _, values = _read(options, context)
         scaled = (values - np.array(state["shift"])) / np.array(state["divisor"])
+        # The last row stands for a missing cell, whose code is -1.
         table = np.concatenate([scaled, np.zeros((1, scaled.shape[1]))]).astype(np.float32)
         return ArrayField(table[context.table.cells(options.of or context.name).codes().codes], "float32")
 
@@ -190,6 +193,7 @@ def parse(text: str, form: str | None) -> datetime:
         ValueError: the text is no date of that form.
     """
     moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+    # Dates without a zone are taken as UTC, so that no result depends on where it runs.
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 

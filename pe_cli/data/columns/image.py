@@ -117,6 +117,7 @@ class Image(ColumnType[ImageOptions]):
         """
         found, survey = _open(options, context, rows, options.crop_from or options.size)
         chosen = survey.usable if rows is None else survey.usable[rows]
+        # Learned from training rows alone; others may be of another size, and are told.
         if not chosen.any():
             raise context.error(0, "no training row has a picture that can be read", "set broken: error to see why", options.of)
         size = options.size or _one_size(options, context, found, survey)
@@ -127,6 +128,7 @@ class Image(ColumnType[ImageOptions]):
         elif options.mean is not None and options.std is not None:
             mean, deviation = list(options.mean), list(options.std)
         elif options.scale == "standard":
+            # Deviations are of pictures that can be read to their end.
             if options.broken == "skip" and isinstance(found, Files):
                 found.verify(survey, context.peers)
             mean, deviation = moments(found, np.flatnonzero(survey.usable).tolist(), channels, context.peers)
@@ -157,6 +159,7 @@ class Image(ColumnType[ImageOptions]):
                 said = f", {cut:,} of them cut off or damaged behind their header" if cut else ""
                 context.notes.append(f"column '{context.name}': {gone:,} rows have no picture that can be read and are left out{said}")
         table = byte_table(state["mean"], state["std"]) if options.scale != "none" else None
+        # The table has a row for each channel: a checkpoint of another mode would be applied to the wrong ones.
         if table is not None and table.shape != (channels, 256):
             raise KeyError(f"mean for {len(state['mean'])} channels")
         return ImageField(
@@ -173,6 +176,7 @@ class Image(ColumnType[ImageOptions]):
         del source
         height, width = state["size"]
         any_size = "any size" if options.size else f"{width} x {height} pixels"
+        # An example that any client can send, so that a schema is tried in one step.
         black = pillow().Image.new("L", (width, height))
         file = io.BytesIO()
         black.save(file, "png")
@@ -244,6 +248,7 @@ def _channels_last(options: ImageOptions, context: Context, array: Array) -> boo
     if options.stored is not None and kinds.get(options.stored):
         return options.stored == "hwc"
     possible = [kind for kind, fits in kinds.items() if fits]
+    # An axis of 3 that may be either is asked about, because guessing wrong would train on stripes.
     if len(possible) == 1 and options.stored is None:
         return possible[0] == "hwc"
     if possible and options.stored is None:

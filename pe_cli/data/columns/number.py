@@ -7,14 +7,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.core.encoding import Affine, Cast, Check, Clip, Empty, Fill, Lane, Source, Standardise, Step
+from pe_cli.core.encoding import (
+    Affine,
+    Cast,
+    Check,
+    Clip,
+    Empty,
+    Exponential,
+    Fill,
+    Lane,
+    Logarithm,
+    Source,
+    Standardise,
+    Step,
+)
 from pe_cli.core.types import FLOATS, TensorType
 from pe_cli.data.column import ColumnType, Context, State, column, selected
 from pe_cli.data.columns.number_fit import (
+    ADDED,
     CHUNK,
     Missing,
     NumberOptions,
     NumberState,
+    ahead_of,
+    check_logarithm,
     fit_array,
     fit_numbers,
     is_missing,
@@ -56,6 +72,7 @@ class ScaledField:
         """
         found = self.values[rows]
         whole = self.type.dtype == "int64"
+        # Whole numbers stay as they are: by way of float64 large ones would be rounded.
         if whole and found.dtype.kind in "iub" and self._clip is None:
             return np.ascontiguousarray(found, np.int64), None
         wide = found.astype(np.float64)
@@ -76,7 +93,7 @@ class ScaledField:
 
 @column
 class Number(ColumnType[NumberOptions]):
-    """One number per row. `missing`, `clip` and `scale` are applied in this order."""
+    """One number per row. `missing`, `clip`, `transform` and `scale` are applied in this order."""
 
     name = "number"
     options = NumberOptions
@@ -117,17 +134,24 @@ class Number(ColumnType[NumberOptions]):
         return number_cell(state, options.notation)
 
     def decode(self, options: NumberOptions, state: State, values: NDArray[Any]) -> NDArray[Any]:
-        """Undo the scale."""
+        """Undo the scale and the logarithm."""
         found: NDArray[Any] = np.asarray(values, np.float64) * np.asarray(state["divisor"]) + np.asarray(state["shift"])
+        if options.transform:
+            with np.errstate(over="ignore"):
+                found = np.exp(found) - ADDED[options.transform]
         return found
 
     def lanes(self, name: str, options: NumberOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps; see `ColumnType.lanes`."""
-        return (number_lane(options.of or name, options.clip, carry_free(options.missing, state), array, options.notation),)
+        lane = number_lane(
+            options.of or name, options.clip, carry_free(options.missing, state), array, options.notation, options.transform
+        )
+        return (lane,)
 
     def units(self, options: NumberOptions, state: State) -> tuple[Step, ...]:
         """Return `decode` as steps; see `ColumnType.units`."""
-        return scaling(Affine, state["divisor"], state["shift"])
+        back = (Exponential(ADDED[options.transform]),) if options.transform else ()
+        return (*scaling(Affine, state["divisor"], state["shift"]), *back)
 
 
 def carry_free(missing: Missing, state: State) -> State:
@@ -136,8 +160,9 @@ def carry_free(missing: Missing, state: State) -> State:
 
 
 def number_lane(
-    source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None, notation: Notation = PLAIN
-) -> Lane:
+    source: str, clip: tuple[float, float] | None, state: State, array: TensorType | None = None, notation: Notation = PLAIN,
+    transform: str | None = None,
+) -> Lane:  # fmt: skip
     """Return how a column's numbers are filled in, clipped and scaled, as steps."""
     kind = array or TensorType((1,), "float64")
     steps: list[Step] = [] if kind.dtype == "float64" else [Cast("float64")]
@@ -153,6 +178,8 @@ def number_lane(
         steps.append(Clip(*clip))
     if state["dtype"] == "int64":
         steps.append(Check("whole", f"column '{source}': no whole number"))
+    if transform:
+        steps += [Logarithm(ADDED[transform]), Check("finite", f"column '{source}': the number has no logarithm")]
     steps += scaling(Standardise, state["shift"], state["divisor"])
     if state["dtype"] != "float64":
         steps.append(Cast(state["dtype"]))
@@ -188,14 +215,22 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
     values = numbers_of(context, source, options.notation).values
     if options.missing == "previous":
         values = _carried(values, context.table)
+    ahead = ahead_of(context)
     for start in range(0, len(values), CHUNK):
         part = values[start : start + CHUNK].copy()
+        # In chunks, so that a column as large as memory needs no second one.
         gone = np.isnan(part)
+        if state["fill"] is None:
+            part[gone & ahead[start : start + CHUNK] & (state["dtype"] == "int64")] = 0
+            gone &= ~ahead[start : start + CHUNK]
         if gone.any():
             if state["fill"] is None:
                 row = start + int(np.flatnonzero(gone)[0])
                 raise is_missing(context, source, row, int(np.isnan(values).sum()))
             part[gone] = state["fill"]
+        if options.transform:
+            clipped = part if options.clip is None else np.clip(part, *options.clip)
+            check_logarithm(clipped, options.transform, start, context, source)
         target = out[start : start + CHUNK, 0]
         if state["dtype"] == "int64":
             if options.clip is not None:
@@ -203,12 +238,13 @@ def encode_numbers(options: NumberOptions, state: State, context: Context, sourc
             _check_whole(part, start, context, source)
             target[:] = part
         else:
-            apply_scale(part, state, options.clip, target)
-            _check_range(target, start, context, source)
+            apply_scale(part, state, options.clip, target, options.transform)
+            _check_range(target, start, context, source, ahead)
 
 
 def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
     """Return numbers with the last one before in place of a missing one; a series that begins with missing ones keeps them."""
+    # Within each series and in its order: the last row of another series is no past of this one.
     order = getattr(table, "order", None)
     bounds: NDArray[np.int64] = getattr(table, "bounds", np.array([0, len(values)]))
     found = values if order is None else values[order]
@@ -224,6 +260,7 @@ def _carried(values: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
 
 
 def _check_whole(part: NDArray[np.float64], start: int, context: Context, source: str) -> None:
+    # Above 2^53 a float64 does not hold every whole number.
     bad = (part != np.rint(part)) | (np.abs(part) > 2.0**53)
     if bad.any():
         row = start + int(np.flatnonzero(bad)[0])
@@ -231,20 +268,27 @@ def _check_whole(part: NDArray[np.float64], start: int, context: Context, source
         raise context.error(row, f"'{text}' is no whole number", "set dtype: float32 on the column", source)
 
 
-def _check_range(part: NDArray[Any], start: int, context: Context, source: str) -> None:
-    if not np.isfinite(part).all():
-        row = start + int(np.flatnonzero(~np.isfinite(part))[0])
+def _check_range(part: NDArray[Any], start: int, context: Context, source: str, ahead: NDArray[np.bool_]) -> None:
+    bad = ~np.isfinite(part)
+    if bad.any() and (bad := bad & ~ahead[start : start + len(part)]).any():
+        row = start + int(np.flatnonzero(bad)[0])
         text = context.table.cells(source).text(row)
         raise context.error(row, f"'{text}' is too large for {part.dtype}", "set scale: standard, clip, or dtype: float64", source)
 
 
-def apply_scale(values: NDArray[np.float64], state: State, clip: tuple[float, float] | None, out: NDArray[Any]) -> None:
+def apply_scale(
+    values: NDArray[np.float64], state: State, clip: tuple[float, float] | None, out: NDArray[Any], transform: str | None = None
+) -> None:
     """Fill in, clip and scale float64 numbers, which are changed, into `out` of the same shape."""
     if state["fill"] is not None:
         np.copyto(values, state["fill"], where=np.isnan(values))
     if clip is not None:
         np.clip(values, *clip, out=values)
+    if transform:
+        values += ADDED[transform]
+        np.log(values, out=values)
     values -= np.asarray(state["shift"])
     values /= np.asarray(state["divisor"])
+    # Told afterwards, with the row, by whoever wrote the value.
     with np.errstate(over="ignore"):
         out[...] = values

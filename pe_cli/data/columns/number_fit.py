@@ -19,7 +19,10 @@ from pe_cli.data.raw_cells import Cells, Numbers
 from pe_cli.data.writing import TRIED, notation_of
 
 Missing = Literal["error", "mean", "median", "previous"] | Number
-Scale = Literal["none", "standard", "minmax", "robust"]
+Divisor = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Scale = Literal["none", "standard", "minmax", "robust"] | Divisor
+#: Added before the logarithm, by the name of the transform.
+ADDED = {"log": 0.0, "log1p": 1.0}
 #: Elements that are converted at a time, so that no second copy of a large column is made.
 CHUNK = 1 << 20
 
@@ -62,7 +65,10 @@ class NumberOptions(WrittenOptions):
     scale: Scale = Field(
         "none",
         description="standard: mean 0 and deviation 1 over the training rows; minmax: from 0 to 1; robust: median 0 and "
-        "distance of the quartiles 1",
+        "distance of the quartiles 1; a number above 0: divided by it",
+    )
+    transform: Literal["log", "log1p"] | None = Field(
+        None, description="before scaling: log, the natural logarithm; log1p, the logarithm of 1 more than the number"
     )
     clip: tuple[Number, Number] | None = Field(None, description="smallest and largest value, before scaling, in the file's unit")
     dtype: Literal["float32", "float64", "int64"] | None = Field(
@@ -73,8 +79,10 @@ class NumberOptions(WrittenOptions):
     def _fits(self) -> NumberOptions:
         if self.clip is not None and not self.clip[0] < self.clip[1]:
             raise ValueError("clip: the smallest value must be below the largest")
-        if self.dtype == "int64" and self.scale != "none":
-            raise ValueError("dtype int64 holds no scaled numbers: leave scale or dtype out")
+        if self.transform and not isinstance(self.missing, str) and self.missing + ADDED[self.transform] <= 0:
+            raise ValueError(f"missing: {self.missing:g} has no logarithm, and transform: {self.transform} takes one")
+        if self.dtype == "int64" and (self.scale != "none" or self.transform):
+            raise ValueError("dtype int64 holds no scaled numbers: leave scale, transform or dtype out")
         return self
 
 
@@ -133,7 +141,7 @@ def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.flo
     there = values[~np.isnan(values)]
     missing = len(values) - len(there)
     if options.missing == "error":  # of all rows: those of evaluation are encoded, too
-        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers(options.notation).values))
+        gone = np.flatnonzero(np.isnan(context.table.cells(source).numbers(options.notation).values) & ~ahead_of(context))
         if len(gone):
             raise is_missing(context, source, int(gone[0]), len(gone))
     if not len(there):
@@ -142,16 +150,52 @@ def fit_numbers(options: NumberOptions, context: Context, values: NDArray[np.flo
     filled = np.where(np.isnan(values), fill, values) if missing and fill is not None else there
     if options.clip is not None:
         filled = np.clip(filled, *options.clip)
+    if options.transform:
+        _check_logarithm(options, context, source)
+        filled = np.log(filled + ADDED[options.transform])
     shift, divisor = _scale(options.scale, filled)
     low, high = float(there.min()), float(there.max())
     if low == high and len(there) > 1:
         context.notes.append(f"column '{context.name}' is {low:g} in every training row: nothing can be learned from it")
-    dtype = options.dtype or (
-        "int64" if context.dtype in ("int64", "int32") and options.scale == "none" and _whole(filled) else "float32"
-    )
+    plain = options.scale == "none" and not options.transform
+    dtype = options.dtype or ("int64" if plain and context.dtype in ("int64", "int32") and _whole(filled) else "float32")
     return {
         "fill": fill, "shift": [shift], "divisor": [divisor], "dtype": dtype, "low": low, "high": high, "missing": missing,
     }  # fmt: skip
+
+
+def _check_logarithm(options: NumberOptions, context: Context, source: str) -> None:
+    """Raise where a number of the table has no logarithm.
+
+    Raises:
+        PeError: DATA; says the first one.
+    """
+    values = context.table.cells(source).numbers(options.notation).values
+    check_logarithm(values if options.clip is None else np.clip(values, *options.clip), options.transform, 0, context, source)
+
+
+def check_logarithm(part: NDArray[np.float64], transform: str | None, start: int, context: Context, source: str) -> None:
+    """Raise where a number has no logarithm.
+
+    Args:
+        part: numbers from row `start` on, NaN where missing.
+        transform: of the column; None where it takes none.
+        start: row of the first.
+        context: of the column.
+        source: column of the table.
+
+    Raises:
+        PeError: DATA; says the first one.
+    """
+    if transform is None:
+        return
+    bad = np.flatnonzero(part + ADDED[transform] <= 0)
+    if len(bad):
+        row = start + int(bad[0])
+        more = f", nor have {len(bad) - 1:,} more" if len(bad) > 1 else ""
+        least = "above 0" if transform == "log" else "above -1"
+        hint = f"transform: {transform} is for numbers {least}; set clip: [LEAST, MOST] on the column, or leave transform out"
+        raise context.error(row, f"'{_short(context.table.cells(source).text(row))}' has no logarithm{more}", hint, source)
 
 
 def _whole(values: NDArray[np.float64]) -> bool:
@@ -168,6 +212,8 @@ def _fill(options: NumberOptions, there: NDArray[np.float64]) -> float | None:
 
 def _scale(kind: Scale, values: NDArray[np.float64]) -> tuple[float, float]:
     """Return what is subtracted and what the rest is divided by; a constant column is divided by 1."""
+    if not isinstance(kind, str):
+        return 0.0, float(kind)
     if kind == "standard":
         shift, divisor = float(values.mean()), float(values.std())
     elif kind == "minmax":
@@ -179,6 +225,12 @@ def _scale(kind: Scale, values: NDArray[np.float64]) -> tuple[float, float]:
     else:
         return 0.0, 1.0
     return shift, divisor if divisor > 0 and np.isfinite(divisor) else 1.0
+
+
+def ahead_of(context: Context) -> NDArray[np.bool_]:
+    """Return which rows of a table are yet to come, bool [rows]: nothing reads what is missing there."""
+    found: NDArray[np.bool_] | None = getattr(context.table, "future", None)
+    return np.zeros(len(context.table), np.bool_) if found is None else found
 
 
 def is_missing(context: Context, source: str, row: int, count: int) -> PeError:
@@ -210,6 +262,11 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
             f"column '{context.name}': decimal, thousands, unit and empty are for cells, and this field holds arrays",
             at=context.at, hint="leave them out",
         )  # fmt: skip
+    if options.transform:
+        raise PeError(
+            f"column '{context.name}': transform is for cells, and this field holds arrays", at=context.at,
+            hint="leave it out, and begin the model with a layer of type log",
+        )  # fmt: skip
     each = array.ndim == 2
     kind = "int64" if array.dtype.kind in "iu" and context.dtype in ("int64", "int32") and options.scale == "none" else "float32"
     dtype = options.dtype or kind
@@ -231,7 +288,7 @@ def fit_array(options: NumberOptions, context: Context, array: Array, rows: Rows
     elif options.scale == "minmax":
         shift, divisor = low, high - low
     else:
-        shift, divisor = np.zeros(1), np.ones(1)
+        shift, divisor = np.zeros(1), np.array([1.0 if isinstance(options.scale, str) else float(options.scale)])
     divisor = np.where(divisor > 0, divisor, 1.0)
     fill = float(mean.mean()) if options.missing == "mean" else None if options.missing == "error" else float(options.missing)
     return {

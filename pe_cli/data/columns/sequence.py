@@ -82,6 +82,7 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
         if options.scale == "standard":
             numbers = [(float(value), n) for items, n in zip(_numbers(options, context), times, strict=True) for value in items]
             weights = sum(n for _, n in numbers)
+            # `fsum` is exact: the mean does not depend on the order of the rows.
             if weights:
                 mean = math.fsum(value * n for value, n in numbers) / weights
                 deviation = math.sqrt(math.fsum((value - mean) ** 2 * n for value, n in numbers) / weights) or 1.0
@@ -97,6 +98,8 @@ class Sequence(ColumnTypeOf[SequenceOptions]):
         found = context.table.cells(source).codes()
         if options.items == "number":
             lists = [
+                # One row for each distinct cell: rows of the table refer to them.
+                # A cell without an item becomes one 0, because kernels take no empty sequence.
                 ((np.array(items) - state["shift"]) / state["divisor"] if items else np.zeros(1)).astype(np.float32)
                 for items in _numbers(options, context)
             ]
@@ -177,6 +180,7 @@ def _numbers(options: SequenceOptions, context: Context) -> list[list[float]]:
                 value = float(part)
             except ValueError:
                 value = math.nan
+            # Python's float takes underscores.
             if not math.isfinite(value) or "_" in part:
                 row = int(np.flatnonzero(found.codes == i)[0])
                 hint = "set separator, or items: category"

@@ -57,6 +57,7 @@ class TokenOptions(ColumnOptions):
     def _fits(self) -> TokenOptions:
         if self.tokens == "bpe" and self.size is not None and self.size < BYTES:
             raise ValueError(f"size: {self.size} is too small for bpe, which has {BYTES} ids before the first pair")
+        # A file has its own size and its own way with letters.
         if isinstance(self.tokens, FileOptions):
             given = [name for name in ("size", "min_count", "lower") if name in self.model_fields_set]
             if given:
@@ -145,12 +146,14 @@ class Text(ColumnType[TextOptions]):
         source = options.of or context.name
         strings = context.table.cells(source).strings()
         tokens = open_tokens(state["tokens"])
+        # The row is known where the chunk was encoded, and told with its place in the file.
         try:
             found = tokens.encode_many(strings, most=options.length or options.max_length, filled=1)
         except BadTextError as error:
             raise context.error(error.row, error.message, error.hint, source) from None
         if found.unknown:
             self._unknown(options, context, strings, found.ids, found.offsets, tokens.unknown)
+        # Without a length, texts are sequences; filled up they are rows of one size.
         if options.length is None:
             return SequenceField(found.ids[:, None], found.offsets, "int64")
         return ArrayField(_padded(found.ids, found.offsets, options.length, tokens.padding, context.name), "int64")

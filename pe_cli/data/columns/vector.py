@@ -69,6 +69,7 @@ class Vector(ColumnType[VectorOptions]):
         """
         found, errors = {}, []
         number = _number(options)
+        # Every column is tried, so that all mistakes are told at once.
         for source in options.of:
             try:
                 values = selected(numbers_of(_renamed(context, source), source, options.notation).values, rows)

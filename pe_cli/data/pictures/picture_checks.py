@@ -104,6 +104,7 @@ def pillow() -> Any:
         raise PeError(
             "pictures are read by Pillow, which is not installed", hint="pip install 'pe-cli[images]'", code=ExitCode.USAGE
         ) from None
+    # Imported and held: Pillow finds plugins by their names otherwise, which may load others.
     assert all((BmpImagePlugin, Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin))
     return PIL
 
@@ -124,11 +125,13 @@ def open_picture(file: IO[bytes], formats: tuple[str, ...] = FORMATS) -> Image:
     head = file.read(32)
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
+    # By the first bytes and never by the name of the file.
     kind = "WEBP" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else next((k for m, k in _MAGIC if head.startswith(m)), "")
     if kind not in formats:
         raise Unreadable(_no_picture(head[:16], formats))
     if kind == "WEBP":  # its plugin makes room for all pixels at once
         _check_size(*_webp_size(head), size)
+    # From the header alone, before its decoder takes memory.
     try:
         image: Image = _plugins()[kind](file)
     except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
@@ -165,6 +168,7 @@ def _check_size(width: int, height: int, size: int) -> None:
     if max(width, height) > MOST_SIDE:
         raise TooLarge(Broken(f"{claim}, more than {MOST_SIDE:,} along one side", SMALLER))
     if pixels > max(SMALL, PIXELS_PER_BYTE * size):
+        # A few bytes that claim many pixels are a picture that was made to exhaust memory.
         many = f"{claim} in {size:,} bytes, more than {PIXELS_PER_BYTE:,} for each: it could be made to exhaust the memory"
         raise TooLarge(Broken(many, SMALLER))
     if min(width, height) < 1:
@@ -213,6 +217,7 @@ def check_scans(file: IO[bytes]) -> None:
     file.seek(0)
     data, at, scans = file.read(), 2, 0
     file.seek(0)
+    # Segments are counted without decoding them.
     while (found := _NEXT_SEGMENT.search(data, at)) is not None and data[found.end() - 1] != _END:
         kind, at = data[found.end() - 1], found.end()
         scans += kind == _SCAN

@@ -57,6 +57,7 @@ def open_csv(options: CsvOptions, origin: Origin) -> Table:
     from pe_cli.data.tables.text_source import Spool, open_source
 
     named = [column for column in (options.label, *(options.features or ())) if isinstance(column, str)]
+    # Where a column is named there must be a header, whatever the first row looks like.
     header = options.header if isinstance(options.header, bool) else True if named else None
     if named and options.header is False:
         raise origin.error(f"column '{named[0]}' is named, but header is false", "use its index, from 0")
@@ -105,6 +106,7 @@ def _label(table: Table, name: str, classes: list[str | int] | None) -> dict[str
     numeric = [is_number(word) for word in codes.words]
     if all(numeric):
         return {"type": "number", "of": name, "dtype": "int64" if all(map(_is_whole, codes.words)) else "float32"}
+    # One text among numbers is a mistake of the file more often than a class.
     if any(numeric):
         odd = numeric.index(not numeric[0])
         row = int((codes.codes == odd).argmax())

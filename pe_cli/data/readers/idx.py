@@ -64,6 +64,7 @@ def _header(
     file: IO[bytes] | gzip.GzipFile, size: int, path: Path, origin: Origin
 ) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     magic = file.read(4)
+    # The format has no version and no end: these four bytes are all that tells it from other files.
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise origin.error(
             f"{path} is no IDX file: it starts with {magic.hex(' ') or 'nothing'}, not with 00 00, a type of 08 to 0e "
@@ -92,12 +93,14 @@ def _check_size(dtype: np.dtype[Any], shape: tuple[int, ...], found: int, path: 
 def _unpack(stream: gzip.GzipFile, size: int, path: Path, origin: Origin) -> Array:
     dtype, shape, _ = _header(stream, size, path, origin)
     claimed = math.prod(shape) * dtype.itemsize
+    # Before it is unpacked: deflate cannot pack better than this, so the header is wrong.
     if claimed > size * DEFLATE_RATIO:
         raise origin.error(
             f"{path} claims shape {list(shape)}, {claimed} bytes, more than {size} gzipped bytes can hold",
             "the header is wrong: download it again",
         )
     if origin.only_looks(claimed, path):
+        # A look at the columns needs shapes and no numbers: zeros that take no memory stand for them.
         return np.broadcast_to(np.zeros((), dtype), shape)
     flat = unpacked(stream, claimed, f"what {path} unpacks to")
     _check_size(dtype, shape, len(flat), path, origin)

@@ -236,6 +236,7 @@ def _readable(folder: Path, found: Sequence[tuple[str | None, str]], mode: Mode 
 
     def look(start: int, end: int) -> None:
         for i in range(start, end):
+            # By its real path, which is the key of what was found out about a file.
             path = os.path.join(os.path.realpath(folder), found[i][1])  # noqa: PTH118 - the key of what is remembered
             try:
                 good[i] = not isinstance(header(path, mode, stamp(path)), Broken)

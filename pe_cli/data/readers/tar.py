@@ -92,6 +92,7 @@ def _samples(path: Path, shown: str, origin: Origin, pictures: dict[str, None]) 
             while (member := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined]  # of millions, all would be kept
                 base, _, kind = member.name.rpartition("/")[2].partition(".")
+                # Links, devices and folders are no samples, and are not followed.
                 if not member.isreg() or member.issparse() or not base or not kind:
                     continue
                 key = member.name[: len(member.name) - len(kind) - 1]
@@ -100,6 +101,7 @@ def _samples(path: Path, shown: str, origin: Origin, pictures: dict[str, None]) 
                         yield row, size
                     row, size = {}, 0
                 row[FILE] = key
+                # A header may claim more than the file has.
                 if member.offset_data + member.size > length:
                     raise origin.error(f"{path} is cut off in its member '{member.name}'", "copy or download it again")
                 for name, cell in _cells(archive, member, kind.lower(), shown, path, origin, pictures):

@@ -161,6 +161,7 @@ class TextTable:
         if labels[0] is not None:
             columns[LABEL] = [str(labels[file]) for file in of.tolist()]
         if whole:
+            # By the number of lines before each file.
             columns[FILE] = [names[file] for file in of.tolist()]
         # a class may well be called NA: what a folder is called is never missing
         self._others = {name: ListCells(name, values, missing=()) for name, values in columns.items()}

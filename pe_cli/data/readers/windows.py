@@ -28,6 +28,11 @@ class WindowsOptions(ReaderOptions):
     time: Name | None = Field(
         None, description="column of numbers or dates that puts the rows of a series in order; in the order of the file when absent"
     )
+    observed: Name | None = Field(
+        None,
+        description="column that is known up to now, and empty in rows that are yet to come: inputs end at the last row of a series that "
+        "has it; columns whose future is known, such as a price, may be seen in the horizon",
+    )
     ends: Annotated[bool, Field(strict=True)] = Field(
         False, description="one window per series, whose input is its last rows, to forecast what comes; `pe predict RUN FILE` sets it"
     )
@@ -36,7 +41,7 @@ class WindowsOptions(ReaderOptions):
         """Return how windows are cut."""
         from pe_cli.data.series_windows import Shape
 
-        return Shape(self.length, self.horizon, self.gap, self.stride, self.ends)
+        return Shape(self.length, self.horizon, self.gap, self.stride, self.ends, self.observed)
 
 
 @reader("windows", WindowsOptions)

@@ -104,9 +104,11 @@ class RemoteFiles:
             OSError: the disk of the cache fails or is full.
         """
         key = _key(url)
+        # One thread at a time in this process, one process at a time for each file.
         with self._lock, self._entry(key) as entry:
             facts = self._fetched(url, key, entry)
             self._used[key] += 1
+            # What is used is written down under the lock of the folder, before anybody can decide to make room.
             with self._alone():
                 self._tell()
                 os.utime(entry)
@@ -130,6 +132,7 @@ class RemoteFiles:
         facts = _facts(entry)
         before = self._seen.get(key)
         if before is not None and facts == before:
+            # Asking again could give a newer file in the middle of a run.
             return before  # the store was asked in this process
         store = store_of(url)
         known = facts.tag if facts is not None else ""
@@ -146,6 +149,7 @@ class RemoteFiles:
 
     def _fetch(self, store: Store, url: str, entry: Path, content: Content) -> Facts:
         """Write a file into its entry; what a connection has broken off goes on where it was."""
+        # What a killed process left is no part of this file.
         for path in entry.iterdir():
             path.unlink()
         with self._alone():
@@ -159,6 +163,7 @@ class RemoteFiles:
                     found = found or store.open(url, start=before, tag=content.tag)
                     assert found is not None
                     with contextlib.closing(found):
+                        # Parts of two versions of a file would be put together to none.
                         if (found.tag, found.size) != (content.tag, content.size):
                             raise RemoteError("was changed while it is read", "write files of data under new names, and start again")
                         file.seek(found.start)
@@ -167,6 +172,7 @@ class RemoteFiles:
                             file.write(data)
                     break
                 except RemoteError as error:
+                    # Progress gives all tries back: a slow network is no broken store.
                     left = TRIES - 1 if file.tell() >= before + PROGRESS else left - 1
                     if not error.again or not left:
                         raise
@@ -175,6 +181,7 @@ class RemoteFiles:
             if file.tell() != content.size:
                 raise RemoteError(f"has {content.size:,} bytes, and {file.tell():,} came", "try again later", again=True)
         facts = Facts(_name(url), content.tag, content.size)
+        # Renamed in this order: facts name a file that is there.
         partial.rename(entry / facts.name)
         (entry / "new").write_text(json.dumps(asdict(facts)), "utf-8")
         (entry / "new").rename(entry / _FACTS)
@@ -191,10 +198,12 @@ class RemoteFiles:
             try:
                 descriptor = os.open(entry, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
+                # The folder was removed between two calls.
                 continue  # another process has made room
             try:
                 self._wait_for(descriptor, entry)
                 with contextlib.suppress(FileNotFoundError):
+                    # The folder may have been removed and made again while this process waited for its lock.
                     if os.path.samestat(os.fstat(descriptor), entry.stat()):
                         yield entry
                         return
@@ -216,6 +225,7 @@ class RemoteFiles:
             except BlockingIOError:
                 with contextlib.suppress(OSError):
                     now = (entry / _PARTIAL).stat().st_size
+                    # A byte that came since says that the other process is alive.
                     since, size = (time.monotonic() if now != size else since), now
                 if time.monotonic() - since > PATIENCE:
                     raise RemoteError(f"is fetched by another process, which stands still for {PATIENCE:g} s", "end that process") from None
@@ -250,6 +260,7 @@ class RemoteFiles:
         for path in (self.folder / _USERS).glob("*"):
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                # A file that can be locked belongs to a process that has ended.
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     path.unlink()
@@ -273,6 +284,7 @@ class RemoteFiles:
         for path in sorted(held, key=lambda path: path.stat().st_mtime_ns):
             if total <= self._most:
                 return
+            # The least recently used goes first; those that are open stay.
             if path.name not in used and _remove(path):
                 total -= held[path]
         if total > self._most:

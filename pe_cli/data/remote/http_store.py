@@ -40,6 +40,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     max_redirections = 5
 
     def redirect_request(self, req: Any, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> Any:
+        # A signed address must not be sent on without encryption.
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             raise RemoteError(f"leads from https to {urlsplit(newurl).scheme or 'nowhere'}", "name the address that it leads to")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -65,6 +66,7 @@ class HttpStore:
         """
         headers = {"User-Agent": "pe", "Accept-Encoding": "identity"}
         if start and tag:
+            # The rest of a file only if it is the same file still.
             headers |= {"Range": f"bytes={start}-", "If-Range": tag}
         if known:
             headers["If-None-Match" if _is_etag(known) else "If-Modified-Since"] = known
@@ -130,12 +132,14 @@ def _content(answer: Any, start: int) -> Content:
     headers = answer.headers
     tag = headers.get("ETag") or headers.get("Last-Modified") or ""
     length = headers.get("Content-Length", "")
+    # Without its length nobody can tell whether a file came whole.
     if not length.isdecimal() or len(length) > 18:
         answer.close()
         raise RemoteError("the server does not say how long it is", "nobody could tell whether the file is whole: fetch it first")
     size, first = int(length), 0
     if answer.status == 206:
         said = headers.get("Content-Range", "")
+        # A server may ignore the range, or send another.
         if said != f"bytes {start}-{start + size - 1}/{start + size}":
             answer.close()
             raise RemoteError(f"the server gives other bytes than it was asked for: '{said[:80]}'", "fetch the file first")
@@ -157,6 +161,7 @@ def _read(answer: Any, size: int) -> Iterator[bytes]:
         since += len(data)
         yield data
         if (took := time.monotonic() - begun) > STRETCH:
+            # A trickle of bytes never times out, and would hold a training for days.
             if left and since < SLOWEST * took:
                 said = f"the server gives {since / took:.0f} bytes a second, and {SLOWEST:,} are the least"
                 raise RemoteError(said, "try again later", again=True)

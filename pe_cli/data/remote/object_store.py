@@ -56,6 +56,7 @@ class ObjectStore:
 
     @staticmethod
     def _tag(facts: dict[str, Any]) -> str:
+        # Stores name their version differently; any that changes with the content does.
         return str(next((facts[key] for key in ("ETag", "etag", "LastModified", "mtime", "updated", "created") if facts.get(key)), ""))
 
     def _read(self, url: str, start: int, size: int, tag: str) -> Iterator[bytes]:
@@ -91,6 +92,7 @@ def _told() -> Iterator[None]:
     """
     try:
         yield
+    # Packages of stores raise what they like, and a traceback of theirs tells a user nothing.
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 - see above

@@ -76,6 +76,7 @@ class Store(Protocol):
 
 def is_pattern(url: str) -> bool:
     """Return whether an address stands for several files; a `?` of http begins a query."""
+    # A query of an HTTP address may have question marks and brackets.
     rest = urlsplit(url).path if url.lower().startswith("http") else url
     return _PATTERN.search(rest) is not None
 
@@ -87,6 +88,7 @@ def shown(url: str) -> str:
     'https://host/a.csv?...'
     """
     head, mark, _ = url.partition("?")
+    # A signed address holds its secret behind the question mark.
     return f"{head}?..." if mark and url.lower().startswith("http") else url
 
 

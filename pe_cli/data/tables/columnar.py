@@ -95,6 +95,7 @@ class ColumnarPart:
         self._types = dict(zip(names, schema.types, strict=True))
         self._kind, self._origin = kind, origin
         row = CELL * max(1, len(names))
+        # A look at the beginning reads as many rows as fit into its bytes.
         self._rows = max(1, origin.look.most // row) if origin.look and origin.only_looks(rows * row, path) else rows
         self._batches, self._missing, self._groups = batches, frozenset(missing), groups
         # columns that were read, and their texts in the row that was asked for last: other cells of a row are asked for next
@@ -123,6 +124,7 @@ class ColumnarPart:
         row = start
         with reading(self.path, self._kind, self._origin):
             for first, batch in self._batches(names, start):
+                # Converted in pieces: a batch of a file may be of any size.
                 for begin in range(max(start, first), min(stop, first + batch.num_rows), BATCH):
                     end = min(begin + BATCH, stop, first + batch.num_rows)
                     cut = batch.slice(begin - first, end - begin)
@@ -138,6 +140,7 @@ class ColumnarPart:
     def read(
         self,
         start: int,
+        # Cells of a row are often asked for together, and reading a group costs the same for one as for all.
         stop: int,
         numbers: Mapping[str, NDArray[np.float64]],
         codes: Mapping[str, NDArray[np.int32]],
@@ -297,6 +300,7 @@ def _first_odd(column: Any) -> int:
     """Return the place of the first value that has no text; 0 where each of them has one."""
     import pyarrow as pa
 
+    # Row by row, which is slow and only done for the message.
     for row in range(len(column)):
         try:
             as_text(_plain(column.slice(row, 1))[0].as_py())

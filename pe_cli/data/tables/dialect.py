@@ -71,6 +71,7 @@ def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
         end = found.start() if found else len(data)
         at = end + 1
         if found and found[0] == b'"':
+            # A quote inside of text is no quote of a cell.
             if data[begin:end].strip(BLANKS):
                 continue
             close = quote(data, at)
@@ -89,6 +90,7 @@ def split_rows(data: bytes, delimiter: str, start: int = 0) -> Iterator[Row]:
         else:
             cells.append(_cell(data, begin, end, quoted=False))
         begin = at
+        # A row with more cells than any table has is an unclosed quote or no table: nothing behind it is looked at.
         if len(cells) > column_limit.MOST_COLUMNS:
             yield Row(row, cells, whole=True)
             return
@@ -128,6 +130,7 @@ def sniff_delimiter(data: bytes, end: bool) -> tuple[str | None, bool]:
     best: tuple[float, int, str] | None = None
     for delimiter in DELIMITERS:
         counts = [len(row.cells) for row in first_rows(data, delimiter, end)]
+        # Only delimiters that every row has equally often are likely; of those the one with most columns.
         if not counts or counts[0] < 2:
             continue
         share = counts.count(counts[0]) / len(counts)
@@ -162,6 +165,7 @@ def has_header(rows: Sequence[Sequence[str]], missing: Collection[str]) -> bool:
     """
     first, rest = rows[0], rows[1:]
     counted = len(first) > 1 and list(first) == [str(i) for i in range(len(first))]
+    # A table without numbers has a header, or there would be no way to name its columns.
     if counted or not any(is_number(cell) for cell in first):
         return True
     for i, cell in enumerate(first):

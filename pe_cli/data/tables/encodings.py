@@ -64,10 +64,12 @@ def detect(chunks: Iterable[bytes]) -> Detected | None:
     for i, chunk in enumerate(chunks):
         if i == 0 and chunk.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return None
+        # Text of two bytes per letter has zeros at every second place.
         if i == 0 and chunk[:200].count(0) * 3 > len(chunk[:200]):
             name = "utf-16-le" if chunk[:200:2].count(0) < chunk[1:200:2].count(0) else "utf-16-be"
             return Detected(name, _words(chunk[:2000].decode(name, "replace"), ascii_too=True))
         if not odd:
+            # UTF-8 first: text of another encoding hardly ever happens to be valid.
             try:
                 text = decoder.decode(chunk)
                 good += 0 if chunk.isascii() else _odd(text)
@@ -115,6 +117,7 @@ def _told(sample: bytes, line: int, good: int) -> Detected:
     """
     runs = re.findall(rb"[\x80-\xff]+", sample)
     valid = sum(_is_utf8(run) for run in runs)
+    # Valid runs beside invalid ones: two files were joined.
     if good and (valid or good > len(runs)) and (valid + good) * 5 > len(runs):
         return Detected(None, (), line=line, mixed=True)
     found = sorted(
@@ -161,6 +164,7 @@ def _of_letter(encoding: str, before: str, c: str, behind: str) -> float:
     """Return what a letter of one byte counts, between two others."""
     alone = not any(x.isalpha() and x not in SIGNS for x in (before, behind))
     if c.lower() in LETTERS[encoding]:
+        # Letters of two alphabets in one word come of a wrong encoding.
         joined = LETTERS[encoding] in (_CYRILLIC, _GREEK) and any(x.isascii() and x.isalpha() for x in (before, behind))
         odd_case = c != c.lower() and before.islower()
         return -1.0 if joined or odd_case else 0.5 if alone else 1.0

@@ -22,6 +22,7 @@ _CONTINUES = b"\xff\xff\xff\xff"
 
 
 def _number(data: bytes, at: int, code: str) -> int:
+    # Every place is checked: the metadata come from a file.
     if not 0 <= at <= len(data) - struct.calcsize(code):
         raise ValueError("a place of its metadata lies outside of them")
     return int(struct.unpack_from(f"<{code}", data, at)[0])
@@ -66,6 +67,7 @@ def unpacked(metadata: bytes, body: IO[bytes], begin: int) -> int:
         return 0
     first = _inner(metadata, buffers)
     total = 0
+    # No more buffers than the metadata have bytes for.
     for i in range(min(_number(metadata, first, "I"), len(metadata) // _BUFFER)):
         offset, length = (_number(metadata, first + 4 + _BUFFER * i + part, "q") for part in (0, 8))
         if length >= 8 and offset >= 0:
@@ -95,6 +97,7 @@ def messages(file: IO[bytes], whole: bool) -> Iterator[tuple[bytes, int]]:
             for i in range(min(_number(footer, first, "I"), length // _BLOCK) if blocks else 0):
                 at, head, body = (_number(footer, first + 4 + _BLOCK * i + place, code) for place, code in ((0, "q"), (8, "i"), (16, "q")))
                 found = _message(file, at, size)
+                # A footer may name any place.
                 if found is None or min(head, body) < 0 or at + head + body > size:
                     raise ValueError("its footer names places outside of the file")
                 yield found[:2]

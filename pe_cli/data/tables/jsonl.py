@@ -49,6 +49,7 @@ class JsonlPart:
         together = source.shared(1)
         found = None
         if together and most is None:
+            # Each process looks at its own part of the lines; parts end at line ends.
             begin, end = (self._line_at(source.start + at) for at in together.span(source.end - source.start))
             with contextlib.suppress(PeError):  # all look at all of it then, and tell the same
                 found = self._look(begin, end, None)
@@ -105,8 +106,10 @@ class JsonlPart:
         for at, data in self._lines(begin):
             if at >= end or rows == most:
                 break
+            # Only every so many offsets are kept: a file of a billion lines would fill memory with places.
             if rows % STRIDE == 0:
                 marks.append((rows, at))
+            # A line that is too short for so many keys need not be counted.
             if len(data) > KEY * column_limit.MOST_COLUMNS and count(data).outer > column_limit.MOST_COLUMNS:
                 raise self._too_wide(at)
             names.update(dict.fromkeys(self._parse(data, at)))
@@ -136,6 +139,7 @@ class JsonlPart:
                     if found.strip():
                         yield at, found
                     at += len(found) + 1
+                # A line that never ends is no JSON Lines, and would be kept whole.
                 if len(rest) > LONGEST:
                     raise self.source.error_at(
                         at, f"a line of more than {LONGEST:,} bytes", "write one object per line"
@@ -255,6 +259,7 @@ class _Twice(Exception):
     """A key stands in an object twice."""
 
 
+# JSON allows a key twice and keeps the last, which would lose a value in silence.
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):

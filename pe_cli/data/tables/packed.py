@@ -54,6 +54,7 @@ def _unpacked(file: IO[bytes], packed: str, path: Path, origin: Origin) -> Itera
     if packed == "gzip":
         stream = gzip.GzipFile(fileobj=file)
     else:
+        # Each reader has errors of its own for a damaged stream.
         stream, more = _zstd(file, path, origin)
         failures = (*failures, *more)
     while True:
@@ -92,6 +93,7 @@ def _bounded(stream: Iterator[bytes], path: Path, size: int, origin: Origin) -> 
     total, most = 0, max(UNPACKED, RATIO * size)
     for data in stream:
         total += len(data)
+        # While it is unpacked and not afterwards: a few kilobytes may unpack to more than the disk holds.
         if total > most:
             raise origin.error(
                 f"{path} has {size:,} bytes and unpacks to more than {most:,}: no table shrinks so far",

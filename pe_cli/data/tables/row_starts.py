@@ -72,11 +72,13 @@ def find_rows(source: Source, delimiter: str, most: int | None, threads: int) ->
     kept = scans[:1]
     for scan in scans[1:]:
         last = kept[-1]
+        # A part that began inside of a quoted cell has found wrong rows.
         last.check()
         if last.between_rows and scan.width in (0, last.width or scan.width):
             scan.width = last.width
             kept.append(scan)
         else:
+            # It is gone over again by the part before, which knows where it stands.
             last.run(scan.end)
     kept[-1].check(end=True)
     return _joined(source, kept, delimiter)
@@ -171,6 +173,7 @@ class _Scan:
             while self._at < self.end and self.state[kernels.WHY] == kernels.DONE and self._odd is None:
                 size = min(WINDOW - 1, self.end - self._at)
                 self.source.read_into(fd, buffer.data, self._at, size)
+                # A character that is cut in two by the window is left for the next one.
                 if self._at + size < self.end:
                     size -= _cut_character(buffer[:size])
                 elif self.end == self.source.end and buffer[size - 1] not in b"\r\n":

@@ -99,6 +99,7 @@ class StreamTable(PartsTable):
         """First row of each stretch, and the number of all rows, int64 [stretches + 1]."""
         found = []
         for part, start, stop, row in self._ranges():
+            # A stretch never goes over the border of two files, nor over that of a row group.
             begins = np.unique(np.clip(part.stretches, start, stop - 1))
             ends = np.append(begins[1:], stop)
             cut = [np.arange(begin, end, STRETCH) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
@@ -128,6 +129,7 @@ class StreamTable(PartsTable):
         rows = len(self)
         if rows <= SAMPLE:
             return [(0, rows)]
+        # Spread evenly, because the beginning of a stream is often unlike the rest.
         begins = self.stretches[:-1]
         chosen = begins[np.unique(np.linspace(0, len(begins) - 1, min(PLACES, len(begins))).astype(np.int64))].tolist()
         most = SAMPLE // len(chosen)

@@ -144,6 +144,7 @@ class PartsTable:
         self._parts = list(parts)
         self._starts = np.cumsum([0, *(len(part) for part in parts)])
         total = int(self._starts[-1])
+        # Rows of several files are one table: the last of a file is followed by the first of the next.
         if skip >= total:
             raise origin.error(f"skip: {skip} leaves none of {total} rows", "skip fewer")
         self._first = skip
@@ -188,6 +189,7 @@ class PartsTable:
         """
         numbers = {name: how for name, how in notations_of(numbers).items() if (name, how) not in self._numbers}
         codes = [name for name in dict.fromkeys(codes) if name not in self._codes]
+        # Two views of one column are read apart, as a pass over the file gives one each.
         both = frozenset(numbers) & frozenset(codes)
         twice = [name for name in codes if name in both]
         self._read(numbers, [name for name in codes if name not in both], together)
@@ -209,6 +211,7 @@ class PartsTable:
         if together:
             arrays = together.rooms([((self._rows,), kind) for kind in kinds.values()], f"columns {', '.join(kinds)}")
         if arrays is None:
+            # Without shared memory every process reads all.
             together = None
             arrays = [room((self._rows,), kind, f"column '{name}'") for name, kind in kinds.items()]
         found = dict(zip(kinds, arrays, strict=True))
@@ -307,12 +310,14 @@ def merge_codes(
     owner = np.repeat(np.arange(len(dictionaries)), [len(dictionary.words) for dictionary in dictionaries])
     firsts = np.concatenate([dictionary.firsts for dictionary in dictionaries])
     within = np.concatenate([np.arange(len(table)) for table in tables])
+    # Words in the order of their first rows, whichever part of the file was read first.
     order = np.argsort(firsts, kind="stable")
     known: dict[str, int] = {}
     for k, i in zip(owner[order].tolist(), within[order].tolist(), strict=True):
         word = dictionaries[k].words[i].strip()
         tables[k][i] = -1 if word in missing or not word else known.setdefault(word, len(known))
     for dictionary, table in zip(dictionaries, tables, strict=True):
+        # Most dictionaries are in order already, and their codes need no pass.
         if np.array_equal(table, np.arange(len(table))):
             continue
         for start, stop in dictionary.ranges:

@@ -61,6 +61,7 @@ class Spool:
         """
         self._memory += data
         self.size += len(data)
+        # In memory as long as it is small; a file is made for what is not.
         if len(self._memory) <= (CHUNK if self._file else KEPT):
             return
         try:
@@ -134,6 +135,7 @@ class Source:
                 f"cannot read {self.path} again: {(error.strerror or str(error)).lower()}"
             ) from None
         try:
+            # Compared each time it is opened: offsets that were found before hold for that file alone.
             if stamp_of(fd) != self.stamp:
                 raise self.changed()
             yield fd
@@ -148,6 +150,7 @@ class Source:
         together = self.origin.together
         if together is None:
             return None
+        # Processes of a machine share the work only if they see the same file.
         told = together.told(f"rows of {self.path.name}", [list(self.stamp), self.start, self.end, threads])
         return together if all(each == told[0] for each in told) else None
 
@@ -202,6 +205,7 @@ class Source:
         while position < offset:
             data = self.read(position, min(CHUNK, offset - position))
             line += data.count(b"\n")
+            # Line ends are counted over the borders of chunks.
             if previous == b"\r" or b"\r" in data:
                 # it ends a line by itself unless a newline follows, which may be in the next chunk
                 both = previous + data
@@ -275,6 +279,7 @@ def open_source(path: Path, encoding: str, origin: Origin, spool: Spool) -> Sour
         else:
             stream = iter(lambda: file.read(CHUNK), b"")
         mark, marked = next(((m, name) for m, name in _MARKS if head.startswith(m)), (b"", "utf-8"))
+        # A byte-order mark is believed where nobody has named an encoding.
         named = marked if encoding == "auto" else _plain_name(encoding, marked)
         skip = len(mark) if named == marked else 0
         if not packed and named == "utf-8":

@@ -30,6 +30,7 @@ def fields(data: bytes, at: int = 0, level: int = 0) -> tuple[Fields, int]:
         ValueError: it is none.
         IndexError: it goes on behind the data.
     """
+    # Recursion is bounded by hand, because a file may nest as deep as it likes.
     if level > _DEEPEST:
         raise ValueError("its metadata have too many levels")
     found: Fields = {}
@@ -86,6 +87,7 @@ def _list(data: bytes, at: int, level: int) -> tuple[list[Any], int]:
         raise ValueError("its metadata have too many levels")
     kind = data[at] & 15
     count, at = _length(data, at)
+    # Counted before anything is made: a list may claim any length.
     if count > len(data) - at:
         raise IndexError  # an element has a byte at least
     found = []
@@ -103,6 +105,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
+    # Ten groups of seven bits are what 64 need.
     while shift < 70:
         value |= (data[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1

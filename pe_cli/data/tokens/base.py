@@ -91,12 +91,14 @@ class Tokenizer:
             encode: Encoder = worker.get()
             return encode(chunk, filled, ALL if most is None else most)
 
+        # Lower case may make a text longer: two letters for one, or more bytes.
         bound = texts.size + texts.size // 2 if self.lower else texts.size
         bound = max(1, self.bound(bound, len(texts)) + filled * len(texts))
         if most is not None:
             bound = min(bound, max(most, filled) * len(texts) + 1)
         ids, offsets = room((bound,), "int32", "the tokens of texts"), np.zeros(len(texts) + 1, np.int64)
         at = done = unknown = 0
+        # Results come in the order of texts, whatever thread made them, so that ids can be written one behind the other.
         for found, ends, missed in in_order(work, texts.chunks, threads):
             ids[at : at + len(found)] = found
             offsets[done : done + len(ends)] = ends + at
@@ -163,6 +165,7 @@ def most_frequent(found: NDArray[np.int64], keep: int | None, least: int, key: C
     """
     there = np.flatnonzero(found >= max(1, least))
     if keep is not None and len(there) > keep:
+        # Of equally frequent ones the order of the key decides, so that a vocabulary is the same on every machine.
         limit = np.partition(found[there], len(there) - keep)[len(there) - keep] if keep else ALL
         there = there[found[there] >= limit]
     order = sorted(there.tolist(), key=lambda i: (-int(found[i]), key(i)))

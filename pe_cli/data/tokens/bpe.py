@@ -133,8 +133,10 @@ class _Learning:
     def run(self) -> tuple[NDArray[np.int32], csv_kernels.Words]:
         """Return the merges, int32 [merges, 3]: left, right and new symbol; and the table of the symbols' bytes."""
         for name in ("count_pairs", "learn_merges"):
+            # Kernels cannot make room: they say what is full, and are called again where they stopped.
             while True:
                 for key, array in self.arrays.items():
+                    # Addresses are put down again, as arrays may have grown.
                     self.frame[key] = array.ctypes.data
                 self.frame[learning.SYMBOL_TABLE] = self.table.table.ctypes.data
                 self.frame[learning.SYMBOL_ROOM] = len(self.table.bytes)
@@ -179,6 +181,7 @@ class _Cache:
         self.first, self.size = np.empty(REMEMBERED, np.int64), np.empty(REMEMBERED, np.int32)
         self.tokens = np.empty(REMEMBERED_BYTES, np.int32)
         self.words = np.zeros(byte_pair_merging.CACHE, np.int64)
+        # Addresses of arrays that this object keeps alive.
         self.words[byte_pair_merging.CACHE_TABLE] = self.table.table.ctypes.data
         self.words[byte_pair_merging.CACHE_ROOM] = self.words[byte_pair_merging.CACHE_MOST] = REMEMBERED_BYTES
         self.words[byte_pair_merging.CACHE_FIRST] = self.first.ctypes.data
@@ -206,6 +209,7 @@ class Pairs(Tokenizer):
                 raise damaged(f"merge {rank + 1}, '{merge}', is not of two tokens before it")
             keys[rank] = names[left] << 32 | names[right]
             news[rank] = names.setdefault(left + right, len(names) + SPECIAL)
+        # A pair has one rank, or the order of merges would not be defined.
         if len(np.unique(keys[:-1])) != len(self.merges):
             raise damaged("a merge is listed twice")
         self.vocabulary = names

@@ -18,6 +18,7 @@ POINTS = 0x110000
 
 def learn(wanted: Wanted, texts: Texts, threads: int | None) -> State:
     """Return the most frequent characters, the most frequent first."""
+    # A count for each code point and thread: a table is faster than any dictionary, and takes 9 MB.
     local = Locals(lambda: np.zeros(POINTS, np.int64))
 
     def work(i: int) -> None:

@@ -43,6 +43,7 @@ class Counts:
                 "count_pieces", chunk.buffer, chunk.ends, len(chunk), rule, longest, classes(), self.words.table, self.room,
                 self.counts, state,
             )  # fmt: skip
+            # Counting stops where the table is full and goes on after it has grown.
             if not state[NEEDS]:
                 break
             self.grow(int(state[NEEDS]))
@@ -81,6 +82,7 @@ def count(texts: Texts, rule: int, longest: int, threads: int | None = None) -> 
     local = Locals(Counts)
     for _ in in_order(lambda i: local.get().add_texts(texts, i, rule, longest), texts.chunks, threads):
         pass
+    # Into the largest, so that as little as possible is added.
     largest, *others = sorted(local.all, key=len, reverse=True)
     for other in others:
         largest.add(other)

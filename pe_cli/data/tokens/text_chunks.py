@@ -70,6 +70,7 @@ class BadTextError(Exception):
         self.row, self.message, self.hint = row, message, hint
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Pools of processes pickle errors by their arguments.
         return type(self), (self.row, self.message, self.hint)
 
 
@@ -156,6 +157,7 @@ class Texts:
             while first and buffer[first] & 0xC0 == 0x80:
                 first -= 1
             if buffer[first] >= 0xC0 and not 0 <= found[1] < first:
+                # A broken character that begins in one text and ends in the next is a mistake of the first.
                 found[1] = first
         if (found < 0).all():
             return
@@ -194,12 +196,14 @@ def in_order(work: Callable[[int], Result], count: int, threads: int | None = No
     with ThreadPoolExecutor(threads, thread_name_prefix="texts") as pool:
         try:
             for i in range(count):
+                # Bounded, so that results do not pile up while the first one takes long.
                 if len(waiting) == 2 * threads:
                     yield waiting.popleft().result()
                 waiting.append(pool.submit(work, i))
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            # An error ends the others at once.
             for future in waiting:
                 future.cancel()
 

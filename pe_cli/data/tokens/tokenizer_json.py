@@ -73,6 +73,7 @@ def _native(what: str) -> Iterator[None]:
     try:
         yield
     except BaseException as failure:
+        # The package's Rust code raises exceptions that derive from BaseException alone.
         if isinstance(failure, (KeyboardInterrupt, SystemExit, MemoryError)):
             raise
         said = " ".join(str(failure).split())
@@ -94,6 +95,7 @@ class FileTokens(Tokenizer):
         text = "\n".join(state["lines"])
         value = json.loads(text)
         try:
+            # Before the package reads it: patterns and sizes of a file are no more trusted than data.
             checked.check(value)
         except ValueError as failure:
             raise PeError(f"it could be made to take all memory or very long: {failure}", code=ExitCode.DATA) from None
@@ -102,6 +104,7 @@ class FileTokens(Tokenizer):
         padding = self._tokens.padding
         names = [padding["pad_token"]] if padding else []
         self._tokens.no_padding()
+        # Padding and cutting are the column's options here.
         self._tokens.no_truncation()
         found = [self._tokens.token_to_id(name) for name in (*names, *_PADDING)]
         self.padding = next((i for i in found if i is not None), 0)
@@ -141,6 +144,7 @@ class FileTokens(Tokenizer):
         Raises:
             PeError: there are more of them than `bound` says, or one that no token has (exit code 3).
         """
+        # A file may say a size and give larger ids: a model would look behind its table.
         most = self.bound(chunk.size, len(chunk))
         if sum(map(len, lists)) > most:
             raise PeError(f"the tokenizer makes more than {most:,} tokens of {chunk.size:,} bytes", code=ExitCode.DATA)

@@ -51,6 +51,7 @@ def check(value: dict[str, Any]) -> None:
 def _parts(value: Any) -> Iterator[dict[str, Any]]:
     """Yield all objects but those of the vocabulary."""
     waiting = [value.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
+    # By hand instead of recursion, because a file may be nested as deep as it likes.
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):
@@ -77,6 +78,7 @@ def _growth(part: Any) -> float:
     """Return how many times as long a part may make a text."""
     if isinstance(part, list):
         found = 1.0
+        # Bounded: a product of many growths is an infinity otherwise.
         for each in part:
             found = min(1e9, found * _growth(each))
         return found
@@ -131,6 +133,7 @@ def check_pattern(text: str) -> None:
         character = text[at]
         if character == "\\":
             at += 2
+            # Properties such as \p{Letter} are one character of the pattern.
             if text[at - 1 : at] in "pP" and text[at : at + 1] == "{":
                 at = max(at, text.find("}", at) + 1)
         elif character == "[":
@@ -161,6 +164,7 @@ def _repeated(text: str, at: int, group: list[int], closed: list[int] | None) ->
         at = found.end()
         low, comma, high = found.groups()
         endless = found[0][0] in "*+" or bool(comma and not high and low is not None)
+        # A repetition inside of a repetition takes time that doubles with every letter of a text.
         if endless and (inside or (closed is not None and closed[2])):
             raise ValueError(f"its pattern {_shown(text)} repeats what repeats itself or has branches")
         if endless:

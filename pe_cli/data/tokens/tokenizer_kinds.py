@@ -47,5 +47,6 @@ def open_tokens(state: State, template: bool = True) -> Tokenizer:
         raise damaged(f"there is no kind '{kind}'")
     try:
         return kinds[kind](state)
+    # A checkpoint may have been edited: whatever a kind stumbles over is told as damage.
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged(f"{type(error).__name__}: {error}") from None

@@ -36,6 +36,7 @@ def classes() -> NDArray[np.int32]:
     lower = np.arange(LIMIT, dtype=np.int32)
     for c in range(CASED):
         small = chr(c).lower()
+        # Letters that become several in lower case stay as they are: a table has one for each.
         if len(small) == 1:
             lower[c] = ord(small)
     return lower << KIND_BITS | kinds

@@ -80,6 +80,7 @@ class Words(Tokenizer):
 
     def exported(self) -> dict[str, Any]:
         """Return the tokens in the form of a `tokenizer.json`."""
+        # Written out, because engines differ in what they call a blank.
         blank = "".join(f"\\x{{{c:x}}}" for c in BLANKS)
         inner = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}"
         pattern = {
@@ -103,6 +104,7 @@ def table_of(words: Sequence[bytes]) -> csv_kernels.Words:
     ends = np.append(0, np.cumsum([len(word) for word in words])).astype(np.int64)
     made.ensure(int(ends[-1]))
     call("list_words", np.frombuffer(b"".join(words) + bytes(SLACK), np.uint8), ends, len(words), made.table)
+    # Two words with one id could not be told apart when they are decoded.
     if int(made.table[COUNT]) != len(words):
         raise damaged("a token is listed twice")
     return made

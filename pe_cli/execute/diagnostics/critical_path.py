@@ -73,6 +73,7 @@ def parallelism(profile: Profile) -> Parallelism:
 
     plan = profile.plan
     seconds = task_seconds(profile).tolist()
+    # One more thread than there can be, so that no device's own order counts: the path shows what data alone asks for.
     free = plan.waits(max(profile.threads, len(plan.graph.places)) + 1)  # data and the strategy's rules, no fixed order
     length, path = critical_path(seconds, free)
     waits = plan.waits(profile.threads) if profile.threads > 1 else free
@@ -131,6 +132,7 @@ def simulate(seconds: Sequence[float], waits: Sequence[Collection[int]], homes: 
     now = 0.0
     while ready or running:
         while ready and free:
+            # A thread takes what is at home with it first, as the scheduler does, so that the prediction sees the same cache effects.
             thread, task = next(((t, r) for t in free for r in ready if homes[r] % threads == t), (free[0], ready[0]))
             free.remove(thread)
             ready.remove(task)

@@ -18,9 +18,10 @@ from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering
 from pe_cli.execute.lowering.tasks import Task
-from pe_cli.execute.lowering.types import device_types
+from pe_cli.execute.lowering.types import concrete_types, device_types
 from pe_cli.execute.memory.device_memory import plan_devices
 from pe_cli.execute.numeric_settings import USUAL, Numerics
+from pe_cli.execute.plan.distributed import Whole
 from pe_cli.execute.request import Request, fetched_rows
 from pe_cli.graph.compile import Purpose, Stages, compile_program
 from pe_cli.graph.lod_resolution import Sequences
@@ -67,6 +68,7 @@ def beside(*found: Estimate) -> Estimate:
     Their temporaries take turns in the same bytes of the host; other devices keep those of each, and what carries their feeds.
     """
     kept = {name: size for each in found for name, size in each.kept.items()}
+    # On the host programs share one arena, one after the other; on a card each has its own, for graphs of launches keep addresses.
     join = max if device(found[0].place.kind).is_host else sum
     temporaries, unshared = join(each.temporaries for each in found), join(each.unshared for each in found)
     beside = Carried(sum(each.carried.pinned for each in found), sum(each.carried.rooms for each in found))
@@ -94,6 +96,7 @@ def batch_types(sequences: Sequences, sizes: Sequence[int]) -> list[dict[str, Te
     if not made:
         return parts
     arrays = [{name: _stand_in(name, kind, sequences) for name, kind in part.items()} for part in parts]
+    # Recipes are run on stand-ins, because the size of what they make follows from values.
     complete = sequences.complete(arrays)
     types = [{name: TensorType(a.shape, str(a.dtype)) for name, a in part.items()} for part in complete]
     return [{name: kind for name, kind in part.items() if name in read} for part in types]
@@ -163,15 +166,18 @@ class _Lowered:
 
 def _lowered(
     program: Program, places: Sequence[Place], samples: int, build: BuildStrategy, fetches: Sequence[str], threads: int,
-    numerics: Numerics,
+    numerics: Numerics, processes: int = 1,
 ) -> _Lowered:
-    sizes = split_sizes(samples, len(places))
-    stages = compile_program(program, Purpose(places, build, threads=threads, precision=numerics.precision), fetches)
-    parts = batch_types(stages.sequences, sizes)
+    of_all = split_sizes(samples, len(places) * processes)
+    sizes = of_all[: len(places)]
+    stages = compile_program(program, Purpose(places, build, processes, threads=threads, precision=numerics.precision), fetches)
+    everyone = batch_types(stages.sequences, of_all)
+    parts = everyone[: len(places)]
     graph = stages.executed([d for d, n in enumerate(sizes) if n] or [0])
-    types = device_types(graph, parts)
+    types = device_types(graph, parts, [*zip(everyone, of_all, strict=True)] if processes > 1 else ())
     request = Request(tuple(tuple(sorted(p.items())) for p in parts), tuple(sizes), tuple(fetches))
-    low = lowering(graph, types, request.sizes, numerics, threads=threads)
+    whole = Whole([concrete_types(graph.program, part) for part in everyone], of_all) if processes > 1 else None
+    low = lowering(graph, types, request.sizes, numerics, threads=threads, whole=whole)
     return _Lowered(stages, graph, request, low, lower(low))
 
 
@@ -184,27 +190,29 @@ def estimate_memory(
     fetches: Sequence[str] = (),
     threads: int = 0,
     numerics: Numerics = USUAL,
+    processes: int = 1,
 ) -> list[Estimate]:
     """Plan the memory of a step without allocating it.
 
     Args:
         program: training or evaluation.
-        places: devices.
-        samples: of a batch, over all devices.
+        places: devices of a process.
+        samples: of a batch, over all devices of all processes.
         build: strategy of the graph.
         fetches: variables that are read after the step.
-        threads: of all devices; 0 for one each.
+        threads: of all devices of a process; 0 for one each.
         numerics: how kernels compute, which decides about scratch memory.
+        processes: that share every batch.
 
     Returns:
-        One entry per device.
+        One entry per device of the first process.
 
     Raises:
         PeError: sizes that only a batch shows do not fit, or an op that a device cannot run.
     """
     strategy = build or BuildStrategy()
     threads = threads or len(places)
-    lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics)
+    lowered = _lowered(program, places, samples, strategy, fetches, threads, numerics, processes)
     graph, tasks = lowered.graph, lowered.tasks
     shared = lowered.stages.shared
     kept = {v.name: aligned(v.type.nbytes) for v in graph.program.persistables()}
@@ -214,6 +222,7 @@ def estimate_memory(
     for d, memory in enumerate(found):
         calls = [c for t in tasks if t.home == d for c in t.calls]
         kernels = {(c.kernel.name, c.dtype, c.second) for c in calls}
+        # What devices share is counted for the first of them alone.
         own = {name: size for name, size in kept.items() if not d or name not in shared}
         feeds = [kind for _, kind in lowered.request.feeds[d]]
         beside = device(places[d].kind).carried(calls, feeds, late if d in graph.active else [])

@@ -61,13 +61,16 @@ def run_profile(executor: Executor, feed: Feed, fetches: Sequence[str], steps: i
     batch = executor.batch(feed, fetches)
     plan, parts = batch.plan, batch.parts
     number = 0
+    # Both forms of a step are warmed up: the timed tape is compiled at its first use.
     for _ in range(warmup):
         plan.run(parts, number)
         plan.run_timed(parts, number + 1)
         number += 2
     timelines, plain = [], []
+    # Watched and plain steps alternate, so that a change of clock speed meets both alike.
     for _ in range(steps):
         begin = time.perf_counter_ns()
+        # Without copies in and out: `plain` is what the kernels and the scheduler take.
         plan.step.run(number)
         plain.append((time.perf_counter_ns() - begin) / 1e6)
         timelines.append(plan.run_timed(parts, number + 1)[1])
@@ -127,6 +130,7 @@ def rows(profile: Profile, by: str = "layer") -> list[Row]:
             continue  # its output is its input's bytes
         counted = [flops(plan, plan.graph.nodes[plan.tasks[i].node]) for i in members]
         known = None not in counted and time_ > 0
+        # Bytes of a task's variables, not of its traffic: what stays in a cache counts as well.
         moved = sum(nbytes(plan.tasks[i], plan.graph.nodes[plan.tasks[i].node]) for i in members)
         place = plan.graph.nodes[plan.tasks[members[0]].node].at if by == "layer" else None
         out.append(
@@ -229,6 +233,7 @@ def use(profile: Profile) -> Use:
         spans = np.stack([line.begin, line.end], axis=1)
         of = line.work
         busy = np.bincount(line.thread, line.end - line.begin, minlength=profile.threads)
+        # A thread that waits for other processes is not busy, though a kernel call of its runs.
         busy -= np.bincount(line.thread[waiting[of]], (line.end - line.begin)[waiting[of]], minlength=profile.threads)
         sums, computing = merged(spans[(collective & ~waiting)[of]]), merged(spans[~collective[of]])
         beside = merged(np.array([(begin, end) for _, begin, end in line.beside], np.int64).reshape(-1, 2))

@@ -32,6 +32,7 @@ def failed_task(task: Task, report: list[int], step: int, graph: Graph, lowering
     if isinstance(node, Check) and report[0] == NOT_FINITE:
         return _not_finite(node, report, step, graph, lowering)
     if isinstance(node, Compute):
+        # The kernel counts rows of its device's part, and people count those of the batch.
         report[1] += lowering.rows_before(node.op, node.device)  # the row in the whole batch
     raised = next((c.kernel.error for c in task.calls if isinstance(c.kernel, HostKernel)), None)
     if isinstance(raised, (KeyboardInterrupt, SystemExit, PeerError)):
@@ -41,6 +42,7 @@ def failed_task(task: Task, report: list[int], step: int, graph: Graph, lowering
     if report[LABEL]:  # of an op inside
         op = next(op for op, label in lowering.labels.items() if label == report[LABEL])
         definition = op.definition
+        # The op of a region stands at its own line of the model, which says more than the line of the loop.
         name, at = f"{op.type} in round {report[ROUND]}" if report[ROUND] else op.type, op.at or at
     error = failure(report, name, at, step, raised, definition.get(ReportsData) if definition else None)
     error.__cause__ = raised

@@ -42,6 +42,7 @@ def trace(profile: Profile, name: str = "", origin: int | None = None, phase: st
             lane = (1 + plan.tasks[work].home, COMMUNICATION)
             lanes.add(lane)
             event = _call(profile, work, begin - origin, end - begin, lane, step)
+            # The lane shows the exchange itself; "start" is the call that only handed it over.
             events.append({**event, "name": str(event["name"]).removeprefix("start_")})
     return {
         "traceEvents": [*_names(profile, sorted(lanes)), *sorted(events, key=lambda e: e["ts"])],
@@ -101,6 +102,7 @@ def in_turn(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         whole = [{**event, "ts": begin + event["ts"]} for event in found["traceEvents"] if event["ph"] == "X"]
         names |= {(e["pid"], e["tid"], e["name"]): e for e in found["traceEvents"] if e["ph"] == "M"}
         events += whole
+        # Phases run one after the other in a step, but were recorded with clocks that all begin at 0.
         begin = max((event["ts"] + event["dur"] for event in whole), default=begin)
     return {**traces[0], "traceEvents": [*names.values(), *events]}
 

@@ -71,6 +71,7 @@ class GraphLowering:
         self.native, self.nests = [kind.native_threads for kind in kinds], [kind.makes_calls for kind in kinds]
         self.buffers: dict[tuple[str, int], Buffer] = {}
         self.tasks: list[list[Task]] = []
+        # Offsets are kept by node, so that a plan that is refitted knows whether a task would draw the same numbers again.
         self.offsets: dict[int, int] = {}
         self.loops = 0
         self.before: int | None = None
@@ -82,6 +83,7 @@ class GraphLowering:
             self._nodes = Counter(id(node.op) for node in graph.nodes if isinstance(node, Compute))
             self._batched: dict[int, str | None] = {}
             return
+        # Both depend on the program alone, so that a refitted plan shares them.
         self._nodes, self._batched = like._nodes, like._batched
         # Only what has another type needs other buffers: tasks of the rest are taken over as they are.
         self.changed = {(n, d) for d, of in enumerate(types) for n, kind in of.items() if like.types[d].get(n) != kind}
@@ -111,6 +113,7 @@ class GraphLowering:
 
         These are samples, or for sequences the rows of those of the devices before it.
         """
+        # Inside a region the batch axis may not be there any more: the loop's op says how many rows lie before.
         if self.before is not None:
             return self.before
         if id(op) not in self._batched:
@@ -133,12 +136,14 @@ class GraphLowering:
 
     def _find_shares(self, number: str) -> Sequence[int]:
         found = {tuple(kinds[n].shape[0] for kinds in self.whole.types) for n in self._averaged(number)}
+        # Several variables may lead to a number; where they divide the batch in different ways, samples decide.
         ratios = {tuple(Fraction(r, sum(rows)) for r in rows) for rows in found if sum(rows)}
         return min(found) if len(ratios) == 1 and all(map(sum, found)) else self.whole.sizes
 
     def _averaged(self, number: str) -> set[str]:
         """Return the variables with a batch axis that a number without one is made of."""
         program = self.graph.program
+        # A gradient op has the batch axis, too, but says nothing about what a metric is the mean of.
         writers = {n: op for op in program.top_ops if op.role in (Role.FORWARD, Role.LOSS) for n in op.output_names()}
         found, seen, waiting = set(), {number}, [number]
         while waiting:

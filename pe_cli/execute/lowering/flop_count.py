@@ -26,6 +26,7 @@ def operations(op: Operator, type_of: Callable[[str], TensorType]) -> int | None
     forward, times = op.definition, 1
     if not forward.has(Counted) and forward.is_grad_of:
         forward = find(forward.is_grad_of)
+        # A gradient op does about the forward work once for each gradient that is asked for, as with the two products of a matmul.
         times = min(2, sum(name != EMPTY for name in op.output_names()))
     counted = forward.get(Counted)
     if counted is None or (args := arguments(op, forward, type_of)) is None:
@@ -43,6 +44,7 @@ def _inside(op: Operator, type_of: Callable[[str], TensorType]) -> int:
         rows = [kind.with_shape(*kind.shape[1:]) if i < len(xs) else kind for i, kind in enumerate(kinds)]
         types = region.types(rows, [type_of(n) for n in like])
         found.append(sum(operations(inner, types.__getitem__) or 0 for inner in region.block.ops))
+    # The larger branch, because a plan is made before anybody knows which one is taken.
     if op.definition.get(HasRegions).runs is Runs.BRANCH:  # type: ignore[union-attr]
         return max(found)
     rounds = type_of(xs[0]).shape[0] if xs else op.attrs.get("steps", 0)

@@ -14,6 +14,7 @@ from pe_cli.execute.lowering.context import GraphLowering, op_seed
 from pe_cli.execute.lowering.sum_processes import Told, gather_rows, start_gather, start_scatter, start_sum, wait_sum
 from pe_cli.execute.lowering.tasks import Task, by_output
 from pe_cli.execute.regions.calls import lower_regions, refused
+from pe_cli.graph.sharded_updates import WHOLE
 from pe_cli.graph.ssa import (
     ADDENDS,
     AllReduce,
@@ -92,6 +93,7 @@ def _compute(g: GraphLowering, node: Compute) -> list[Task]:
     """Return the tasks of an operator; those of an update by rows are as many as threads share it."""
     if node.op.definition.has(HasRegions):
         _refuse_rounded(g, node)
+        # Each part is a task, so that any thread may take it.
         return lower_regions(g, node, lower)
     parts = _parts(g, node)
     return [task for k in range(parts) for task in _part(g, node, (k, parts))]
@@ -107,6 +109,7 @@ def _refuse_rounded(g: GraphLowering, node: Compute) -> None:
 def _parts(g: GraphLowering, node: Compute) -> int:
     """Return by how many threads an update is shared: one that is done once for all devices, row by row and in place."""
     op = node.op
+    # Written over its inputs, every row is independent; with another output, rows that nobody updates would have to be copied by someone.
     in_place = set(op.output_names()) <= set(op.input_names())
     if not (op.definition.has(ByRows) and op.inputs.get("Rows") and g.once(op) and in_place):
         return 1
@@ -127,6 +130,7 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     low = Lowering(definition, _attrs(g, node), ins, outs, _seed(g, op), offset, share)  # type: ignore[arg-type]
     low.helped, low.precision, low.libraries = node.helped, g.numerics.precision, g.numerics.libraries
     low.deterministic = g.numerics.deterministic
+    # Helped ops are cut finer than there are threads, so that a late helper still finds a part to do.
     low.threads = HELP_PARTS if low.helped else g.threads if g.cuts and native else 1
     # An update that all threads do reads the gradients of all devices itself: a sum of its own would write them once more.
     if definition.has(Spreads) and native and len(g.graph.places) * g.threads > 1:
@@ -139,18 +143,21 @@ def _part(g: GraphLowering, node: Compute, share: tuple[int, int]) -> list[Task]
     reads = [*_there(ins), *(b for row in more for b in row)]
     writes = _there(outs)
     over = _pairs(definition.takes_over([slot for slot, row in ins.items() if row]), ins, outs)
+    # Parts of an update belong to the devices in turn, which spreads them over threads that are awake already.
     home = d if share == (0, 1) else share[0]
     made = Task(node.index, home, low.calls, reads, writes, low.scratch_buffers, over, aliases, beside=share[0] > 0)
     if low.update_threads > 1:
         made.takers = Takers.ALL
     elif low.helped:
         made.takers = Takers.IDLE
+    # Uncut ops of several outputs may run side by side: each output waits for no more than it reads.
     side_by_side = g.threads > 1 and not g.cuts and made.takers is Takers.DEVICE
     return by_output(made, outs) if side_by_side else [made]
 
 
 def _seed(g: GraphLowering, op: Operator) -> int:
-    return op_seed(g.numerics.seed, next(iter(op.output_names()), op.type))
+    # What is drawn as a whole, of which a process keeps its rows, is what the variable would be.
+    return op_seed(g.numerics.seed, next(iter(op.output_names()), op.type).removesuffix(WHOLE))
 
 
 def _attrs(g: GraphLowering, node: Compute) -> Mapping[str, Any]:
@@ -221,6 +228,7 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
     size = first.type.numpy.itemsize
     begins = [0]
     for b in sources[0][:-1]:
+        # In elements and with the padding between buffers: shards cut the bucket as one array.
         begins.append(begins[-1] + aligned(b.type.nbytes) // size)
     elements, order = begins[-1] + sources[0][-1].size, _order(g, in_place=True)
     calls = all_reduce_shards([row[0] for row in sources], [row[0] for row in targets], elements, g.shards, order)
@@ -231,6 +239,7 @@ def _all_reduce(g: GraphLowering, node: AllReduce) -> list[Task]:
         spans = {}
         for row in (*sources, *targets):
             for b, begin in zip(row, begins, strict=True):
+                # A shard reads only a span of each gradient; without the spans every shard would wait for all of them.
                 if begin < high and low < begin + max(1, b.size):
                     spans[b] = (max(0, low - begin), min(max(1, b.size), high - begin))
         reads, writes = ([b for row in rows for b in row if b in spans] for rows in (sources, [*targets, through]))
@@ -261,6 +270,7 @@ def _gather(g: GraphLowering, node: Gather) -> list[Task]:
     touched = [*ids, *values]
     if told is not None:
         ids, values = told.ids, told.values
+    # An attribute names the padding of each lookup; the devices' ids come in the order of lookups, then devices.
     paddings = [p for p in op.attrs["padding_idx"] for _ in range(len(ids) // len(op.attrs["padding_idx"]))]
     # What other processes tell comes once: one task waits for it.
     shards = _shards_of(g, rows) if told is None else 1
@@ -281,6 +291,7 @@ def _views(
     """Return the outputs that are an input's bytes, each with that input."""
     view = definition.get(View)
     found = _pairs(view.pairs, ins, outs) if view else {}
+    # A cast between types is no view, even where the op is one: its bytes differ.
     return {out: source for out, source in found.items() if out.dtype == source.dtype}
 
 
@@ -296,6 +307,7 @@ def _pairs(
     found = {}
     for out_slot, in_slot in names.items():
         out, source = outs.get(out_slot, ()), ins.get(in_slot, ())
+        # An op that writes its input by name has nothing to take over: both are one buffer.
         if out and source and out[0] is not None and source[0] is not None and out[0] is not source[0]:
             found[out[0]] = source[0]
     return found

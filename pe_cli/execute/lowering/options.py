@@ -26,8 +26,10 @@ def lowering(
 ) -> GraphLowering:
     """Return what a graph is lowered with for a batch, as many threads as there are for all devices; see `GraphLowering`."""
     each = max(1, threads // len(graph.places))
+    # Only where each device has one thread: with more, threads of a device already share its ops.
     if 1 < threads <= len(graph.places) and device(graph.places[0].kind).native_threads:
         graph = work_stealing.steal_last_gradients(graph, types)
+    # Whole ops are faster than their parts, so that a device whose ops are independent leaves them whole.
     cuts = each > 1 and not _is_wide(graph, types, each)
     return GraphLowering(graph, types, sizes, numerics, whole=whole, threads=each, cuts=cuts, like=like)
 

@@ -28,6 +28,7 @@ def start_sum(g: GraphLowering, node: StartSum) -> Task:
     row = bucket(g, node)
     whole = _stretch(row)
     if _by_nccl(g, node):
+        # NCCL sums in place and knows no absent process: one without samples contributes zeros that keep every bit.
         calls = [*_cleared(node, whole), _across(g, "all_reduce", [whole], [(0, 0, whole.count, None)])]
     else:
         takes = [(0, 0, whole.count)] if node.inputs else []
@@ -75,6 +76,7 @@ def wait_gather(g: GraphLowering, node: Wait) -> Task:
     """Return the task that gives the rows of all processes to all devices that ask for them."""
     shared = Shared(g, node)
     whole = _whole(shared.buffers)
+    # A process's own rows are on the card already; only those of others have to be copied there.
     return _wait(g, node, whole, [part for part in _parts(shared) if part not in _own(g, shared)], whole)
 
 
@@ -95,6 +97,7 @@ def gather_rows(g: GraphLowering, node: GatherProcesses) -> Task:
     if _by_nccl(g, node):
         calls.append(_across(g, "all_gather", [whole], [(0, 0, out.size, None)]))
     else:
+        # Only its own rows leave the card, and only the others' come back.
         low, high = mine.elements, mine.elements + mine.count
         calls.append(_mirrored(run, node.kind, [whole], takes=[(0, low, high)], gives=[(0, 0, low), (0, high, out.size)]))
     return Task(node.index, 0, calls, [g.buffer(*at) for at in node.ins["X"]], [out])
@@ -126,6 +129,7 @@ def _wait(g: GraphLowering, node: Wait, args: Sequence[Stretch], gives: Sequence
     """Return the task that waits for what the host exchanges, and gives stretches of the first device to the others that ask for them."""
     names = node.names
     row, others = [g.buffer(n, 0) for n in names], [d for d in dict.fromkeys(d for _, d in node.outs["Out"]) if d]
+    # The node that began names the same gradients; the last one, because a name may be exchanged more than once in a step.
     begun = next(n for n in reversed(g.graph.nodes[: node.index]) if isinstance(n, Start) and n.names == names)
     calls = [] if _by_nccl(g, begun) else [_mirrored(end(g, node), node.kind, args, gives=gives)]
     for stretch in whole if others else ():
@@ -157,6 +161,7 @@ def _own(g: GraphLowering, shared: Shared) -> list[Part]:
 def _across(g: GraphLowering, what: str, args: Sequence[Stretch], parts: Sequence[tuple[int, int, int, int | None]]) -> Call:
     """Return a call of NCCL, without the parts that are empty, which are so for all."""
     dtype = args[0].buffer.dtype
+    # An exchange of nothing would still take a launch, and every process leaves out the same ones.
     there = tuple(part for part in parts if part[1] < part[2])
     return Call(AcrossKernel(what, g.whole.peers, there, ("Ptr",) * len(args)), tuple(args), dtype, dtype)
 

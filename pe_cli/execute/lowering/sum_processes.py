@@ -67,6 +67,7 @@ def begin_sum(lowering: GraphLowering, node: StartSum) -> Run:
     most = -(-stretch // size // node.pieces) or 1
     peers = lowering.whole.peers
     if peers is not None:
+        # Reserved before the first step, because all processes agree on the size of a piece when they connect.
         peers.reserve((most + 1) * size)
     pending = lowering.pending
 
@@ -97,9 +98,11 @@ class Shared:
         self._pending, self._first = lowering.pending, node.names[0]
         self._peers = lowering.whole.peers
         self.buffers = [lowering.buffer(n, 0) for n in node.names]
+        # Cuts are in rows, arrays are flat: a row's elements make one out of the other.
         known, sizes = _rows_of(lowering.graph), [b.size // max(1, b.shape[0]) for b in self.buffers]  # elements of a row
         self.cuts = [[(low * size, high * size) for low, high in known[n]] for n, size in zip(node.names, sizes, strict=True)]
         if self._peers is not None and not isinstance(node, Wait):
+            # All processes reserve the same, whatever their own part is: a message has one size for all.
             lengths = [sum(high - low for low, high in of) for of in zip(*self.cuts, strict=True)]
             from pe_cli.collectives.reduce_scatter import room_for
 
@@ -170,6 +173,7 @@ def gather_rows(lowering: GraphLowering, node: GatherProcesses) -> Task:
     """Return the task that gives every process what the devices of all have written: a row for each, zeros where there is none."""
     ins, out = [lowering.buffer(*p) for p in node.ins["X"]], lowering.buffer(*node.outs["Out"][0])
     devices = [d for _, d in node.ins["X"]]
+    # What is gathered has a fixed place for each device, so that the sum over rows is done in the same order everywhere.
     peers, places = lowering.whole.peers, len(lowering.graph.places)
 
     def run(_: Sequence[Array], arrays: Sequence[Array]) -> None:
@@ -201,6 +205,7 @@ class Told:
     def __init__(self, lowering: GraphLowering, node: Gather) -> None:
         whole, places = lowering.whole, len(lowering.graph.places)
         self._peers, mine = whole.peers, range(whole.first, whole.first + places)
+        # Devices without samples have no rows, and all processes know which these are.
         active = [d for d, samples in enumerate(whole.sizes) if samples]
         rows = {s: [[_row(lowering, n, d, d in mine) for d in active] for n in node.op.inputs[s]] for s in ("Ids", "X")}
         self.ids, self.values = ([b for row in rows[s] for b in row] for s in ("Ids", "X"))
@@ -219,6 +224,7 @@ class Told:
         parts: list[list[Array]] = [[] for _ in range(peers.size)]
         for array, rank in zip(arrays, self.ranks, strict=True):
             parts[rank].append(array)
+        # One message holds the rows of all tables: a round trip for each would take longer than the rows.
         message = b"".join(array.tobytes() for array in parts[peers.rank])
         for rank, told in enumerate(peers.gather(message)):
             at = 0
@@ -246,6 +252,7 @@ def _call(run: Callable[[Sequence[Array], Sequence[Array]], None], kind: str, to
 def _stretch(arrays: Sequence[Array], nbytes: int) -> Array:
     """Return the memory from the first array to the end of the last, which lie one after the other, as one."""
     begin = arrays[0].ctypes.data
+    # Checked, because the view below reaches over the gaps between arrays and would otherwise be memory of others.
     assert arrays[-1].ctypes.data + arrays[-1].nbytes == begin + nbytes, "a bucket is one stretch of memory"
     whole: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(begin))
     return whole.view(arrays[0].dtype)

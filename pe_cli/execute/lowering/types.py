@@ -24,6 +24,7 @@ def device_types(graph: Graph, feeds: Sequence[Feeds], whole: Sequence[tuple[Fee
     types = [concrete_types(graph.program, given) for given in feeds]
     joined = {}
     if graph.gathered:
+        # Rows that are merged over devices follow from all of them: types are inferred once for that, and again with it.
         everyone = [concrete_types(graph.program, given) for given, samples in whole if samples] or [types[d] for d in graph.active]
     for name in graph.gathered:
         rows = sum(of[name].shape[0] for of in everyone)
@@ -45,6 +46,7 @@ def concrete_types(
         PeError: sizes that only the batch shows do not fit, with the layer's place.
     """
     block = program.main_block
+    # Feeds are typed by the batch and never by their declaration, whose sizes may be open.
     types = {name: v.type for name, v in block.vars.items() if v.type.known and (v.persistable or not v.is_data)}
     types |= feeds
     fixed = set(types)
@@ -65,6 +67,7 @@ def concrete_types(
                 if name == EMPTY:
                     continue
                 made = kind if joined is None else joined.get(name, kind)
+                # One variable has one memory: a second writer of another size would overrun it.
                 if name in fixed and types[name] != made:
                     raise PeError(f"op '{op.type}' writes {made} to '{name}', which is {types[name]} elsewhere in the step", at=op.at)
                 types[name] = made

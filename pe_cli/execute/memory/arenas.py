@@ -28,6 +28,7 @@ class Arenas:
             PeError: there is not that much memory (exit code 5).
         """
         live = self._live.setdefault(d, weakref.WeakSet())
+        # The largest serves all smaller plans; weak references let it go with the last plan that has addresses in it.
         largest = max(live, key=lambda arena: arena.nbytes, default=None)
         if largest is not None and largest.nbytes >= nbytes:
             return largest

@@ -15,7 +15,7 @@ from pe_cli.execute.memory.planner import MemoryPlan, plan_memory
 from pe_cli.execute.plan.reachability import Reachability
 from pe_cli.execute.plan.task_order import graph_edges
 from pe_cli.execute.request import Request, fetched_rows
-from pe_cli.graph.ssa import AllReduce, Graph, StartSum
+from pe_cli.graph.ssa import AllReduce, Graph, StartScatter, StartSum
 from pe_cli.ops.define.lowering import Buffer
 
 #: Bytes of scratch memory that ops of a GPU have to themselves, the smallest pieces of all, so that their launches need not wait.
@@ -57,15 +57,19 @@ def plan_devices(
     variables = graph.program.vars
 
     def reserved(b: Buffer) -> int:
+        # A size that does not depend on the batch needs no room to grow.
         varies = b.name not in variables or -1 in variables[b.name].shape
         return int(b.type.nbytes * room) if varies else b.type.nbytes
 
     def in_lines(b: Buffer) -> int:
         return aligned(b.type.nbytes if room == 1.0 else reserved(b), kind.line)
 
+    # With one thread per device tasks run in order and spans of time tell who may share bytes; with more, only what is always ordered does.
     reach = Reachability.of(graph_edges(tasks, graph)) if threads > len(graph.places) else None
-    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) for n in node.names]
     kind = device(graph.places[0].kind)
+    # On hosts, what is scattered is an array for each gradient, and need not be one stretch.
+    apart = StartScatter if kind.is_host else ()
+    reduced = [n for node in graph.nodes if isinstance(node, (AllReduce, StartSum)) and not isinstance(node, apart) for n in node.names]
     fetched = (*request.fetches, *fetched_rows(graph, request).values())
     out = []
     for d in range(len(graph.places)):
@@ -76,6 +80,7 @@ def plan_devices(
                 raise PeError(
                     f"variable '{name}' gets no value in this program", hint="fetch a variable that an op writes"
                 )
+        # Buffers of feeds and fetches exist even if no task of this device touches them: they are written or read from outside.
         for name in (*feeds, *fetched):
             low.buffer(name, graph.homes.get(name, d))
         mine = {b: n for (n, where), b in low.buffers.items() if where == d}
@@ -92,6 +97,7 @@ def plan_devices(
             pinned,
             share=strategy.memory_optimize,
             inplace=strategy.enable_inplace,
+            # Numbers of tasks are those of the device's own list from here on.
             reach=reach and reach.pick(index),
             room=(None if room == 1.0 else reserved) if kind.is_host else in_lines,
             held=[] if kind.is_host else _apart(own),
@@ -125,6 +131,7 @@ def moved(found: DeviceMemory, pairs: Mapping[Buffer, Buffer]) -> DeviceMemory:
 
 def _only(task: Task, mine: Mapping[Buffer, str], device_index: int) -> Task:
     """Return the part of a task that touches one device's buffers."""
+    # A view of which one end lies on another device is not the same bytes here.
     shared = task.views if all(b in mine for b in task.views) else {}
     # with Reduce, an update may read what another device holds
     over = {out: source for out, source in task.takes_over.items() if out in mine and source in mine}

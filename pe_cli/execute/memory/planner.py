@@ -104,6 +104,7 @@ def plan_memory(  # noqa: PLR0913 - kinds of buffers
         root = groups.find(source)
         merged = theirs + mine
         for b in {root, out, source}:
+            # Every alias has pointed to a list; only the new root keeps one, or a stale list would be joined again later.
             members.pop(b, None)
         members[root] = merged
 
@@ -113,6 +114,7 @@ def plan_memory(  # noqa: PLR0913 - kinds of buffers
         for out, source in task.takes_over.items():
             free = all(last[b] <= i and b not in fixed for b in group(source))
             # an op that reads these bytes twice may need them after it has begun to write
+            # Reads of a view of the source count as well: they are the same bytes.
             other = sum(groups.find(b) is groups.find(source) for b in task.reads) > 1
             # a pinned output has its bytes to itself, so that its source may live there before it
             fits = out not in lasting and out.type.nbytes == source.type.nbytes and written[out] == i
@@ -175,6 +177,7 @@ class _Lives:
                     self._users.setdefault(root, []).append(i)
                 self._grow(root, b)
         for b in kept:
+            # From before the first task to behind the last: what is fed is there before, what is fetched is read afterwards.
             root = groups.find(b)
             self.span[root] = [-1, len(tasks)]
             self._grow(root, b)
@@ -224,6 +227,7 @@ class _Room:
     def place(self, root: Buffer, base: int) -> int:
         """Return the lowest offset from base on at which a group meets no other that lives when it does; the group stays there."""
         n, size, (first, last) = self._count, self._lives.size[root], self._lives.span[root]
+        # In terms of task numbers two groups meet where neither ends before the other begins.
         meets = (self._first[:n] <= last) & (self._last[:n] >= first)
         if self._lives.reach is not None:
             meets |= self._unordered(root, n, first)
@@ -246,6 +250,7 @@ class _Room:
         born, gone = self._lives.born(root), self._lives.gone(root)
         before, after = np.zeros((2, n), bool)
         for line in np.flatnonzero(born >= 0):
+            # The other group is gone before this one is born if on some line its last user stands before the first predecessor of this one.
             before |= self._gone[line, :n] <= born[line]
         for line in np.flatnonzero(gone < NEVER):
             after |= self._born[line, :n] >= gone[line]
@@ -275,6 +280,7 @@ class _Slots:
         gone = None if reach is None else self._lives.gone(root)
         passed: list[tuple[int, int, Places | None]] = []
         at = -1
+        # Bounded: a slot that is free by number may not be free in every order, and trying all of them would be a search again.
         while slots and slots[0][0] < first and at < 0 and len(passed) < TRIES:
             slot = heappop(slots)
             # Any order counts: one line of tasks must be done with the old group before the new one is born.

@@ -81,6 +81,7 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
     kept: Counter[str] = Counter(dict.fromkeys(KEPT, 0))
     for v in block.vars.values():
         if v.persistable and v.name in scope:
+            # With Reduce, devices read a parameter in its owner's memory, which counts once.
             own = d == 0 or scope.spot(v.name, d).memory is not scope.spot(v.name, 0).memory
             kept[_kind(block, v.name, state)] += aligned(v.type.nbytes) if own else 0
     offsets = plan.memory[d].plan.offsets
@@ -90,6 +91,7 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
     best, at, peak = 0, 0, -1
     for i, buffers in enumerate(alive):
         size = sum(_bytes(offsets, buffers).values())
+        # The first of equal peaks, which a reader finds earlier in the model.
         if size > peak:
             best, at, peak = i, plan.tasks[i].node, size
     there = alive[best] if alive else []
@@ -99,6 +101,7 @@ def _usage(executor: Executor, plan: Plan, d: int) -> Usage:
         whole[kinds[b]] += aligned(b.type.nbytes)
     shown, at_peak = [], Counter[str]()
     fed = {b for b in there if kinds[b] == "feeds"}
+    # Feeds come last, so that where an op writes into a feed's bytes the feed's name is shown.
     for nbytes, b in _owners(offsets, [b for b in there if b not in fed] + [b for b in there if b in fed]):
         at_peak[kinds[b]] += nbytes
         shown.append(Alive(names[b], kinds[b], nbytes))
@@ -144,6 +147,7 @@ def _lifetimes(plan: Plan, d: int, offsets: dict[Buffer, int], share: bool) -> l
     last: dict[Buffer, int] = {}
     for i, task in enumerate(plan.tasks):
         for b in (*task.reads, *task.writes, *task.scratch):
+            # What lies in the scope has no offset in the arena.
             if b in offsets:
                 first.setdefault(b, i)
                 last[b] = i
@@ -153,6 +157,7 @@ def _lifetimes(plan: Plan, d: int, offsets: dict[Buffer, int], share: bool) -> l
     begin_at: dict[int, list[Buffer]] = defaultdict(list)
     end_at: dict[int, list[Buffer]] = defaultdict(list)
     for b in offsets:
+        # The plan gives these buffers bytes from beginning to end, whatever tasks touch them when.
         whole = not share or b not in first or (b.name in always and b.name != "scratch")
         begin_at[0 if whole else first[b]].append(b)
         end_at[end if whole else last[b]].append(b)

@@ -38,6 +38,7 @@ class AsyncFetches(Mapping[str, Array]):
             # Taken first: a step that failed is not waited for again, and what holds its memory is let go of.
             finish, self._finish = self._finish, None
             self._failed, values = finish()
+            # Also of a step that failed: who looks at a value before the error is told finds what the step left there.
             self._values = dict(zip(self._names, values, strict=True))
         self._complain(self._failed)
 

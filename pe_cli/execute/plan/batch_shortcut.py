@@ -29,6 +29,7 @@ class Shortcut:
     def __init__(self, plan: Plan, sizes: Sequence[int], batched: Collection[str], mine: slice) -> None:
         self.plan = plan
         self.request = plan.request
+        # Slices are made once: a step then makes views alone, and computes no bounds.
         ends = list(itertools.accumulate(sizes, initial=0))
         self._fed: list[tuple[str, Array]] = []
         self._batch: Batch | None = None
@@ -101,6 +102,7 @@ class Shortcuts:
     ) -> None:
         """Keep a shortcut where it leads to the same parts: nothing was converted or added; see `find`."""
         key = self._key(feed, fetches, samples)
+        # A part with a name that was not fed holds a constant or a made array, which no slicing of the feed gives.
         if key is None or any(not parts[d].keys() <= feed.keys() for d in range(len(parts))):
             return
         # Tried once on the long way: only where both give the same bytes may the short one stand in for it.

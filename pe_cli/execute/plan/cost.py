@@ -44,6 +44,7 @@ class Cost:
         """Return what it takes where so many threads share it, in microseconds: alone, it reads much that others have written."""
         parts = min(threads, self.parts)
         if parts < 2:
+            # What an op on one thread reads was mostly written by the others, so that it comes from their caches and not from its own.
             return self.time + self.touched * (threads - 1) / threads / MOVED
         return shared_time(self.time, parts) + BARRIER * (self.parts < MAX_PARTS)
 
@@ -62,6 +63,7 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         type_of: type of a variable, all sizes known; None for one that is not there.
     """
     found = []
+    # A view runs no kernel, so it neither takes time nor ties ops together.
     for op in ops:
         if op.definition.has(View):
             continue
@@ -70,6 +72,8 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
         touched = sum(kind.nbytes for n in (*reads, *writes) if (kind := type_of(n)))
         of = find(op.definition.is_grad_of) if op.definition.is_grad_of else op.definition
         absorbed = of.get(Absorbed)
+        # An absorbed op is a part of a product's loop over its output only where the other operand is a parameter, which is there from the
+        # start.
         part = absorbed and (not absorbed.parameter or any(block.var(n).persistable for n in op.inputs.get(absorbed.parameter, ())))
         update = op.role is Role.OPTIMIZE and not op.inputs.get("Rows")
         if of.has(Divisible) or of.has(HasRegions):  # threads share the samples of a loop
@@ -83,6 +87,7 @@ def costs(ops: Iterable[Operator], block: Block, type_of: Callable[[str], Tensor
 
 def longest(ops: Sequence[Cost], time: Callable[[Cost], float]) -> float:
     """Return what the longest way through ops takes, in microseconds, where each takes `time(op)`."""
+    # Operators are in an order in which each comes after what it reads: one pass finds every longest way.
     done: dict[str, float] = {}
     for op in ops:
         end = max((done.get(n, 0.0) for n in op.reads), default=0.0) + time(op)

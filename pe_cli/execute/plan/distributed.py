@@ -54,6 +54,7 @@ def whole_of(
     first = peers.rank * len(graph.places)
     known = {feeds[first + d]: found for d, found in enumerate(types)}
     for given in feeds:
+        # Devices of other processes that are fed the same types have the same types inside: most batches need no inference twice.
         if given not in known:
             known[given] = concrete_types(graph.program, dict(given))
     return Whole([known[given] for given in feeds], sizes, first, peers)
@@ -74,6 +75,7 @@ class Told:
 
     def _told(self, message: bytes) -> list[bytes]:
         found = self._peers.gather(message)
+        # An empty message is a process that left its loop; to wait on would hang both until the watchdog ends them.
         gone = [rank for rank, said in enumerate(found) if not said]
         if gone:  # what a process says that ends
             raise PeError(f"process {gone[0]} has ended, and this one goes on", hint="all processes take the same number of steps")
@@ -82,6 +84,7 @@ class Told:
     def longest(self, mine: Sequence[Array]) -> Array:
         """Return the longest of the arrays of all devices, which have one axis of whole numbers."""
         longest = max(mine, key=len)
+        # Length alone decides, and the first of equals wins, on every process alike: all have the messages in the order of ranks.
         found = self._peers.gather(longest.astype("<i8").tobytes())
         return np.frombuffer(max(found, key=len), "<i8").astype(longest.dtype)
 

@@ -17,8 +17,9 @@ from pe_cli.devices.protocol import Timeline
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.batch import Batch, StepResult
 from pe_cli.execute.executor import Executor, Feed
-from pe_cli.execute.plan.dynamic_programs import MOST, attribute_of, fed_attributes, give_sizes, size_inputs
+from pe_cli.execute.plan.dynamic_programs import MOST, attribute_of, give_sizes
 from pe_cli.execute.plan.plan import Plan
+from pe_cli.execute.plan.program_parts import fed_attributes, size_inputs
 from pe_cli.ops.define.traits import OnHost, Random
 from pe_cli.program.ir import Operator, Program
 from pe_cli.program.prune import prune
@@ -66,6 +67,8 @@ class DynamicSizesExecutor(Executor):
         self._sized = [op for op in program.top_ops if size_inputs(op)]
         first = self._sized[0]
         if wishes.get("peers") is not None:
+            # Sizes come from values that each process has of its own part: plans would differ, and with them the order of sums over
+            # processes.
             message = f"{first.type}: '{size_inputs(first)[0]}' gives a size, and several processes share a batch"
             raise PeError(message, at=first.at, hint="run it in one process, or give numbers")
         super().__init__(program, scope, **wishes)
@@ -82,10 +85,12 @@ class DynamicSizesExecutor(Executor):
         part = prune(program, names)
         for op in part.top_ops:
             kept = [n for n in op.output_names() if program.var(n).persistable]
+            # The part runs once more for its sizes: what it changes or draws would be changed or drawn twice in one step.
             if kept or any(o.definition.has(Random) or o.definition.has(OnHost) for o in with_inner(op)):
                 why = f"op '{op.type}' writes '{kept[0]}', which lives between steps" if kept else f"op '{op.type}' draws numbers"
                 raise PeError(f"a size depends on this: {why}", at=op.at, hint="compute sizes from feeds, shapes or constants alone")
         levels = {k: v for k, v in (self._wishes.get("levels") or {}).items() if k in part.vars}
+        # An arena of its own: while this part's values are read, the main program's step may already use the shared one.
         return executor_of(part, self.scope, **{**self._wishes, "levels": levels or None, "arenas": None, "check_nan_inf": False})
 
     def batch(self, feed: Feed | Sequence[Feed], fetches: Sequence[str] = (), samples: int | None = None) -> Batch:
@@ -98,6 +103,7 @@ class DynamicSizesExecutor(Executor):
         active = [d for d, n in enumerate(counts) if n] or [0]
         values = {n: [np.asarray(parts[d][n] if n in parts[d] else self.scope.get(n)) for d in active] for n in self._fed}
         if self._before is not None:
+            # It reads fewer feeds than the whole program, and feeds that a program does not know are refused.
             found = self._before.run(self._before.known(feed) if not isinstance(feed, Sequence) else feed, self._made).values
             values |= {n: [np.asarray(each[n]) for each in found] for n in self._made}
         made = self._form(values).batch(feed, fetches, samples)

@@ -28,6 +28,7 @@ class PlanSlot:
         self._dtype = kind.numpy
         self._rounded = kind.dtype == BFLOAT16
         self._loan = loan
+        # Only the host's arenas are arrays that NumPy can look into; on a card every value is copied by the driver.
         self._view = spot.memory.view(spot.offset, kind) if isinstance(spot.memory, Arena) else None
 
     @property
@@ -42,6 +43,7 @@ class PlanSlot:
             if loan.array is value:  # as in the step before
                 return
             flags = value.flags
+            # A tape holds addresses: kernels go through memory one element after the other and never look at strides.
             if flags.c_contiguous and flags.aligned and value.dtype == self._dtype:
                 loan.lend(value)
                 return
@@ -55,6 +57,7 @@ class PlanSlot:
     def read(self) -> Array:
         """Return a copy of the value; of bfloat16, as float32."""
         value: Array = self._spot.memory.read(self._spot.offset, self._kind) if self._view is None else self._view
+        # Readers of results know no bfloat16: NumPy has no such type, so it is widened, which loses nothing.
         if self._rounded:
             return cast(Array, widened(value))
         return value if self._view is None else value.copy()

@@ -24,6 +24,7 @@ def plan_picture(plan: Plan, title: str = "") -> Picture:
             data = tuple(Datum(b.name, b.type) for b in dict.fromkeys(task.reads) if b in written)
             if data:
                 arrows.append(Arrow(f"task{before}", f"task{i}", data))
+            # A wait that others imply would only hide the arrows that matter.
             elif before not in implied:
                 arrows.append(Arrow(f"task{before}", f"task{i}", order=True))
     fed = {(name, d): kind for d, feeds in enumerate(plan.request.feeds) for name, kind in feeds}

@@ -138,6 +138,7 @@ class Plan:
                 raise
             for b, offset in found.plan.offsets.items():
                 self._spots[b] = Spot(memory, offset, d)
+            # Parameters lie in the scope, outside of every arena: they outlive plans, and all plans share them.
             for b in found.placed:
                 self._spots[b] = self._scope.spot(b.name, d)
             for b, other in found.same.items():
@@ -180,6 +181,7 @@ class Plan:
 
     def _open_doors(self) -> None:
         """Find where the feeds of every device go; large ones that no call writes and nobody fetches are not worth a copy."""
+        # Closures are kept by the plan's slots: one that held the plan would keep its arenas alive in a circle.
         lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
 
         def shares_of(number: str) -> list[int]:
@@ -189,6 +191,7 @@ class Plan:
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
         self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
+        # On a card a feed is always lent: it is copied there by the step itself, from where the caller has it.
         host = device(self.graph.places[0].kind).is_host
         self._inlets: dict[tuple[str, int], PlanSlot] = {}
         self._outlets: list[list[tuple[str, PlanSlot]]] = []
@@ -205,6 +208,7 @@ class Plan:
         That is far less work than to make a plan. Otherwise the plan stays what it was, and False is returned.
         """
         made, tasks = self._lower(request, self._lowering)
+        # Only what tasks touch has buffers so far, and a feed without a place could not be written.
         for d, feeds in enumerate(request.feeds):  # one that no task reads, such as the offsets of labels, has a place as well
             for name, _ in feeds:
                 made.buffer(name, d)
@@ -219,6 +223,7 @@ class Plan:
         placed = {b: self._placed.get(old, old) for b, old in pairs.items()}
         works = {i: new.work(new.calls) for i, (old, new) in enumerate(zip(self.tasks, tasks, strict=True)) if old is not new}
         for i, task in enumerate(tasks):
+            # Scratch memory of tasks that stayed the same keeps its place; the others' may have to grow.
             placed |= self._scratch_for(i, task) if i in works else {b: self._placed.get(b, b) for b in task.scratch}
         spots = self._spots
         if not self.step.refill(works, lambda b: spots[placed[b]]):  # it must not hold the plan that holds it
@@ -238,6 +243,7 @@ class Plan:
             if b.type.nbytes > self._room.get(places[k], 0):
                 places[k] = b
                 place = self.graph.places[task.home]
+                # A single piece beside the arena, which is rare; the arena itself cannot grow while other plans have addresses in it.
                 self._room[b] = int(ROOM * b.type.nbytes)
                 memory = device(place.kind).allocate(place.index, self._room[b])
                 self._spots[b] = Spot(memory, 0, len(self.graph.places) + len(self._spots))
@@ -282,6 +288,7 @@ class Plan:
             end = self._room_of(b) if high >= b.size else high * size  # other batches may need all the room
             return spot.space, spot.offset + low * size, spot.offset + max(low * size + 1, end)
 
+        # An address that no buffer has: tasks that run Python conflict there, and so never run at the same time.
         # Python functions may share state: one after the other, in the program's order
         host = [(HOST, 0, 1)] if any(isinstance(c.kernel, HostKernel) for c in task.calls) else []
         return [of(b) for b in task.reads], [*(of(b) for b in (*task.writes, *task.scratch)), *host]
@@ -306,6 +313,7 @@ class Plan:
             PeError: a kernel reported an error; it names the layer and the value.
         """
         self._feed(feeds)
+        # With several devices a value may be merged from all, and row-sparse gradients are made dense in Python: both want the step done.
         if late and not self._rows and len(self.graph.active) == 1:
             (slots,) = self._doors()
             finish = self.step.start(step, [slot.place for _, slot in slots])
@@ -327,8 +335,9 @@ class Plan:
         # Kernels read rows by these offsets and check nothing: an end beyond the rows would read memory of others.
         for given, ends in zip(feeds, self.ends, strict=False):
             for name, (rows, grouped) in ends.items():
-                if given[name][-1] != rows:
-                    what = f"the sequences of '{grouped}' end at {given[name][-1]}, but there are {rows} rows"
+                end = given[name][-1]
+                if end != rows and (end, rows) != (0, 1):  # sequences that are all empty have one row, which nobody reads
+                    what = f"the sequences of '{grouped}' end at {end}, but there are {rows} rows"
                     made, hint = self.graph.program.find_var(grouped), "the lengths of all sequences add up to the rows"
                     raise PeError(what, at=made.at if made else None, hint=hint, code=ExitCode.DATA)
         for d, given in enumerate(feeds):

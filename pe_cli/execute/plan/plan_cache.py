@@ -44,6 +44,7 @@ class Plans(Mapping[Request, Plan]):
     def use(self, request: Request) -> Plan | None:
         """Return the plan that serves a request, which is used now; None where there is none."""
         # Nearly every step: the same request object needs no hash of all its types.
+        # Compared by identity first, because a training loop asks for the same shape again and again.
         if self._newest is not None and self._newest.request is request:
             return self._newest
         found = self._plans.get(request)
@@ -59,6 +60,7 @@ class Plans(Mapping[Request, Plan]):
         if found is not None:
             return found
         self._made[id(graph)] += 1
+        # A plan with room costs memory for all of its life; only where a third shape comes is it likely that shapes go on changing.
         roomy = self._refits and self._made[id(graph)] > 2  # a last, smaller batch is no reason yet
         return self._make(graph, request, roomy)
 
@@ -78,9 +80,11 @@ class Plans(Mapping[Request, Plan]):
         # A plan of its own fits a batch best; others are refitted when there are too many.
         if len(self._plans) < MAX_PLANS or not self._refits:
             return None
+        # The least recently used comes first: one that is in use just now would be lost to the batches that come back to it.
         plan = next((plan for plan in self._plans.values() if plan.graph is graph and plan.holds(request)), None)
         if plan is None:
             return None
+        # It is forgotten before it is refitted: a plan that was changed and then failed must not serve its old request.
         self._forget(plan.request)
         return plan if plan.fit(request) else None
 

@@ -38,20 +38,24 @@ class Reachability:
     def of(cls, waits: Sequence[Collection[int]]) -> Reachability:
         """Return the order that follows from what every task waits for: numbers of earlier tasks."""
         line, place, count = _lines(waits)
+        # -1 and NEVER stand for no task at all, so that the comparisons in the planner need no case for them.
         behind = np.full((len(waits), count), -1, np.int32)
         ahead = np.full((len(waits), count), NEVER, np.int32)
         for task, before in enumerate(waits):
             row = behind[task]
             for other in before:
+                # What precedes a predecessor precedes the task: one maximum per line instead of a set per task.
                 np.maximum(row, behind[other], out=row)
                 if line[other] >= 0:
                     row[line[other]] = max(row[line[other]], place[other])
+        # Backwards, so that a task has heard from all that come behind it when it is handed on.
         for task in range(len(waits) - 1, -1, -1):
             row = ahead[task]
             if line[task] >= 0:
                 row[line[task]] = min(row[line[task]], place[task])
             for other in waits[task]:
                 np.minimum(ahead[other], row, out=ahead[other])
+        # A row for each line instead of each task: the planner compares all tasks on one line at a time.
         return cls(np.ascontiguousarray(behind.T), np.ascontiguousarray(ahead.T))
 
     def pick(self, index: Sequence[int]) -> Reachability:

@@ -21,6 +21,7 @@ def match_tasks(before: Sequence[Task], after: Sequence[Task]) -> Pairs | None:
         return None
     pairs: Pairs = {}
     taken: Pairs = {}
+    # Both lists come from one graph by the same code, in the same order: task by task is enough, no search.
     for old, new in zip(before, after, strict=True):
         if not _alike(old, new) or not all(_pair(pairs, taken, a, b) for a, b in _touched(old, new)):
             return None

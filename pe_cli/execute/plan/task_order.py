@@ -45,6 +45,7 @@ def graph_edges(tasks: Sequence[Task], graph: Graph) -> list[set[int]]:
     of_node: list[list[int]] = [[] for _ in graph.nodes]
     for i, task in enumerate(tasks):
         of_node[task.node].append(i)
+    # Sets are made once for each task: edges between large buckets are compared many times.
     touched = [_Touched(frozenset(t.reads), frozenset(t.writes)) for t in tasks]
     waits: list[set[int]] = [set() for _ in tasks]
     for before, after in graph.edges():
@@ -96,10 +97,12 @@ def dependencies(
     computing: set[int] = set()  # the same of forward and backward tasks alone
     for i, task in enumerate(tasks):
         node = graph.nodes[task.node]
+        # Parts of one node may write side by side, but everything else that touches their bytes waits for all of them.
         kin = _before(tasks, i) if task.beside else ()
         shared = bytes_.access(i, *ranges(task), kin)
         _prove(shared - of_graph[i], i, tasks, graph, of_graph)
         found = of_graph[i] | shared
+        # A part that runs beside the first one of its node needs the same things done before, even where its own bytes show less.
         if kin:
             found |= waits[kin[0]]
         collective = isinstance(node, Collective)
@@ -155,6 +158,7 @@ def _behind(i: int, j: int, edges: Sequence[set[int]]) -> bool:
             if k == j:
                 return True
             # Edges lead to earlier tasks alone: from one before j no way leads back to it.
+            # Tasks have smaller numbers than what waits for them, which keeps this search short even in deep networks.
             if k > j and k not in seen:
                 seen.add(k)
                 waiting.append(k)
@@ -163,6 +167,7 @@ def _behind(i: int, j: int, edges: Sequence[set[int]]) -> bool:
 
 def _before(tasks: Sequence[Task], i: int) -> range:
     """Return the earlier tasks of a task's node."""
+    # Tasks of one node stand next to each other, because nodes are lowered one after the other.
     first = i
     while first and tasks[first - 1].node == tasks[i].node:
         first -= 1

@@ -56,6 +56,7 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
         samples: of a batch, over all devices.
         most: cores.
     """
+    # Costs at two batch sizes tell what grows with the batch: weights and updates cost the same on every device.
     try:
         ops, twice = step_costs(program, samples), step_costs(program, 2 * samples)
     except PeError:  # sizes that only data shows: nothing speaks for fewer
@@ -67,14 +68,17 @@ def best_layout(program: Program, samples: int, most: int) -> Layout:
     batch = sum(op.time for op in twice) - alone  # what grows with the batch; without it every device would do the same
 
     def data(n: int) -> float:
+        # Gradients go out and new values come back: every device but one reads the weights of the others twice.
         return alone - batch + batch / n + THREAD * (n - 1) + 2 * weights * (n - 1) / n  # gradients, then new values
 
     def shared(n: int) -> float:
         return on_threads(ops, n) + THREAD * (n - 1) + weights * (n - 1) / n
 
     own = any(_own_statistics(op) for op in every_op(program))
+    # Ops that take statistics of a device's samples train badly on few of them, so the number of devices is limited there.
     devices = min(range(1, min(most, max(1, samples // MIN_SAMPLES) if own else samples) + 1), key=data)
     threads = min(range(1, most + 1), key=shared)
+    # At equal time devices win: their samples are apart, so that no op waits for another thread inside of it.
     if shared(threads) < data(devices):
         return Layout(1, threads)
     return Layout(devices, devices)

@@ -66,6 +66,7 @@ class _Loop(RegionOp):
         region: Region = self.op.attrs["body"]
         xs, inits, captured = (self.given(slot) for slot in ("X", "Init", "Captured"))
         kinds = [*(b.type.with_shape(*b.shape[1:]) for b in xs), *(b.type for b in (*inits, *captured))]
+        # Arguments come in a fixed order: what the loop goes through, states, what does not change.
         self.states = region.args[len(xs) : len(xs) + len(inits)]
         args = [part.of(region, n, kind) for n, kind in zip(region.args, kinds, strict=True)]
         types = region.types(args, self._like(region, part))
@@ -96,6 +97,7 @@ class _Loop(RegionOp):
 
     def around(self, body: LoweredRegion, calls: Sequence[Call], region: Region, part: Part = WHOLE) -> list[Call]:
         """Return calls with the states copied in before and out after them."""
+        # States of the loop live in its own memory: a state that were the op's input would be changed by the first round.
         inits, finals = self.given("Init"), self.outs.get("Final", ())
         first = [self._moved(b, n, body, region, part, into=True) for n, b in zip(self.states, inits, strict=True)]
         last = [self._moved(b, n, body, region, part) for n, b in zip(self.states, finals, strict=False) if b is not None]
@@ -105,6 +107,7 @@ class _Loop(RegionOp):
         """Return where the states lie, and what they are."""
         return [(body.places[n], types[n]) for n in self.states]
 
+    # Places that hold several names are counted once, or a round's zeros would be written twice.
     def rows(self, region: Region, where: Mapping[str, Place], types: Mapping[str, TensorType]) -> list[tuple[Place, TensorType]]:
         """Return where what a round collects lies, and what it is."""
         return [(where[n], types[n]) for n in dict.fromkeys(region.results[len(self.states) :]) if n in where]
@@ -122,6 +125,7 @@ class _Rounds(_Loop):
         xs, count = self.given("X"), self.given("Count")
         rounds = xs[0].shape[0] if xs else int(self.op.attrs["steps"])
         blank = [b for b in self.outs.get("Out", ()) if b is not None and count]
+        # A step that ends early leaves rows that no round wrote: they are 0, as in fluid.
         found = [Call(fill, (b, b.size, 0.0), b.dtype, "float32") for b in blank]
         parts = self._parts(rounds)
         for number, part in enumerate(parts):
@@ -185,6 +189,7 @@ class _While(_Loop):
         fixed = dict(zip(test.args[len(inits) :], map(Place, captured), strict=True))
         fixed |= {n: body.places[s] for n, s in zip(test.args, self.states, strict=False)}
         flag = self.room(TensorType((1,), "bool"))
+        # The condition writes its flag where the loop looks for it, and reads states where the body leaves them.
         tested = self.region(test, {**fixed, test.results[0]: Place(flag)}, kinds, (), self.g.loops + 1)
         heads = [Nested(tuple(of.calls), tuple(of.labels), self.g.loops) for of in (tested, body)]
         (done,) = self.outs["Count"]
@@ -224,6 +229,7 @@ class _Branch(RegionOp):
 
     def calls(self) -> list[Call]:
         captured, outs = self.given("Captured"), self.outs["Out"]
+        # Without nested calls both branches run, so one needs memory of its own until it is known which counts.
         others = {b: b if self.nests else self.room(b.type) for b in outs if b is not None}
         (flag,) = self.given("Condition")
         heads = []

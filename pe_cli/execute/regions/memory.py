@@ -129,6 +129,7 @@ class RegionOp(ABC):
         graph = _copying(replicate(region.program, [self.g.graph.places[self.node.device]], BuildStrategy()), region)
         alone = Numerics(self.g.numerics.seed, self.g.numerics.precision)  # calls of a library cannot be nested
         inner = GraphLowering(graph, [types], [1], alone, cuts=False)
+        # Labels are shared with outer regions, so that a report names one op of the whole program.
         inner.labels, inner.loops, inner.before = self.g.labels, loops, self.offset + before
         for op in region.block.ops:
             _check_sequences(op)
@@ -147,6 +148,7 @@ class RegionOp(ABC):
         arena = self.room(TensorType((max(1, plan.nbytes),), "uint8"))
         spots = {b: Place(arena, offset) for b, offset in plan.offsets.items()}
         spots |= {inner.buffer(n, 0): place for n, place in where.items()}
+        # What lies outside comes last and wins: arguments have their place in the op's own buffers.
         spots |= {b: spots[other] for b, other in same.items() if b not in spots}
         alias_check.check(tasks, graph, lambda b: (id(spots[b].buffer), spots[b].nbytes))
         calls, labels = [], []
@@ -156,6 +158,7 @@ class RegionOp(ABC):
                 hint = "call it before or after the loop or the branch"
                 raise PeError(f"{op.type} runs Python, which no loop or branch does in a step", at=op.at, hint=hint)
             calls += [replace(call, args=tuple(_in_place(a, spots) for a in call.args), part=None) for call in task.calls]
+            # A label of 0 is no op's: a copy of a state reports no error.
             labels += [inner.labels.setdefault(op, len(inner.labels) + 1)] * len(task.calls) if task.calls else []
         for state, update in zip(held, updates, strict=True):
             # A new state that was not written where the old one lay is copied there, for the next round reads it there.
@@ -195,6 +198,7 @@ def _mixed(plan: MemoryPlan, states: Sequence[Buffer], updates: Sequence[Buffer]
     """Return whether a state's new value lies in the place of another state, which would be overwritten before it is read."""
     spans = [(plan.offsets[s], plan.offsets[s] + aligned(s.type.nbytes)) for s in states]
     for i, update in enumerate(updates):
+        # The same offset as its own state is meant, and no clash: the new value takes the old one's place after its last read.
         at = plan.offsets.get(update)
         for k, (begin, end) in enumerate(spans):
             if at is not None and at < end and begin < at + max(1, update.type.nbytes) and (k != i or at != begin):

@@ -21,11 +21,13 @@ def is_rowwise(region: Region, types: Mapping[str, TensorType], given: Collectio
         rows: how many there are.
     """
     found = set(given)
+    # Anything that is batched but of another length is no row of these, such as a table.
     if not all(types[n].shape[:1] == (rows,) for n in found):
         return False
     for op in region.block.ops:
         if op.definition.has(HasRegions):
             return False
+        # What does not depend on rows is the same for every part.
         if found.isdisjoint(op.input_names()):
             continue
         if not _keeps_rows(op, types, found, rows):
@@ -45,6 +47,7 @@ def _keeps_rows(op: Operator, types: Mapping[str, TensorType], found: Collection
     shapes = _shapes(op, types)
     apart = {n for n in op.input_names() if n not in found}
     if shared is not None and shared.applies(op.attrs, shapes):
+        # An op that sums over what is shared is row by row only if nothing else comes from outside.
         return apart == {n for s in shared.slots for n in op.inputs.get(s, ())}
     if alike is not None and alike.applies(op.attrs, shapes):
         return all(types[n].shape[:1] != (rows,) for n in apart)

@@ -31,9 +31,11 @@ def link(endpoints: Sequence[str], trainer: int, most: int, owner: Any, seconds:
     """
     with _LOCK:
         wanted = (tuple(endpoints), trainer)
+        # A connection to more servers serves for some of them as well, so that a trainer is one trainer to each server.
         key = next((k for k in _OPEN if k[1] == trainer and set(endpoints) <= set(k[0])), wanted)
         if key not in _OPEN:
             _OPEN[key] = Servers(endpoints, trainer, seconds, most, key=group_key(endpoints))
+        # Executors share it: the largest answer that one of them expects must be allowed for all.
         _OPEN[key].allow(most)
         _USED.setdefault(id(owner), set()).add(key)
         return _OPEN[key]
@@ -47,6 +49,7 @@ def close(owner: Any) -> None:
     """
     with _LOCK:
         keys = _USED.pop(id(owner), set())
+        # Left outside of the lock: a server that does not answer must not stop others from opening theirs.
         found = [_OPEN.pop(key) for key in keys if key in _OPEN]
     for each in found:
         each.leave()

@@ -32,6 +32,7 @@ class GradientQueue:
 
     def __init__(self, servers: Servers, merges: int, size: int, every: int) -> None:
         self._servers, self._merges, self._every = servers, merges, every
+        # A bounded queue: a trainer that is faster than the network waits, instead of filling memory with gradients.
         self._queue: queue.Queue[Push | None] = queue.Queue(size)
         self._lock = threading.Lock()
         self._wanted: dict[str, list[str]] = {}
@@ -62,6 +63,7 @@ class GradientQueue:
         self._check()
         with self._lock:
             self._wanted = {endpoint: list(names) for endpoint, names in wanted.items()}
+            # Taken and emptied under one lock, so that no answer is taken twice, and none that comes meanwhile is lost.
             found, self._answers = self._answers, {}
         return found
 
@@ -81,6 +83,7 @@ class GradientQueue:
         Raises:
             PeerError: a server was lost.
         """
+        # The end travels behind everything that was queued, so that nothing is dropped.
         self._queue.put(None)
         self._thread.join()
         self._check()

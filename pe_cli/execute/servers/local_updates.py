@@ -71,6 +71,7 @@ class LocalUpdates:
             for table, arrays in ids.items():
                 for a in arrays:
                     self._rows[table].update(int(i) for i in np.unique(a))
+            # Several threads may train with the same parameters: the exchange counts steps of all of them.
             self._steps += 1
             if self._steps % self._every == 0:
                 self.exchange()
@@ -83,6 +84,7 @@ class LocalUpdates:
 
     def exchange(self) -> None:
         """Send a share of the difference since the last time, and take what servers have now."""
+        # Copied at once: what threads change while servers are asked is added to the answer below.
         before = {p.name: self._host.read(p.name) for p in self._shared}
         rows = {p.name: np.array(sorted(self._rows[p.name]), np.int64) for p in self._shared if p.sparse}
         # All trainers send: each its share, so that what they have learned together is the mean.

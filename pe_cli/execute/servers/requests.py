@@ -41,6 +41,7 @@ class Server(ABC):
         self._blocks = {name: int(number) for name, _, number in pairs}
         self._sparse = {text.rpartition(":")[0] for text in listen.attrs["sparse_grad_to_param"]}
         self._schedule = int(listen.attrs["lr_decay_block_id"])
+        # Block 0 is what serves; each further one updates something.
         self._parameters = {n for block in program.blocks[1:] for n in _updated(block)}
 
     def answer(self, request: Request) -> None:
@@ -109,6 +110,7 @@ class Server(ABC):
         for number in numbers:
             other = program_of(self._program, self._program.blocks[number], lambda n: not self._is_gradient(n))
             block = made.main_block
+            # Several blocks share variables: the first declaration counts, and all are alike.
             block.vars.update({n: v.for_block(block) for n, v in other.vars.items() if n not in block.vars})
             block.ops += other.top_ops
         return made
@@ -180,6 +182,7 @@ class Server(ABC):
         """Give rows of what lives between steps, of optimizers too: all where none are named."""
         found = {}
         for name, span in request.message.arrays.items():
+            # Values are large: a trainer that asks for its own rows alone keeps the answer below the limit of a message.
             self._check_kept(name, request.trainer)
             rows = self._span(name, span, request.trainer)
             found[name] = self._host.read(name) if rows is None else self._host.rows(name, np.arange(*rows))
@@ -228,6 +231,7 @@ class Server(ABC):
 
 def padded(values: Array, rows: Array, filler: int) -> tuple[Array, Array]:
     """Return rows and their numbers with rows of 0 after them, up to a power of two: so there are fewer sizes to plan for."""
+    # 8 at least, so that the many batches that touch few rows have one plan.
     count = len(rows)
     room = 1 << max(3, (count - 1).bit_length())
     more = np.zeros((room - count, *values.shape[1:]), values.dtype)

@@ -85,6 +85,7 @@ class ScopeHost:
             arrays[name] = np.asarray(value)
             if isinstance(value, Leveled):
                 arrays |= {o: np.asarray(a, np.int64) for o, a in zip(sequences.feeds.get(name, ()), value.lod, strict=False)}
+        # One device has the whole of this trainer's part: what crosses devices is the servers' affair.
         (whole,) = sequences.complete([arrays])
         found = executor.step(executor.batch_of([{n: a for n, a in whole.items() if n in used}], [1], list(fetches)), self.number)
         self.shares |= {name: each[0] for name, each in found.shares.items()}
@@ -94,11 +95,13 @@ class ScopeHost:
         return {n: Leveled(values[n], tuple(o.tolist() for o in lods[n])) if lods[n] else values[n] for n in fetches}
 
     def _executor(self, program: Program, fed: Mapping[str, Value]) -> Executor:
+        # A feed with and without sequences is two programs: levels are part of what is compiled.
         levels = {name: len(value.lod) for name, value in fed.items() if isinstance(value, Leveled) and value.lod}
         made = self._executors.setdefault(program, {})
         key = (frozenset(fed), tuple(sorted(levels.items())))
         if key not in made:
             copy = program.clone()
+            # What is fed counts as data even where the program says it lives between steps, such as a reference that a server hands in.
             for v in copy.list_vars():
                 v.is_data = v.is_data or v.name in fed
                 v.persistable = v.persistable and v.name not in fed
@@ -168,6 +171,7 @@ class ServerExecutor:
     def _share(self, feed: Mapping[str, Array]) -> tuple[dict[str, Value], int, int]:
         """Return this trainer's part of a batch, its samples, and those of the batch."""
         samples = self.samples(feed)
+        # Every trainer reads whole batches and takes its part by number, so that the order of data is that of a run on one machine.
         sizes = split_sizes(samples, self._trainers)
         begin = sum(sizes[: self._trainer])
         found = self._cut(feed, begin, begin + sizes[self._trainer]) | self._constants
@@ -186,12 +190,14 @@ class ServerExecutor:
         assert samples is None, "it takes its share itself"
         values, mine, samples = self._share(feed)
         self._host.number, self._host.shares = step, {}
+        # The weight makes a mean over trainers the mean over samples where the remainder of a batch makes parts unequal.
         made = Step(self.program, self._parts, self._host, self._servers, mine * self._trainers / samples)
         learned = self._learned() if self._learned is not None else None
         if mine:
             more = [name for names in self._ids.values() for name in names]
             found = made.run(values, list(dict.fromkeys([*fetches, *more])))
         else:
+            # A trainer without samples must still be counted at the barrier, or the others would wait for it.
             made.stand_by()
         if learned is not None:
             learned.step({table: [np.asarray(found[n]) for n in names] for table, names in self._ids.items()} if mine else {})

@@ -39,6 +39,7 @@ def serve(
         PeError: the port is in use, or an update fails.
     """
     listen = listen_of(program)
+    # No message can be larger than all variables together, values and rows; a larger one is refused before it is read.
     sizes = [v.type.nbytes for v in program.vars.values() if v.type.known]
     most = 2 * sum(sizes) + SLACK + more
     kind = Sync if listen.attrs["distributed_mode"] == DistributedMode.SYNC else Async
@@ -57,6 +58,7 @@ class Sync(Server):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        # The schedule's block comes with the updates, so that a step sees one learning rate for all parameters.
         self._all = self.part(sorted({*self._blocks.values(), *([self._schedule] if self._schedule > 0 else [])}))
         self._given: dict[int, dict[str, Array]] = {}
         self._names = self._expected()
@@ -72,6 +74,7 @@ class Sync(Server):
         message = request.message
         if self._trainers == 1:  # an only trainer sends gradients under their own names
             message = Message(message.kind, message.facts, {self._of_first(name): a for name, a in message.arrays.items()})
+        # Only kept here: to update before all have given would make the result depend on who was first.
         self._given.setdefault(request.trainer, {}).update(self.checked(message, request.trainer))
         request.reply(DONE)
 
@@ -93,6 +96,7 @@ class Sync(Server):
     def _update(self) -> None:
         """Update where all trainers that are still there have given their gradients: the mean is over those."""
         present = self._service.present
+        # Those that have left are not waited for, and nothing is done while somebody who is there still computes.
         if not self._waiting or not set(present) <= set(self._waiting):
             return
         fed = self._complete()
@@ -122,6 +126,7 @@ class Sync(Server):
                     fed[name] += self._filler(name)
         return fed
 
+    # Gradients that the blocks read but never write are those that trainers have to send.
     def _expected(self) -> list[str]:
         made: set[str] = set()
         found: dict[str, None] = {}
@@ -140,6 +145,7 @@ class Async(Server):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        # Each gradient has a program of its own, because gradients arrive one by one and each is applied at once.
         self._parts = {name: self.part([number]) for name, number in self._blocks.items()}
         self._rates = self.part([self._schedule]) if self._schedule > 0 else None
         self._steps: dict[str, int] = {}
@@ -155,6 +161,7 @@ class Async(Server):
         """Take the op that chooses a trainer's value out of a program; return what it gives and reads."""
         block = part.main_block
         found = [op for op in block.ops if does(op) == "choose"]
+        # The op is left to the host: which value it chooses depends on who asks, which no program can say.
         block.ops = [op for op in block.ops if does(op) != "choose"]
         return (found[0].outputs["Out"][0], found[0].inputs["X"]) if found else None
 
@@ -170,6 +177,7 @@ class Async(Server):
             if reference:
                 local, backups = reference
                 mine = backups[request.trainer]
+                # Before a trainer has taken anything, the first values are what it computes with.
                 fed[local] = self._taken[mine] if mine in self._taken else self._host.read(mine)
             self.run(self._parts[name], fed)
         request.reply(DONE)
@@ -196,6 +204,7 @@ class Async(Server):
     def loaded(self, name: str, value: Array) -> None:
         """Begin to count where a counter was loaded: as if each trainer had done so many steps, or the first one where all steps add up."""
         rates = self._rates.top_ops if self._rates is not None else ()
+        # A mean over counters follows their sum: then every counter is the whole count, and not a part of it.
         mean = sum(name in op.output_names() for op in rates) > 1  # what follows the sum
         for i in range(self._trainers):
             counter = f"{name}.trainer_{i}"

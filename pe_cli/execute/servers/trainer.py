@@ -26,6 +26,7 @@ SLACK = 1 << 20
 
 def most_of(program: Program) -> int:
     """Return the bytes of an answer to a trainer, at most."""
+    # Values and the numbers of their rows, and as much again for the frame: a server that answers more is not believed.
     return 2 * sum(v.type.nbytes for v in program.vars.values() if v.type.known) + SLACK
 
 
@@ -63,6 +64,7 @@ class Step:
         if self._outbox is not None:
             self._arrive()
         self._values = dict(fed)
+        # Lookups need ids that earlier stages compute: a stage runs as soon as its rows are there.
         for lookups, program in self._cut.stages:
             for op in lookups:
                 self._look_up(op)
@@ -70,6 +72,7 @@ class Step:
         self._values.update({n: self._values[raw] for n, raw in self._cut.raw.items()})
         for op in self._cut.talk:
             getattr(self, f"_{op.type}")(op)
+        # A receive sends first; without any receive the gradients would stay here.
         self._push()  # where no parameter comes back, as of tables whose rows are looked up
         self._take()
         return {n: self._fetched(n) for n in names}
@@ -85,6 +88,7 @@ class Step:
         made = {n for op in program.top_ops for n in op.output_names()}
         reads = {n for op in program.top_ops for n in op.input_names()}
         fetched = [n for n in dict.fromkeys(wanted) if n in made and not program.vars[n].persistable]
+        # Values that live between steps are read from the scope, which may be newer than what this step has been given.
         part = {n: v for n, v in self._values.items() if n in reads and (n not in made or not program.vars[n].persistable)}
         self._values.update(self._host.run(program, part, fetched))
 
@@ -105,6 +109,7 @@ class Step:
         if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < ends[-1]:
             bad = numbers[0] if numbers[0] < 0 else numbers[-1]
             raise PeError(f"distributed_lookup_table: id {bad} is not in [0, {ends[-1]}) of '{op.inputs['W'][0]}'")
+        # Ids are sorted, so that each server's are one stretch.
         cuts = np.searchsorted(numbers, ends)
         asked: dict[str, dict[str, Array]] = {}
         spans = []
@@ -140,6 +145,7 @@ class Step:
     def _rows_of(self, op: Operator) -> tuple[Array, Array]:
         rows, values = self.array(op.inputs["Rows"][0]), self.array(op.inputs["X"][0])
         there = rows >= 0
+        # Numbers below 0 stand for rows that a batch of a fixed size does not fill.
         return rows[there], values[there]
 
     def _split_rows(self, rows: Array, values: Array, names: Sequence[str], heights: Sequence[int]) -> None:
@@ -202,6 +208,7 @@ class Step:
     def stand_by(self) -> None:
         """Take part in a step without samples: nothing is sent, and parameters are taken."""
         for op in self._cut.talk:
+            # Only servers that wait for all trainers need to hear of one without samples.
             if does(op) == "wait" and not op.attrs["half_async"]:
                 empty = Message("barrier", {"empty": 1})
                 self._servers.ask(dict.fromkeys(op.attrs["endpoints"], empty), "waits for the other trainers")
@@ -211,6 +218,7 @@ class Step:
 
     def _recv(self, op: Operator) -> None:
         self._push()
+        # A server is asked once, for all that is due: requests take a round trip each.
         for name, endpoint in zip(op.attrs["recv_varnames"] or op.outputs["Out"], op.attrs["epmap"], strict=True):
             self._pulls.setdefault(endpoint, []).append(name)
 
@@ -220,6 +228,7 @@ class Step:
 
     def _concat(self, op: Operator) -> None:
         self._take()
+        # Pieces come from several servers; the parameter is written when the last of them is there.
         if all(n in self._taken for n in op.inputs["X"]):
             self._host.write(op.outputs["Out"][0], np.concatenate([self._taken[n] for n in op.inputs["X"]]))
 
@@ -236,6 +245,7 @@ class Step:
             for name in names if endpoint in answers else ():
                 kind = self._block.vars[name].type
                 self._taken[name] = array_of(answers[endpoint], name, kind.shape, endpoint).astype(kind.numpy, copy=False)
+        # Servers answer in their own element type where they decode; the scope has the declared one.
         self._pulls = {}
         self._keep()
 

@@ -28,6 +28,7 @@ def run(graph: Graph) -> Graph:
             if isinstance(node, AllReduce) and found.issuperset(node.names):
                 continue
             if isinstance(node, Update) and (grads := node.op.inputs.get("Grad")) and found.issuperset(grads):
+                # The first device with samples has the accumulator; the rest are added to it in the order of the tree.
                 first, *rest = graph.active
                 addends = {ADDENDS: [(n, d) for d in rest for n in grads]}
                 node = replace(node, ins={**node.ins, "Grad": [(n, first) for n in grads], **addends})
@@ -42,10 +43,12 @@ def _found(updates: list[Update], able: list[Update], buckets: list[list[str]]) 
     for node in updates:
         for n in node.op.input_names():
             readers.setdefault(n, set()).add(node.index)
+    # A gradient that an update writes as well, as clipping in place does, is not its sum any more.
     written = {n for node in updates for n in node.op.output_names()}
     grads = [node.op.inputs["Grad"] for node in able]
     found = {n for names in buckets for n in names} & {n for names in grads for n in names if len(readers[n]) == 1} - written
     before = None
+    # Leaving out one gradient may leave a bucket or an update incomplete, so it is repeated until nothing changes.
     while found != before:
         before = found
         for groups in (buckets, grads):

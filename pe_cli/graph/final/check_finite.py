@@ -16,6 +16,7 @@ from pe_cli.graph.ssa import Check, Compute, Gather, Graph, Node, rebuilt
 def run(graph: Graph, fetches: Collection[str]) -> Graph:
     """Return the graph with checks of what an op reads, what stays, and what is fetched: other results hold whatever memory held."""
     program = graph.program
+    # What nobody reads may hold anything: memory of temporaries is never cleared.
     read = {v.name for node in graph.nodes for v in node.inputs} | {*fetches}
 
     def counts(name: str) -> bool:
@@ -25,6 +26,7 @@ def run(graph: Graph, fetches: Collection[str]) -> Graph:
     def nodes_now() -> Iterator[Node]:
         for node in graph.nodes:
             yield node
+            # A view has the bytes of its input, which have been looked at.
             if not isinstance(node, Compute) or isinstance(node, Gather) or (type(node) is Compute and aliases(node)):
                 continue
             found = [(v.name, v.device) for v in node.outputs if counts(v.name)]

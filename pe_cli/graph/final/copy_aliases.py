@@ -13,6 +13,7 @@ def run(graph: Graph) -> Graph:
     """Return the graph with nodes that copy."""
     program = graph.program
     writes = Counter(n for op in program.top_ops for n in op.output_names())
+    # Sums are made in place: under the other name of the same bytes a reader would find the sum.
     summed = {n for node in graph.nodes if isinstance(node, Collective) for n in node.names}
 
     def changes(name: str) -> bool:

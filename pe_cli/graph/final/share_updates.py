@@ -37,12 +37,15 @@ def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Grap
     """
     if not shared:
         return graph
+    # An op that one device alone has is shared already.
     nodes = Counter(id(node.op) for node in graph.nodes if isinstance(node, Compute))
     once = {id(n.op) for n in graph.nodes if isinstance(n, Compute) and n.role in UPDATES and nodes[id(n.op)] > 1}
     ours = [node for node in graph.nodes if isinstance(node, Compute) and id(node.op) in once]
     others = [node for node in graph.nodes if not (isinstance(node, Compute) and id(node.op) in once)]
     written = {n for node in ours for n in node.op.output_names()}
+    # What some other node writes for one device is that device's own, even where updates write it too.
     single = {*shared} | written - {v.name for node in others for v in node.outputs}
+    # Sums that only updates read need no copy on the other devices.
     alone = _read_by_updates(graph, others, fetches) if ours else set[str]()
     turns = _turns(graph, ours)
 
@@ -57,6 +60,7 @@ def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Grap
                     done.add(id(node.op))
                     yield _update(node, turns)
             elif isinstance(node, (AllReduce, WaitSum)) and alone.issuperset(node.names):
+                # The sum passes through the memory of the first device with samples, which is overwritten there.
                 outs = {"Out": [(n, 0) for n in node.names]}
                 if isinstance(node, AllReduce) and graph.active[0] != 0:
                     outs["Through"] = [(n, graph.active[0]) for n in node.names]
@@ -70,6 +74,7 @@ def run(graph: Graph, shared: Collection[str], fetches: Collection[str]) -> Grap
 def _update(node: Compute, turns: dict[str, int]) -> Update:
     """Return the update of all devices for that of one: it reads and writes what lies on the first."""
     op = node.op
+    # Where threads can share one update, its device does not matter; otherwise the load is spread by bytes.
     turn = turns.get(op.role_vars[0], 0) if len(op.role_vars) == 2 and not op.definition.has(Spreads) else 0
     ins, outs = ({s: [(n, 0) for n, _ in pairs] for s, pairs in slots.items()} for slots in (node.ins, node.outs))
     return Update(op=op, device=turn, ins=ins, outs=outs)

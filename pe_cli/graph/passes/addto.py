@@ -34,10 +34,12 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 def _chain(r: Rewriter, place: int, op: Operator) -> int:
     """Make the producers of a sum's terms accumulate into one buffer; return how many do."""
     parts = op.inputs["X"]
+    # One variable twice is added twice, which in place would double the total instead.
     if len(parts) < 2 or len(set(parts)) < len(parts):
         return 0
     (out,) = op.outputs["Out"]
     done = 0
+    # In the order of the sum: floating-point addition is not associative, and no bit may change.
     for before, part in pairwise(parts):
         if why := _refuses(r, place, before, part, out if part == parts[-1] else part):
             r.reasons[why] += 1
@@ -52,6 +54,7 @@ def _chain(r: Rewriter, place: int, op: Operator) -> int:
     if whole:
         r.remove(place)
     else:
+        # What cannot be added in place stays a sum, of the total so far and the rest.
         rest = Operator("sum", {"X": parts[done:]}, op.outputs, op.attrs, op.role, op.role_vars, op.at, op.scope)
         r.replace([place], rest)
     return done
@@ -74,6 +77,7 @@ def _refuses(r: Rewriter, place: int, before: str, part: str, total: str) -> str
         return why
     if why := r.only_for(part, [place]):
         return f"a part of the gradient {why}"
+    # A later part's maker must come after all before it, or it would add to a total that is not there yet.
     if not first < at < place:
         return "the parts are not made in their order"
     return "the total is written twice" if total != part and r.writer(total) != place else ""
@@ -86,6 +90,7 @@ def _cannot(op: Operator, part: str) -> str:
     added = op.definition.get(AddsUp)
     if why := added.overwrites(op.attrs) if added and added.overwrites else "":
         return f"{op.type} had better not add: {why}"
+    # A parameter's own gradient is summed over devices by its name, so it must stay a variable.
     own = op.role is not Role.BACKWARD or part in op.role_vars
     return "a part is a parameter's gradient of its own" if own else ""
 

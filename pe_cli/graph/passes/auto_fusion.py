@@ -73,10 +73,12 @@ class _Walk:
     def grow(self) -> None:
         """Put every pointwise op into the groups that make its inputs, or into one of its own."""
         for place, op in enumerate(self.r.ops):
+            # Only ops of one full shape: a kernel of a group is one loop over it.
             if op is None or self._full(op) is None:
                 continue
             mine = [place]
             for group in self._makers(place, op):
+                # Sorted, because a group runs in the program's order.
                 wanted = sorted(self.groups[group] + mine)
                 if self._fits(wanted):
                     del self.groups[group]
@@ -106,6 +108,7 @@ class _Walk:
             source = self.r.writer(name)
             if source is not None and source < place and source in self._home:
                 other = self.r.op(source)
+                # Updates of different parameters stay apart: buckets and owners are by parameter.
                 same_update = op.role_vars == other.role_vars or op.role not in (Role.OPTIMIZE, Role.LR_SCHED)
                 if other.role is op.role and same_update and self._full(other) == self._full(op):
                     found[self._home[source]] = None
@@ -121,6 +124,7 @@ class _Walk:
             return self._refuse("times a group was full")
         group = group_of(one.members, self._types(one), full)
         if group is None or not self._separate(one, group.kinds):
+            # Broadcasts inside of one loop must all be of one form, or each would need its own index arithmetic.
             return self._refuse("times tensors were broadcast in different ways")
         if sum(is_long(s.kernel) for s in group.steps) > MOST_LONG:
             return self._refuse("times a group had its fill of long functions")
@@ -132,6 +136,7 @@ class _Walk:
         self.r.reasons[why] += 1
         return False
 
+    # In place is safe element by element, and not where an element is read after its place was written.
     def _separate(self, one: _Joined, kinds: dict[int, str]) -> bool:
         """Whether what is written may overlap what is read: where it is the same variable, each element must depend on the old one."""
         for name, value in one.writes.items():
@@ -160,6 +165,7 @@ class _Walk:
                 for name in row:
                     outputs[slot], value[name], count = [count], count, count + 1
             defaults = op.definition.attrs
+            # Attributes with their default are left out, so that equal groups have equal keys and share a kernel.
             members.append((op.type, inputs, outputs, {k: v for k, v in op.attrs.items() if v != defaults[k].default}))
         needed = {n: value[n] for op in ops for n in op.output_names() if not places or self._needed(n, places)}
         return _Joined(
@@ -176,6 +182,7 @@ class _Walk:
         full = self._full(ops[0])
         assert full is not None
         one = self._joined(ops, places)
+        # The first input is what the op's in-place trait looks at.
         over = self._taken_over(one, places, full)
         if over is not None:
             one = _moved_first(one, over)
@@ -183,6 +190,7 @@ class _Walk:
         group = group_of(one.members, types, full)
         if not one.writes or group is None:
             return self._refuse("groups compute what nobody reads")
+        # Gradients of vanished values are typed after a full value of the group.
         like = next(k for k, kind in group.kinds.items() if kind == FULL)
         attrs: dict[str, Any] = {"ops": [list(m) for m in one.members], "outs": list(one.writes.values()), "like": like}
         first, rest = (list(one.reads[:1]), one.reads[1:]) if over is not None else ([], one.reads)

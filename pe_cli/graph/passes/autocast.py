@@ -30,6 +30,7 @@ def run(program: Program, fetches: Collection[str], *, together: bool = False) -
     del fetches  # what is fetched is read as float32, and changes nothing
     narrow = _Search(program.main_block).found()
     made = program.clone()
+    # Of a variable that several ops write, the second would have to round the first's value: it stays wide.
     made.is_test = program.is_test
     block = made.main_block
     for name in narrow:
@@ -63,6 +64,7 @@ class _Search:
         self._narrow = {v.name for v in block.vars.values() if v.name not in wide and self._may_be(v)}
 
     def _may_be(self, v: Variable) -> bool:
+        # Gradients of parameters are summed over devices and steps, where bfloat16's eight bits would lose small terms.
         of = self._block.vars.get(forward_name(v.name))
         kept = v.persistable or (of is not None and of.persistable)  # a parameter's gradient, or a part of it, too
         return v.dtype == "float32" and not (kept or v.is_data) and len(self._writers.get(v.name, ())) == 1
@@ -72,6 +74,7 @@ class _Search:
         waiting = list(self._narrow)
         while waiting:
             name = waiting.pop()
+            # Greatest fixed point: begin with all that may be narrow, and take away until every one has a reason.
             if name not in self._narrow or (self._comes(name) and self._leads(name) and self._moves(name)):
                 continue
             self._narrow.discard(name)
@@ -91,6 +94,7 @@ class _Search:
     def _moves(self, name: str) -> bool:
         """Return whether all ops next to a variable that pass numbers on unchanged would pass them on in the same type."""
         ops = [*([] if self._rounds(name) else self._writers[name]), *self._readers.get(name, ())]
+        # Copies that did not round would be casts in disguise, one for each layer.
         near = {n for op in ops for pair in _moved(op) if name in pair for n in pair}
         return near <= self._narrow
 
@@ -147,6 +151,7 @@ def _cast_factors(block: Block, together: bool) -> int:
                 if name not in made:
                     made[name] = _cast(block, name)
                     attrs = {"in_dtype": "", "out_dtype": BFLOAT16}
+                    # A parameter's cast can run before the step's first op; on a card the casts of all then share a launch.
                     early = together and op.role is Role.FORWARD and block.var(name).persistable and name not in written
                     segment = 0 if early else op.segment
                     cast = Operator("cast", {"X": [name]}, {"Out": [made[name]]}, attrs, op.role, [], op.at, op.scope, segment)

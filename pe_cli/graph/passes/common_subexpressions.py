@@ -22,8 +22,10 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     done = 0
     for place, op in enumerate(r.ops):
         assert op is not None
+        # Inputs are renamed first, so that chains of repetitions collapse in one walk.
         op.inputs = {s: [same.get(n, n) for n in names] for s, names in op.inputs.items()}
         key = _key(r, op, version)
+        # Versions count writes: the same name before and after an update is two values.
         version.update(op.output_names())
         if key is None or not _replaceable(r, op):
             continue
@@ -49,11 +51,13 @@ def _key(r: Rewriter, op: Operator, version: Counter[str]) -> Any:
         return None
     if not computes or op.definition.has(Random) or EMPTY in {n for names in op.outputs.values() for n in names}:
         return None
+    # Slots in order of name: the same op may list them in another order.
     ins = tuple((s, tuple((n, version[n]) for n in names)) for s, names in sorted(op.inputs.items()))
     kinds = {n: r.block.var(n).type for n in (*op.input_names(), *op.output_names())}
     if not all(kinds[n].known for n in op.output_names()) and all(kinds[n].known for n in op.input_names()):
         return None  # only what is not read knows how many rows there are
     outs = tuple((s, tuple(kinds[n] for n in names)) for s, names in sorted(op.outputs.items()))
+    # `repr`, because attributes may be lists, which no dictionary takes as keys.
     return op.type, ins, outs, tuple(sorted((k, repr(v)) for k, v in op.attrs.items()))
 
 

@@ -1,4 +1,4 @@
-"""dead_code: ops that nobody can tell from no op are left out.
+"""dead_code: ops whose results nobody can see are left out.
 
 What can be told: what is fetched, persistable variables, and errors. An op that checks its data (labels in range) stays for that, and one
 that takes this process's rows of a gradient, of which other processes take theirs.
@@ -21,6 +21,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     """Return the program with only the ops that count, and a sentence on what was done."""
     needed = {*fetches, *(v.name for v in program.persistables())}
     alive: list[bool] = []
+    # Backwards, so that an op is looked at when all its readers have been decided.
     for op in reversed(program.top_ops):
         outs = set(op.output_names())
         alive.append(not outs or bool(outs & needed) or _reports(op) or op.definition.has(OwnRows))
@@ -34,6 +35,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     block.ops = [op for op, counts in zip(ops, alive, strict=True) if counts]
     gone = Counter(op.type for op, counts in zip(ops, alive, strict=True) if not counts)
     used = {n for op in block.ops for n in (*op.input_names(), *op.output_names())}
+    # Variables that no op touches go, or the startup program would still make room for them.
     for name in {n for op in ops for n in op.output_names()} - used:
         del block.vars[name]
     listed = ", ".join(f"{n} {kind}" for kind, n in gone.most_common(4)) + (", ..." if len(gone) > 4 else "")

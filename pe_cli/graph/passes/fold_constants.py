@@ -42,9 +42,11 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
 def _value(r: Rewriter, op: Operator, known: dict[str, Number]) -> tuple[str, Number] | None:
     """Return the output of an op and the number that all its elements are, None where that is not known."""
     names = op.output_names()
+    # The gradient of the loss looks like a constant but is scaled by devices later.
     if len(names) != 1 or op.role is Role.LOSS or r.writer(names[0]) is None or r.block.var(names[0]).persistable:
         return None
     kind: TensorType = r.block.var(names[0]).type
+    # Element type of the result: a float64 computation rounded to float32 would give another last bit.
     if not kind.known or kind.dtype not in FLOATS:
         return None
     make = np.dtype(kind.dtype).type
@@ -53,4 +55,5 @@ def _value(r: Rewriter, op: Operator, known: dict[str, Number]) -> tuple[str, Nu
         return None
     with np.errstate(all="ignore"):
         value = folds.value((make,) if folds.alone else [known[n] for n in op.input_names()], op.attrs)
+    # An overflow is left to the step, which reports it with the op's line.
     return (names[0], value) if np.isfinite(value) else None

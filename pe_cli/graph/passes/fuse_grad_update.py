@@ -39,6 +39,7 @@ def _rates_first(program: Program) -> Program:
         return program
     rates = [ops[place] for place in sorted(places)]
     reads, writes = ({n for op in rates for n in names(op)} for names in (Operator.input_names, Operator.output_names))
+    # A schedule that reads what the step computes, or writes what it reads, cannot go ahead of it.
     for place, op in enumerate(ops[: max(places)]):
         if place not in places and (reads & set(op.output_names()) or writes & {*op.input_names(), *op.output_names()}):
             return program
@@ -67,10 +68,12 @@ def _take(r: Rewriter, place: int, update: Operator, tables: Mapping[str, OpDef]
     at = r.writer(gradient)
     if at is None:
         return "a gradient is fed or made by several operators"
+    # The step is taken once, so there must be one gradient: none that is fed, and no sum of parts.
     maker = r.op(at)
     added = maker.definition.get(AddsUp)
     slot = next((s for s in (added.descends if added else ()) if maker.outputs.get(s) == [gradient]), None)
     table = _table_of(r, update) if update.type in tables else None
+    # An operator that already adds to a total cannot subtract from a parameter as well.
     if table is None and (slot is None or maker.inputs.get(added_slot(slot))):
         return f"a gradient is made by {maker.type}, which updates nothing"
     if why := r.only_for(gradient, [place]):
@@ -82,6 +85,7 @@ def _take(r: Rewriter, place: int, update: Operator, tables: Mapping[str, OpDef]
         made = _looking_up(maker, update, table, tables[update.type])
     if made is None:
         return "an update writes another variable than it reads"
+    # The parameter must not be read between: its readers of this step want the old value.
     if not r.replace_first([at, place], made):
         return "a parameter or a rate is used between gradient and update"
     return ""

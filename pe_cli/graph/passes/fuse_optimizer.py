@@ -42,6 +42,7 @@ def _late(block: Block, group: list[Operator]) -> list[Operator]:
     used: set[str] = set()
     written: set[str] = set()
     first, last = block.ops.index(group[0]), block.ops.index(group[-1])
+    # From the end: what stands between an update and the last one must neither read nor write its variables.
     for op in reversed(block.ops[first : last + 1]):
         if id(op) in members and not used & set(op.output_names()) and not written & set(op.input_names()):
             found.append(op)
@@ -58,6 +59,7 @@ def _forms() -> dict[str, OpDef]:
 
 def _decays(block: Block, fetches: Collection[str], forms: Mapping[str, OpDef]) -> dict[int, Operator]:
     """Return the weight decay of every update that alone reads its result and whose form over lists decays, by the update's id."""
+    # Decay of a row-sparse gradient touches rows alone, and stays with them.
     makers = {op.outputs["Out"][0]: op for op in block.ops if op.definition.has(Decays) and not op.inputs.get("Rows")}
     readers = Counter(n for op in block.ops for n in op.input_names())
     found = {}
@@ -65,6 +67,7 @@ def _decays(block: Block, fetches: Collection[str], forms: Mapping[str, OpDef]) 
         decay = makers.get(op.inputs["Grad"][0]) if op.type in forms and "decay" in forms[op.type].attrs else None
         if decay is not None and decay.inputs["Param"] == op.inputs["Param"]:
             name = decay.outputs["Out"][0]
+            # A decay whose result somebody else reads must still be written.
             if readers[name] == 1 and name not in fetches and name not in decay.input_names():
                 found[id(op)] = decay
     return found
@@ -73,6 +76,7 @@ def _decays(block: Block, fetches: Collection[str], forms: Mapping[str, OpDef]) 
 def _key(block: Block, op: Operator, decay: Operator | None) -> tuple[Any, ...]:
     dtype = block.var(op.inputs["Param"][0]).dtype
     attrs = tuple(sorted((k, repr(v)) for k, v in op.attrs.items()))
+    # One decay coefficient per group, because the joined op has one attribute for it.
     return op.type, dtype, tuple(op.inputs["LearningRate"]), attrs, decay and decay.attrs["coeff"]
 
 
@@ -90,6 +94,7 @@ def _join(block: Block, fused: OpDef, ops: list[Operator], decays: list[Operator
     role_vars = [n for op in ops for n in op.role_vars]
     inputs["LearningRate"] = list(first.inputs["LearningRate"])
     made = Operator(fused.name, inputs, outputs, attrs, Role.OPTIMIZE, role_vars, first.at, first.scope)
+    # In the place of the last: there every gradient of the group is ready.
     index = block.ops.index(ops[-1])
     block.ops[index] = made
     gone = {*map(id, ops[:-1]), *map(id, taken)}

@@ -1,4 +1,4 @@
-"""Fusions: the engine that applies every pattern of ops that an op declares itself to take the place of, see `ops.define.fusion`."""
+"""Fusions: the engine that puts a fused op in the place of the ops that it declares to join, see `ops.define.fusion`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def _run(switch: str, program: Program, fetches: Collection[str]) -> tuple[Progr
     r = Rewriter(program, fetches)
     found = r.places_of(fusion.forward.parts[0].may_be)
     forward = backward = 0
+    # A pattern is looked for at its first forward part, and its gradients follow from that.
     for place, _ in found:
         made = _apply(r, fusion, place)
         forward, backward = forward + made[0], backward + made[1]
@@ -76,6 +77,7 @@ class Found:
     def needed(self, variable: str, readers: Sequence[Operator]) -> str:
         """Return why a variable is needed, were it not for these ops, empty where nobody else reads it; see `Rewriter.needed`."""
         why = self._r.needed(variable, self._places(readers))
+        # Nobody reading it at all is no obstacle here: the value vanishes with the ops.
         return "" if why == self._r.END else why
 
     def same_role(self, *ops: Operator) -> bool:
@@ -113,6 +115,7 @@ class Found:
             raise _Refused(part.lacking or why)
         return found
 
+    # Adding a term may have two makers; the later one can take the other's result as an operand.
     def _writer(self, part: Part, reader: str, slots: str) -> tuple[Operator | None, str]:
         """Return the last op that may be a part among those that write what another one reads, or None and why there is none."""
         of = self[reader]
@@ -127,6 +130,7 @@ class Found:
         name = self._read(part)
         readers = self.readers(name) if name else []
         found = [op for op in readers if self._may_be(part, op)]
+        # Others may read it as well only where the pattern says that the value stays.
         if len(found) == 1 and (part.others or len(readers) == 1):
             return found[0], ""
         there = " and ".join(sorted({op.type for op in readers if op not in found})) or "no op or several"
@@ -198,6 +202,7 @@ def _apply(r: Rewriter, fusion: Fuses, place: int) -> tuple[int, int]:
         found.check_unless(fusion.forward)
         if fusion.together and fusion.gradient:
             return _apply_together(r, fusion.forward, fusion.gradient, found)
+        # Gradients are joined one by one before the forward ops, while what they read is still there.
         for op in list(found.gradients(fusion.gradient)) if fusion.gradient else ():
             done += _apply_gradient(r, fusion.gradient, found, op)
         found.check_vanish(fusion.forward)
@@ -230,6 +235,7 @@ def _apply_together(r: Rewriter, forward: Pattern, backward: Pattern, found: Fou
         gradient.check_vanish(backward)
         gradient.check_unless(backward)
     made = [one for gradient in gradients for one in backward.becomes(gradient)] + list(forward.becomes(found))
+    # All moves are checked before the first replacement, so that nothing is half done.
     for one in made:
         _check_moves(r, one)
     _replace(r, made)

@@ -83,6 +83,7 @@ class _Walk:
         ops = self.block.ops
         self.block.ops = self.out
         for op in ops:
+            # A variable that is written twice, or lives between steps, has one layout for all who use it.
             if _data_format(op) == "NCHW" and _images(self.block, op) and self._single(_images(self.block, op)):
                 self._switch(op)
             elif self._is_channel_bias(op):
@@ -109,6 +110,7 @@ class _Walk:
         """Whether an input has a twin, or the op writes gradients of variables that have; and every gradient can get one."""
         grads = [n for n in op.output_names() if GRAD in n and self._is_image(n)]
         typed = all(twin(forward_name(n)) in self.block.vars for n in grads)
+        # Without an image in channels-last order next to it, switching would only add transposes.
         return typed and (bool(grads) or any(n in self.last for n in op.input_names()))
 
     def _is_channel_bias(self, op: Operator) -> bool:
@@ -165,6 +167,7 @@ class _Walk:
         if of != name and twin(of) not in self.block.vars and self._is_image(of):  # which types the gradient, wherever its op is
             self.block.create_var(twin(of), _moved(self.block.var(of).type, TO_LAST), stop_gradient=True, at=v.at)
         self.last.add(name)
+        # The written order is stale from here on, until somebody asks for it.
         self.first.discard(name)
         return made
 
@@ -191,6 +194,7 @@ class _Walk:
         place = op.at if op else self.block.var(target).at
         role = op.role if op else program.mark.role
         with program.role(role):
+            # A transpose that moves only axes of size 1 leaves the bytes as they are.
             wide = [axis for axis in order if kind.shape[axis] != 1]
             if wide == sorted(wide) and moved.shape[1:].count(-1) < 2:
                 shape = [0, *moved.shape[1:]]  # only sizes of 1 change places: the bytes are the same

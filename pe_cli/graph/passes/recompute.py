@@ -26,6 +26,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     block = made.main_block
     segments = _segments(block)
     uses = _Uses(block)
+    # All segments are decided on the unchanged program: what one inserts is no reason for another.
     again = [_Segment(block, uses, begin, end, set(fetches)) for begin, end in segments]
     inserted: dict[int, list[Operator]] = {}
     for segment in again:
@@ -83,7 +84,9 @@ class _Segment:
         self._block, self._ops, self._uses, self._end = block, block.ops, uses, end
         inside = [p for p in range(begin, end) if self._ops[p].role is Role.FORWARD]
         self._made = {n: p for p in inside for n in self._ops[p].output_names()}
+        # What the forward pass still needs is kept anyway, and repeating it would save nothing.
         self._kept = {n for n in self._made if n in stays or block.var(n).persistable or len(uses.writes[n]) > 1 or self._forward(n)}
+        # First without exact knowledge, as an upper bound; then again with what is really wanted.
         self.place = self._first(self._made)
         for p in inside:
             self._keep(p)
@@ -108,6 +111,7 @@ class _Segment:
         replayed = op.definition.get(Replayed)
         if replayed is not None:
             self._kept.update(n for slot in replayed.kept for n in op.outputs.get(slot, ()))
+        # A second computation after an update would use the new parameter and give other numbers.
         changed = any(p < q < self.place for n in _read(op) for q in self._uses.writes.get(n, ()))
         if changed or not _repeatable(op):
             self._kept.update(op.output_names())
@@ -145,6 +149,7 @@ class _Segment:
         return self._block.create_var(program.unique(f"{name}@AGAIN"), self._block.var(name).type, stop_gradient=True).name
 
     def _gates(self, repeated: list[Operator], inner: Collection[str]) -> list[Operator]:
+        # Without something to wait for, the scheduler could repeat all segments at the beginning of the backward pass.
         """Return operators that hand on what the copies read from outside once the gradient that comes first is there."""
         op = self._ops[self.place]
         waited = [n for n in dict.fromkeys(op.input_names()) if any(self._end <= p < self.place for p in self._uses.writes.get(n, ()))]
@@ -161,6 +166,7 @@ class _Segment:
         replayed = op.definition.get(Replayed)
         if replayed is None:
             return Operator(op.type, ins, outs, dict(op.attrs), Role.BACKWARD, [], op.at, op.scope)
+        # A mask that was kept replaces the draw: the same elements are dropped again.
         ins |= {slot: op.outputs[slot] for slot in replayed.kept}
         outs = {slot: names for slot, names in outs.items() if slot not in replayed.kept}
         return Operator(replayed.by, ins, outs, dict(op.attrs), Role.BACKWARD, [], op.at, op.scope)

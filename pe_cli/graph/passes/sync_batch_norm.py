@@ -23,6 +23,7 @@ def run(program: Program, fetches: Collection[str]) -> tuple[Program, str]:
     del fetches
     outer = {id(op) for op in program.top_ops}
     for op in every_op(program):
+        # Devices may take different branches and other numbers of rounds: a sum over all would wait for ever.
         if id(op) not in outer and _split_up(op) is not None:
             text = f"{NAME}: '{op.scope.strip('/') or op.type}' is inside of a loop or condition, where devices do not wait for each other"
             raise PeError(text, at=op.at, hint="leave build_strategy.sync_batch_norm out, use one device, or move the layer out")
@@ -48,6 +49,7 @@ def _parts(block: Block, op: Operator) -> list[Operator]:
     first, second = split.sums, split.rest
     out = op.outputs.get("Y") or op.outputs.get(grad_name("X")) or next(iter(op.outputs.values()))
     partial = block.create_var(
+        # Sums, sums of squares and the count, in float64: a difference of large float32 sums would lose the variance.
         f"{out[0]}@SYNC", TensorType((2 * block.var(op.inputs["Scale"][0]).shape[0] + 1,), "float64"), stop_gradient=True
     ).name
     known = find(first)

@@ -44,6 +44,7 @@ class RoundRobin(PSDispatcher):
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
         """Return the server of each block, going on after the last one's."""
+        # The position is kept between calls, so that small parameters do not all land on the first server.
         found = [self._eps[(self._step + i) % len(self._eps)] for i in range(len(varlist))]
         self._step = (self._step + len(varlist)) % len(self._eps)
         return found
@@ -57,6 +58,7 @@ class HashName(PSDispatcher):
 
     def dispatch(self, varlist: Sequence[Any]) -> list[str]:
         """Return the server of each block."""
+        # Python's own hash of strings differs from process to process.
         return [self._eps[zlib.crc32(_block_name(str(v.name)).encode()) % len(self._eps)] for v in varlist]
 
 

@@ -50,6 +50,7 @@ def _add(program: Program, p: Piece) -> int:
     if p.sparse:
         declare(block, delta + ROWS, TensorType((-1,), "int64"))
         declare(block, BACKWARDS, TensorType((1,), p.type.dtype))
+        # sgd subtracts, and a change is to be added: the rate is -1.
         attrs = {"shape": [1], "dtype": p.type.dtype, "value": -1.0}
         add(inner, "fill_constant", {}, {"Out": [BACKWARDS]}, attrs, role=Role.FORWARD)
         given = {"Param": [p.name], "Grad": [delta], "Rows": [delta + ROWS], "LearningRate": [BACKWARDS]}

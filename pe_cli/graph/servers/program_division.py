@@ -70,14 +70,17 @@ class Division:
         self.trainer = train.clone()
         self.updates = Updates(self.trainer)
         if not self.updates.parameters:
+            # Pieces follow from what trainers and servers both know, so that no process has to be told.
             raise PeError("the training updates no parameter, so that servers would have nothing to do", hint="train without them")
         self.found = cut(self.updates, job, terms.smallest, terms.slices)
         if not terms.is_geo:
             self.found.remote |= remote_tables(train, self.updates)
+        # Whole parameters are shuffled with the program's seed, which all processes know.
         deal(self.found, terms.dispatcher(job.endpoints), None if terms.slices else train.random_seed)
         if not terms.is_geo:
             edits = TrainerEdits(self.trainer, self.updates, job, self.found)
             edits.send()
+            # Gradients are taken out of the trainer's program last, when all sends have found theirs.
             edits.leave_out(keep)
 
     @property

@@ -67,6 +67,7 @@ class ServerProgram:
         given = self._declare_given()
         schedule = self._schedule() if updates.schedule else -1
         numbers, blocks = self._update_all()
+        # A server without any block still serves, for a trainer waits for its answer.
         blocks = [b for b in (schedule,) if b > 0] + blocks or [inner_block(self.program, 0).index]  # one that does nothing
         attrs = {
             "endpoint": endpoint,
@@ -94,6 +95,7 @@ class ServerProgram:
         for p in self._pieces:
             declare(self._block, p.name, p.type, persistable=True)
         given = []
+        # Trainers send under names of their own, so that each one's gradient can be told from the others'.
         for p in self._pieces:
             declare(self._block, p.gradient, p.type, persistable=True)
             names = [f"{p.gradient}.trainer_{i}" for i in range(self._job.trainers)] if self._merges else [p.gradient]
@@ -102,6 +104,7 @@ class ServerProgram:
             if p.sparse:
                 for name in dict.fromkeys((p.gradient, *names)):
                     declare(self._block, name + ROWS, TensorType((-1,), "int64"))
+                    # The number of rows differs from step to step.
                     self._block.vars[name].type = TensorType((-1, *p.type.shape[1:]), p.type.dtype)
             if self._compensates:
                 for i in range(self._job.trainers):
@@ -115,6 +118,7 @@ class ServerProgram:
         for op in self._updates.schedule:
             self._declare_used(op.input_names() + op.output_names(), {})
             made = copied(op)
+            # Without sync each trainer counts its own steps, and the schedule follows all of them together.
             if counts(op) and not self._job.sync:
                 counter = op.outputs["Out"][0]
                 names = [f"{counter}.trainer_{i}" for i in range(self._job.trainers)]
@@ -175,14 +179,17 @@ class ServerProgram:
                 if name in names or name not in self._updates.facts:
                     continue
                 facts = self._updates.facts[name]
+                # State that is common to all parameters, such as the rate, exists once per server.
                 shared = name in op.inputs.get("LearningRate", ()) or name in scheduled
                 names[name] = name if shared else name + mark
                 like = facts.type.shape == u.type.shape and not piece.whole
+                # A piece of state where it has the parameter's shape; numbers such as Adam's powers exist for each piece.
                 kind = TensorType(piece.type.shape, facts.type.dtype) if like else facts.type
                 declare(self._block, names[name], kind, persistable=facts.persistable)
                 self._keep(names[name], name, kind, piece.begin if like else None, facts.persistable)
             made = renamed(op, names)
             if self._decays(piece):
+                # The gradient is whole by now, and the update reads all rows.
                 made.inputs.pop("Rows", None)
             made.role_vars = [u.name, u.gradient + (self._job.suffix if piece.whole else "")]
             block.ops.append(made)
@@ -201,6 +208,7 @@ class ServerProgram:
         add(block, "concat", {"X": parts}, {"Out": [values]}, {"axis": 0}, role=Role.FORWARD)
         add(block, "concat", {"X": rows}, {"Out": [numbers]}, {"axis": 0}, role=Role.FORWARD)
         given = {"X": [zeros], "Ids": [numbers], "Updates": [values]}
+        # Added up, not overwritten: several trainers may have touched the same row.
         add(block, "scatter", given, {"Out": [whole]}, {"overwrite": False}, role=Role.FORWARD)
         if self._merges:
             add(block, "scale", {"X": [whole]}, {"Out": [whole]}, {"scale": 1.0 / self._job.trainers}, role=Role.FORWARD)

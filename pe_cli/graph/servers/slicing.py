@@ -39,9 +39,11 @@ def blocks_of(name: str, shape: Sequence[int], slice_count: int, min_block_size:
     A block has at least `min_block_size` elements where the variable has; all blocks but the last are of one size.
     """
     elements = math.prod(shape)
+    # Few large blocks: each has a message and an update of its own.
     count = min(slice_count, max(1, elements // min_block_size))
     size = max(1, math.ceil(elements / count))
     if len(shape) > 1:
+        # Rounded up to whole rows, because updates and lookups work row by row.
         size = math.ceil(size / math.prod(shape[1:])) * math.prod(shape[1:])
     return [VarBlock(name, i, min(size, elements - begin)) for i, begin in enumerate(range(0, elements, size))]
 

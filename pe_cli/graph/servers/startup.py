@@ -64,6 +64,7 @@ def _fill(source: ir.Block, block: ir.Block, op: Operator, target: Kept, most: i
     whole, kind = source.vars[target.whole].type, block.vars[target.name].type
     made = copied(op)
     together = op.definition.has(Random) and whole.nbytes <= most
+    # Pieces of one random draw are cut out of the whole, so that first values are those of a run without servers.
     if kind.shape != whole.shape and ("shape" not in op.attrs or op.input_names() or together):
         given = _whole(source, block, op)
         begin = target.begin or 0
@@ -90,6 +91,7 @@ def _whole(source: ir.Block, block: ir.Block, op: Operator) -> dict[str, str]:
     """Add an op as it is, once; return what its variables are called."""
     names = {n: _name(source, block, n) for n in (*op.input_names(), *op.output_names())}
     made = renamed(op, names)
+    # Several pieces may need the same whole variable: its op is added once.
     if all(o.outputs != made.outputs for o in block.ops):
         for used, name in names.items():
             declare(block, name, source.vars[used].type)

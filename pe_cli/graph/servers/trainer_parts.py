@@ -78,6 +78,7 @@ def _cut(program: Program) -> Parts:
     talk = []
     for i, op in enumerate(block.ops):
         if does(op) == "look_up":
+            # A lookup whose ids are computed belongs to the stage after the one that makes them.
             at = max((ready.get(n, 0) + (n in made) for n in op.inputs["Ids"]), default=0)
             while len(stages) <= at:
                 stages.append(Stage())
@@ -86,11 +87,13 @@ def _cut(program: Program) -> Parts:
         elif op.definition.has(Remote) or _joins(op, block):
             talk.append(op)
         else:
+            # An op runs in the first stage in which all it reads is there, so that there are as few programs as possible.
             at = max((ready.get(n, 0) for n in op.input_names()), default=0)
             stages[at].ops.append(i)
             ready |= dict.fromkeys(op.output_names(), at)
             made |= set(op.output_names())
     sparse = [op.inputs["X"][0] for op in talk if op.inputs.get("Rows")]
+    # A send with rows takes the raw gradient: the name itself stands for what the user may fetch.
     raw = {name: "raw " + name.replace("@GRAD", "") for name in sparse if name in made}
     return Parts([(s.lookups, _program(program, s.ops, raw)) for s in stages], talk, raw)
 

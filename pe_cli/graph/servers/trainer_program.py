@@ -93,6 +93,7 @@ def deal(found: Cut, dispatcher: Any, shuffle: int | None) -> None:
     """Give every piece to a server: in the order of names, or shuffled with a seed where parameters are not cut."""
     order = list(found.pieces.items())
     if shuffle is not None:
+        # NumPy's legacy shuffle, because the original's order is part of how its checkpoints are laid out.
         np.random.RandomState(shuffle).shuffle(order)  # type: ignore[arg-type]  # the original's order
     dispatcher.reset()
     for _, pieces in order:
@@ -123,6 +124,7 @@ class TrainerEdits:
         """
         block = self._block
         outs = {p: self._send_one(p) for p in dict.fromkeys(piece.parameter for piece in self._cut.dealt)}
+        # Decay and clipping come after the gradient: those sends go behind them.
         last = [op for p in sorted(outs) if self._goes_last(p) for op in self._added[p]]
         block.ops[:] = [op for op in block.ops if not any(op is o for o in last)] + last
         waits = list(outs.values())
@@ -144,6 +146,7 @@ class TrainerEdits:
             _rename(block, u.gradient, u.gradient + job.suffix)
         name = u.gradient + (job.suffix if whole else "")
         at = max(i for i, op in enumerate(block.ops) if name in op.output_names()) + 1
+        # Sent right behind its maker, so that sending overlaps with the backward pass.
         rows = [u.rows] if u.rows else []
         if not whole:
             for p in pieces:
@@ -251,6 +254,7 @@ def look_up_rows(block: Block, table: str, found: Cut, job: Job) -> None:
     if not ops:
         return
     ids, outs = [op.inputs["Ids"][0] for op in ops], [op.outputs["Out"][0] for op in ops]
+    # As soon as the last ids are there, and for all lookups at once: each round trip costs a step's time.
     at = max([0, *(i + 1 for i, op in enumerate(block.ops) if set(op.output_names()) & set(ids))])
     attrs = {
         "table_names": [p.name for p in found.pieces[table]],
@@ -306,6 +310,7 @@ def count_steps(startup: Program, updates: Updates, job: Job) -> None:
         kind = updates.facts[counter].type
         for op in block.ops:
             if op.outputs.get("Out") == [counter] and "value" in op.attrs:
+                # One step of all trainers together brings the sum to the first value of a run without servers.
                 op.attrs["value"] = float(-job.trainers)
         for i in range(job.trainers):
             name = f"{counter}.trainer_{i}"

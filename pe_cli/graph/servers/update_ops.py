@@ -83,6 +83,7 @@ class Updates:
         self.kind = type(program)
         self.facts = {v.name: Facts(v.type, v.persistable) for v in block.vars.values()}
         parameters = {p.name for p in block.parameters()}
+        # Averages with a common counter belong to no parameter and are done like a schedule.
         self._common = [op for op in block.ops if AVERAGE in op.scope and not parameters & set(op.input_names())]
         self.schedule = [copied(op) for op in block.ops if op.role is Role.LR_SCHED] + [copied(op) for op in self._common]
         self.parameters: dict[str, Updated] = {}
@@ -97,6 +98,7 @@ class Updates:
             self.parameters[name].ops.append(copied(op))
         if not self.parameters:  # as in the original, which warns of it, too
             warnings.warn("the program updates no parameter: call the optimizer's minimize before transpile", stacklevel=4)
+        # One order on trainers and servers, whatever order the program has: pieces are dealt in it.
         self.parameters = dict(sorted(self.parameters.items(), key=lambda item: (not item[1].decays, item[0])))
 
     def _begun(self, op: Operator, name: str, block: ir.Block) -> Updated:
@@ -156,6 +158,7 @@ def _owners(ops: list[Operator], block: ir.Block) -> Iterator[tuple[int, str]]:
         if op.role_vars and op.role_vars[0] in block.vars:
             yield id(op), op.role_vars[0]
             continue
+        # An op without a role variable belongs to the one parameter that its results are shared with.
         near = {p for n in (*op.input_names(), *op.output_names()) for p in made.get(n, ())}
         if len(near) != 1:
             named = ", ".join(sorted(near)) or "no parameter"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +11,52 @@ import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.fluid import program_desc
-from pe_cli.io.fluid.program_desc import MOST_BYTES
+from pe_cli.io.fluid.program_desc import MOST_BYTES, BlockDesc
 from pe_cli.io.fluid.reading import Loaded, program_of
 from pe_cli.io.regular_files import open_regular
 
 Array = np.ndarray[Any, Any]
 
 
-def read_program(data: bytes, what: str) -> Loaded:
-    """Return the program of the bytes of a `__model__`.
+def read_blocks(data: bytes, what: str) -> list[BlockDesc]:
+    """Return the blocks of the bytes of a program.
 
     Args:
         data: the file's.
         what: name of the file, for errors.
 
     Raises:
-        PeError: it is no program, or one with operators that are not read (exit code 3).
+        PeError: it is no program (exit code 3).
     """
     try:
-        blocks = program_desc.read(data)
+        return program_desc.read(data)
     except ValueError as error:
         hint = "save the model again with PaddlePaddle's fluid.io.save_inference_model"
         raise PeError(f"{what} is no program of PaddlePaddle: {error}", hint=hint, code=ExitCode.DATA) from None
+
+
+def read_program(data: bytes, what: str) -> Loaded:
+    """Return the program of the bytes of a `__model__`; see `loaded`.
+
+    Raises:
+        PeError: it is no program, or one with operators that are not read (exit code 3).
+    """
+    return loaded(read_blocks(data, what), what)
+
+
+def loaded(blocks: Sequence[BlockDesc], what: str, *, partial: bool = False) -> Loaded:
+    """Return the program of a description.
+
+    Args:
+        blocks: of the description.
+        what: name of the file, for errors.
+        partial: see `pe_cli.io.fluid.reading.program_of`.
+
+    Raises:
+        PeError: it has operators that are not read (exit code 3).
+    """
     try:
-        return program_of(blocks)
+        return program_of(blocks, partial=partial)
     except PeError as error:
         error.message = f"{what}: {error.message}"
         error.code = ExitCode.DATA

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.errors import PeError
@@ -28,6 +29,24 @@ _PLAIN: tuple[Any, ...] = (None, False, 0, 0.0, 1.0, "", [], "AnyLayout", "NCHW"
 HINT = "export the model with its operators written in others, or run it with PaddlePaddle"
 
 
+@dataclass(frozen=True)
+class LayerCall:
+    """A layer that was called for an operator.
+
+    Attributes:
+        layer: its name.
+        given: its arguments by name, with variables.
+        begin, end: numbers of the operators that it has appended, without the last.
+        result: what it returned.
+    """
+
+    layer: str
+    given: Mapping[str, Any]
+    begin: int
+    end: int
+    result: Any
+
+
 @dataclass
 class Reader:
     """One operator that is read: its description, and the block that operators are appended to.
@@ -37,12 +56,14 @@ class Reader:
         block: of the program that is made.
         number: of the operator, from 0.
         begin: number of the first operator that is appended for it.
+        calls: layers that were called for it.
     """
 
     op: OpDesc
     block: Block
     number: int
     begin: int = 0
+    calls: list[LayerCall] = field(default_factory=list)
 
     def names(self, slot: str, *, outputs: bool = False) -> list[str]:
         """Return the names of a slot, without those that name nothing."""
@@ -72,6 +93,7 @@ class Reader:
             PeError: it is of another type.
         """
         value = self.op.attrs.get(name, default)
+        # Protobuf keeps whole numbers apart from floats, and writers of models put either.
         if isinstance(default, float) and type(value) in (int, program_desc.Long):
             value = float(value)
         if not isinstance(value, type(default)) or isinstance(default, bool) != isinstance(value, bool):
@@ -112,6 +134,7 @@ class Reader:
     def give(self, slot: str, value: Variable) -> None:
         """Let an output of the file be a variable that was made for it."""
         name, given = self.out(slot), {n for names in self.op.inputs.values() for n in names}
+        # A value that is an input, or a name that is taken, cannot be renamed: it is copied.
         if value.name in given or name in self.block.vars:
             self.emit("assign", {"X": value}, {"Out": name})
         else:
@@ -119,7 +142,11 @@ class Reader:
 
     def layer(self, name: str, *given: Any, **more: Any) -> Any:
         """Append a layer of the catalogue, and return what it returns."""
-        return find_layer(name).fn(*given, **more)
+        fn, begin = find_layer(name).fn, len(self.block.ops)
+        result = fn(*given, **more)
+        arguments = inspect.signature(fn).bind(*given, **more).arguments
+        self.calls.append(LayerCall(name, arguments, begin, len(self.block.ops), result))
+        return result
 
     def named(self, slot: str) -> ParamAttr | bool:
         """Return what makes a layer use the variable of a slot as its parameter; False where there is none."""
@@ -142,6 +169,7 @@ class Reader:
         inputs = self._slots(definition.slot_names(outputs=False), self.op.inputs, known, leave, strict=True)
         outputs = self._slots(definition.slot_names(outputs=True), self.op.outputs, known, leave, strict=False)
         for slot in definition.outputs:
+            # Outputs that the file leaves out are made all the same: kernels write all they have.
             if slot.name not in outputs and not slot.optional and not slot.variadic:
                 outputs[slot.name] = [self.block.program.unique(f"operator_{self.number}.{slot.name}")]
         self.emit(definition.name, inputs, outputs, {**self._attrs(definition, leave), **attrs})
@@ -155,6 +183,7 @@ class Reader:
             name = known.get(slot, slot)
             if name in ours and names:
                 found[name] = names
+            # An input that is not understood changes what the operator does: refused rather than dropped.
             elif names and strict and slot not in leave:
                 raise PeError(f"its input {slot} is not read")
         return found
@@ -164,6 +193,7 @@ class Reader:
         for name, value in self.op.attrs.items():
             if name in definition.attrs:
                 default = definition.attrs[name].default
+                # Element types are numbers in the file and names here.
                 numbered = isinstance(default, str) and isinstance(value, int) and name.endswith("dtype")
                 value = ELEMENTS.get(value, "") if numbered else value
                 found[name] = _plain(value)

@@ -78,6 +78,7 @@ def read(data: bytes) -> list[BlockDesc]:
     if len(data) > MOST_BYTES:
         raise ValueError(f"it has {len(data)} bytes, more than {MOST_BYTES}")
     blocks = []
+    # Fields of a newer version are refused: what they mean could change everything else.
     for number, kind, value in wire.fields(memoryview(data)):
         if number == 1:
             blocks.append(_block(wire.inside(kind, value)))
@@ -94,6 +95,7 @@ def _block(message: memoryview) -> BlockDesc:
         if number == 2:
             made.parent = wire.whole(kind, value)[-1]
         elif number == 3:
+            # Lists grow with the file's bytes, so that the limit on bytes bounds them, too.
             made.vars.append(_variable(wire.inside(kind, value)))
         elif number == 4:
             made.ops.append(_operator(wire.inside(kind, value)))
@@ -144,8 +146,10 @@ def _tensor(message: memoryview, made: VarDesc) -> None:
             made.dtype = ELEMENTS.get(element, f"element type {element}")
         elif number == 2:
             sizes += wire.whole(kind, value)
+    # Sizes are multiplied later.
     if len(sizes) > MOST_AXES or any(size >= 1 << 40 for size in sizes):
         raise ValueError(f"a variable has the sizes {sizes[:MOST_AXES]}")
+    # -1 alone means unknown here.
     made.shape = tuple(max(size, -1) for size in sizes)  # products of unknown sizes are below -1
 
 
@@ -201,6 +205,7 @@ def _attribute(message: memoryview) -> tuple[str, Any]:
             values += one if isinstance(one, list) else [one]
     values = [_CASTS[type_](v) for v in values] if type_ in _CASTS else values
     if several:
+        # An empty list has no element that could tell its type when it is written again.
         return name, values or EmptyList(type_)
     if not values:
         raise ValueError(f"attribute {name!r:.60} has no value")
@@ -247,6 +252,7 @@ def attribute_type(value: Any) -> int:
         return value.kind
     several = isinstance(value, list)
     one = (value[0] if value else 0) if several else value
+    # From the special to the general: a bool is an int in Python.
     for kind, types in ((BlockNumber, (_BLOCK, _BLOCKS)), (Long, (_LONG, _LONGS)), (bool, (_BOOL, _BOOLS)), (str, (_TEXT, _TEXTS))):
         if isinstance(one, kind):
             return types[several]

@@ -91,8 +91,10 @@ def _pool2d(o: Reader) -> None:
         o.give("Out", o.layer("adaptive_pool2d", o.one("X"), size, kind))
         return
     form = "NHWC" if o.attr("data_format", "NCHW") == "NHWC" else "NCHW"
-    around = [0, 0] if o.attr("global_pooling", False) else _padding(o, size, 2)
-    o.same(paddings=around, data_format=form)
+    if o.attr("global_pooling", False):
+        o.same(ksize=[1, 1], strides=[1, 1], paddings=[0, 0], data_format=form)
+        return
+    o.same(paddings=_padding(o, size, 2), data_format=form)
 
 
 @reads("bilinear_interp", "nearest_interp")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import DTYPES, FLOATS, TensorType
 from pe_cli.io.fluid import readers, sequence_readers
-from pe_cli.io.fluid.operator_reader import HINT, READERS, Reader
+from pe_cli.io.fluid.operator_reader import HINT, READERS, LayerCall, Reader
 from pe_cli.io.fluid.program_desc import LOD_TENSOR, SELECTED_ROWS, BlockDesc, OpDesc, VarDesc
 from pe_cli.ops.define.registry import discover
 from pe_cli.program.defaults import program_guard
@@ -38,34 +38,51 @@ class Loaded:
     Attributes:
         program: with one block.
         feeds, fetches: names of what is fed and of what is computed, in the file's order.
+        calls: layers that were called for operators, in order.
+        lost: why operators were left out, where that was asked for.
+        frontier: what such operators read.
     """
 
     program: Program
     feeds: list[str] = field(default_factory=list)
     fetches: list[str] = field(default_factory=list)
+    calls: list[LayerCall] = field(default_factory=list)
+    lost: list[PeError] = field(default_factory=list)
+    frontier: dict[str, None] = field(default_factory=dict)
 
 
-def program_of(blocks: Sequence[BlockDesc]) -> Loaded:
+def program_of(blocks: Sequence[BlockDesc], *, partial: bool = False) -> Loaded:
     """Return the program of a description.
+
+    Args:
+        blocks: of the description.
+        partial: operators that cannot be read are left out, and those that read what they make.
 
     Raises:
         PeError: operators that are not known here, all of them in one error, or one that says what is not known (exit code 3).
     """
     main = blocks[0]
-    _check_types(blocks)
+    if not partial:
+        _check_types(blocks)
     made = Loaded(Program("imported"))
     block = made.program.main_block
     described = {v.name: v for v in main.vars}
     made.feeds, made.fetches = _columns(main, "feed"), _columns(main, "fetch")
     _declare(main, block, made.feeds)
     newest: dict[str, str] = {}
+    missing: set[str] = set()
     with program_guard(made.program, Program("startup")):
         for number, op in enumerate(main.ops):
-            if op.type not in ("feed", "fetch"):
-                fresh = _once(op, block, newest)
-                _append(Reader(fresh, block, number, len(block.ops)), described)
+            if op.type in ("feed", "fetch"):
+                continue
+            fresh = _once(op, block, newest)
+            reader = Reader(fresh, block, number, len(block.ops), made.calls)
+            if partial:
+                _append_or_lose(reader, described, missing, made)
+            else:
+                _append(reader, described)
     made.program.around = ""
-    made.fetches = [newest.get(name, name) for name in made.fetches]
+    made.fetches = [newest.get(name, name) for name in made.fetches if newest.get(name, name) not in missing]
     for name in made.fetches:
         if name not in block.vars:
             raise PeError(f"'{name}' is fetched, and no operator makes it", code=ExitCode.DATA)
@@ -92,6 +109,21 @@ def _once(op: OpDesc, block: Block, newest: dict[str, str]) -> OpDesc:
     return OpDesc(op.type, inputs, outputs, op.attrs)
 
 
+def _append_or_lose(reader: Reader, described: dict[str, VarDesc], missing: set[str], made: Loaded) -> None:
+    """Append an operator, or keep why not."""
+    inputs, outputs = ([n for names in slots.values() for n in names if n != EMPTY] for slots in (reader.op.inputs, reader.op.outputs))
+    if missing.isdisjoint(inputs):
+        try:
+            _append(reader, described)
+        except PeError as error:
+            made.lost.append(error)
+            del made.calls[next((i for i, call in enumerate(made.calls) if call.begin >= reader.begin), len(made.calls)) :]
+        else:
+            return
+    made.frontier.update(dict.fromkeys(name for name in inputs if name not in missing and name in reader.block.vars))
+    missing.update(outputs)
+
+
 def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
     op = reader.op
     for name in (n for names in op.inputs.values() for n in names if n != EMPTY):
@@ -101,7 +133,8 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
                 hint="save the model with what it is fed", code=ExitCode.DATA,
             )  # fmt: skip
     found = reader_of(op.type)
-    assert found is not None
+    if found is None:
+        raise PeError(f"operator {reader.number}, {op.type}, is not read", hint=HINT, code=ExitCode.DATA)
     reader.block.program.around = f"operator_{reader.number}"
     try:
         found(reader)

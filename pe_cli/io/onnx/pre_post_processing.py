@@ -22,9 +22,11 @@ from pe_cli.core.encoding import (
     Column,
     Count,
     Empty,
+    Exponential,
     Fed,
     Fill,
     Interpolate,
+    Logarithm,
     Lookup,
     Names,
     OneHot,
@@ -62,6 +64,7 @@ class DataNodes:
         self.around, self._lists, self._types = around, lists, types
         self.inputs: dict[str, tuple[str, list[str | int | None]]] = {}
         self._made = 0
+        # One input for each raw column, whatever number of feeds it becomes.
         for feed, fed in around.feeds.items():
             for source in (lane.source for lane in fed.lanes):
                 sizes = [f"{source.name}_items" if size < 0 else size for size in source.kind.shape]
@@ -78,6 +81,7 @@ class DataNodes:
 
     @staticmethod
     def _inner(name: str, taken: set[str]) -> str:
+        # Names must differ from all in the graph; an ending that no column has is found by trying.
         inner = f"{name}@model"
         while inner in taken:
             inner += "@"
@@ -89,6 +93,7 @@ class DataNodes:
 
     def write(self) -> None:
         """Put the data's side around the nodes that are there."""
+        # The model's nodes are set aside and put back between what prepares their inputs and what decodes their outputs.
         middle = [renamed(node, self.inner) for node in self._lists.nodes]
         self._lists.nodes = []
         for feed, fed in self.around.feeds.items():
@@ -104,6 +109,7 @@ class DataNodes:
         parts = []
         for lane in fed.lanes:
             value = self._steps(lane.source.name, lane.steps, lane.source.kind)
+            # Columns of several types are joined only after they have one.
             if lane.kind.dtype != fed.dtype:
                 value = self._step(value, Cast(fed.dtype), lane.kind)
             parts.append(value)
@@ -151,6 +157,13 @@ class DataNodes:
         found = self._add("Mul", [x, self._const(step.factor, dtype)])
         return found if set(step.shift) == {0.0} else self._add("Add", [found, self._const(step.shift, dtype)])
 
+    def _logarithm(self, x: str, step: Logarithm, dtype: str) -> str:
+        return self._add("Log", [self._add("Add", [x, self._const(step.added, dtype)]) if step.added else x])
+
+    def _exponential(self, x: str, step: Exponential, dtype: str) -> str:
+        found = self._add("Exp", [x])
+        return self._add("Sub", [found, self._const(step.added, dtype)]) if step.added else found
+
     def _check(self, x: str, step: Check, dtype: str) -> str:
         if step.test == "finite":
             bad = self._add("Or", [self._add("IsNaN", [x]), self._add("IsInf", [x])])
@@ -159,11 +172,13 @@ class DataNodes:
         else:
             low = self._add("Less", [x, self._const(0, dtype)])
             bad = self._add("Or", [low, self._add("GreaterOrEqual", [x, self._const(step.limit, dtype)])])
+        # ONNX has no way to raise an error.
         # element 1 of one element: a runtime ends with an error that tells the node's name
         zero = self._add("Gather", [self._const([0], dtype), self._add("Cast", [bad], to_=7)], name=step.said)
         return self._add("Add", [x, zero])
 
     def _lookup(self, x: str, step: Lookup, dtype: str) -> str:
+        # An empty cell and the texts that stand for missing all become the same index.
         table = dict.fromkeys(("", *self.around.missing), step.missing) | dict(zip(step.words, step.indices, strict=True))
         return self._add(
             "LabelEncoder", [x], domain=ML, keys_strings=list(table), values_int64s=list(table.values()), default_int64=step.unknown
@@ -171,6 +186,7 @@ class DataNodes:
 
     def _one_hot(self, x: str, step: OneHot, dtype: str) -> str:
         ids = x if dtype == "int64" else self._add("Cast", [x], to_=7)
+        # OneHot adds an axis: a flat list of indices gives one row per sample.
         flat = self._add("Reshape", [ids, self._const([-1], "int64")])
         rows = self._add("OneHot", [flat, self._const([step.width], "int64"), self._const([0, 1], "float32")], axis=-1)
         return rows if step.dtype == "float32" else self._cast(rows, Cast(step.dtype), "float32")
@@ -235,7 +251,7 @@ class DataNodes:
 
 _WRITERS: dict[type[Step], Callable[..., str]] = {
     Empty: DataNodes._empty, Fill: DataNodes._fill, Clip: DataNodes._clip, Standardise: DataNodes._standardise,
-    Affine: DataNodes._affine,
+    Affine: DataNodes._affine, Logarithm: DataNodes._logarithm, Exponential: DataNodes._exponential,
     Check: DataNodes._check, Lookup: DataNodes._lookup, OneHot: DataNodes._one_hot, Count: DataNodes._count,
     Wave: DataNodes._wave, Cast: DataNodes._cast, Reshape: DataNodes._reshape, ChannelsFirst: DataNodes._channels_first,
     Best: DataNodes._best, Above: DataNodes._above, Names: DataNodes._names, Column: DataNodes._column, Both: DataNodes._both,

@@ -50,6 +50,7 @@ def renamed(node: Node, rename: Callable[[str], str]) -> Node:
 
 def read_by(nodes: Sequence[Node]) -> set[str]:
     """Return the names that nodes, and those inside them, read."""
+    # Nodes inside read values around them by name, so their names count as read.
     own = {n for _, inputs, _, _ in nodes for n in inputs}
     return own.union(*(read_by(v.nodes) for *_, attrs in nodes for v in attrs.values() if isinstance(v, Inside)))
 
@@ -59,6 +60,7 @@ def in_versions(block: Block) -> tuple[list[Operator], dict[str, TensorType]]:
 
     What lasts and what is fed is left as it is.
     """
+    # Operators that overwrite, such as running statistics, would give a name twice, which ONNX forbids.
     left = Counter(n for op in block.ops for n in op.output_names() if not (block.var(n).persistable or block.var(n).is_data))
     types, now, made = {v.name: v.type for v in block.vars.values()}, {n: n for n in block.vars}, []
     for op in block.ops:
@@ -81,6 +83,7 @@ def write(op: Operator, types: Callable[[str], TensorType], graph: Lists) -> Non
     Raises:
         PeError: it has no form in ONNX, or none with its attributes; with its layer's place.
     """
+    # Of the operator's own trait: this file knows no operator.
     form = op.definition.get(OnnxForm)
     try:
         if form is None:
@@ -129,6 +132,7 @@ class Writer:
         """Return the name of an input."""
         return self.op.inputs[slot][0]
 
+    # The type that is computed in: bfloat16 is how a value is stored here, and no type of the exported model.
     def type_of(self, name: str) -> TensorType:
         """Return the type of a variable."""
         return self._types(name).computed
@@ -169,6 +173,7 @@ class Writer:
     def region(self, region: Region, args: Sequence[Named]) -> list[Named]:
         """Append the nodes of a region's operators, with names that nothing else has; return its results."""
         prefix = self.fresh()
+        # A region may be written several times, and each copy needs names of its own.
         names = {n: f"{prefix}/{n}" for n in region.block.vars} | dict(zip(region.args, [n for n, _ in args], strict=True))
         kinds = {names[n]: kind for n, kind in region.types([kind for _, kind in args]).items()}
         for op in region.block.ops:
@@ -177,6 +182,7 @@ class Writer:
         return [(names[n], kinds[names[n]].computed) for n in region.results]
 
     def body(self, inputs: Sequence[Named], outputs: Sequence[Named]) -> Inside:
+        # An output that is also an input, or another output, gets a node of its own.
         """Return the nodes that were written as an attribute of another node; no two outputs are one value."""
         return Inside(self._graph.nodes, inputs, [(self.node("Identity", [n]), kind) for n, kind in outputs])
 
@@ -217,6 +223,7 @@ class Lists:
 
     def constant(self, value: np.ndarray[Any, Any]) -> str:
         """Return the name of a constant; equal ones are kept once."""
+        # By bytes and type, because equal numbers of two types are two constants.
         held = "\0".join(value.reshape(-1)).encode() if value.dtype == object else value.tobytes()
         key = (str(value.dtype), value.shape, held)
         if key not in self._known:

@@ -199,6 +199,7 @@ def _axes(chart: Chart, log: bool, width: float, height: float) -> tuple[Axes, l
     least = min([*values, 0.0]) if chart.from_zero and not log else min(values)
     up = log_ticks(least, max(values)) if log else linear_ticks(least, max(values))
     if len(up) == 1:
+        # One tick alone gives an axis without a scale.
         up = [up[0] / 2, up[0], up[0] * 2]
     return Axes(low, high, up[0], up[-1], log, width, height), across, up
 
@@ -245,6 +246,7 @@ def thin(series: Series, most: int = POINTS) -> tuple[list[int], list[float]]:
 
     The first and the last are always there, and where there is a value that is no number, one of it.
     """
+    # Extremes of every stretch are kept: a thinned line must not hide a spike.
     n = len(series.steps)
     if n <= most:
         return list(series.steps), list(series.values)
@@ -254,6 +256,7 @@ def thin(series: Series, most: int = POINTS) -> tuple[list[int], list[float]]:
         inside = range(k * n // stretches, (k + 1) * n // stretches)
         finite = [i for i in inside if drawable(series.values[i])]
         if finite:
+            # What cannot be drawn is kept as well, so that the line breaks where the values are not finite.
             kept |= {min(finite, key=series.values.__getitem__), max(finite, key=series.values.__getitem__)}
         if len(finite) < len(inside):
             kept.add(next(i for i in inside if not drawable(series.values[i])))

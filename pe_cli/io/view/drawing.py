@@ -43,6 +43,7 @@ def picture_file(picture: Picture) -> bytes:
         try:
             return render_svg(write_dot(picture))
         except PeError as error:
+            # A bug is told; that there is no renderer is not.
             if error.code == ExitCode.BUG:
                 raise
     return standalone_graph(picture).encode()
@@ -60,6 +61,7 @@ def graph_svg(picture: Picture) -> tuple[str, str]:
 
 def sanitized(svg: bytes) -> str:
     """Return an SVG document as an element with known elements and harmless attributes only."""
+    # Expat reads it: it loads no external entities.
     root = ElementTree.fromstring(svg)
     return "".join(_clean(root))
 
@@ -71,6 +73,7 @@ def _clean(node: ElementTree.Element) -> Iterator[str]:
     if name == "a":
         yield from inner
     elif name in ELEMENTS:
+        # Values of attributes are taken only where they are made of harmless characters, so that none can hold a script or a link.
         kept = {k: v for k, v in node.attrib.items() if k in ATTRIBUTES - {"id"} and _VALUE.fullmatch(v)}
         kept |= {"xmlns": "http://www.w3.org/2000/svg", "data-layout": "graphviz"} if name == "svg" else {}
         attributes = "".join(f' {k}="{escape(v)}"' for k, v in kept.items())
@@ -91,6 +94,7 @@ def own_svg(picture: Picture, *, sized: bool = False) -> str:
     sizes = {
         key: (max(len(t) for t in lines) * LETTER + 20, ROW * len(lines) + 10) for key, lines in texts.items()
     }
+    # Order alone gives no layers: such an arrow may go up.
     spots, ways = place(sizes, [(a.source, a.target) for a in picture.arrows if not a.order], _columns(picture))
     said = list(_said(picture, spots)) if sized else []
     frames = list(_frames(picture, spots))
@@ -134,6 +138,7 @@ def _frames(picture: Picture, spots: Mapping[str, Spot]) -> Iterator[str]:
 def _arrow(a: Arrow, spots: Mapping[str, Spot], ways: Mapping[tuple[str, str], Sequence[Spot]]) -> str:
     """Return an arrow with what flows as its tooltip; one that says an order is dashed, one straight over layers fainter."""
     start, way, end = spots[a.source], ways.get((a.source, a.target), ()), spots[a.target]
+    # A long straight arrow crosses many layers, and is drawn fainter so that boxes stay readable.
     far = not a.order and not way and end.y - start.y > 12 * ROW
     flow = ", ".join(f"{d.name}: {d.type}" if d.type else d.name for d in a.data[:12])
     look = "edge order" if a.order else "edge far" if far else "edge"
@@ -188,6 +193,7 @@ def _said(picture: Picture, spots: Mapping[str, Spot]) -> Iterator[tuple[float, 
     for a in picture.arrows:
         if a.shown and not a.order and a.source in spots:
             texts = dict.fromkeys(str(d.type) for d in a.data if d.type)
+            # More types than that would cover the boxes.
             found.setdefault(a.source, {}).update(texts if len(texts) <= MOST_TYPES else {f"{len(a.data)} variables": None})
     for key, lines in found.items():
         spot = spots[key]

@@ -8,6 +8,7 @@ from typing import Any
 
 from pe_cli.core.survey_figures import Survey
 from pe_cli.metrics.curves import Judged
+from pe_cli.metrics.error_shares import ErrorShares
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Facts:
         notes: what could not be told, and why.
         judged: what a classifier does over its evaluation data; None of other models, and where it was not asked for.
         data: what the columns of its data have learned; None of a run whose data has no columns.
+        errors: where it errs over its evaluation data, for each target; none where that was not asked for.
     """
 
     graphs: tuple[GraphFacts, ...] = ()
@@ -87,3 +89,4 @@ class Facts:
     notes: tuple[str, ...] = field(default=())
     data: Survey | None = None
     judged: Judged | None = None
+    errors: tuple[ErrorShares, ...] = ()

@@ -68,6 +68,7 @@ def find_key(name: str, known: Iterable[str]) -> str:
     keys = list(dict.fromkeys(known))
     if name in keys:
         return name
+    # The end of a key is enough where it is the only one, as people remember `lr` and not where it stands.
     found = [key for key in keys if key.endswith(f".{name}")]
     if len(found) == 1:
         return found[0]
@@ -115,11 +116,13 @@ class Condition:
         """Return whether a value is as the condition says; of a list, one of its items. None is equal to null alone."""
         if self.op in _NUMBERS:
             return _is_number(value) and _NUMBERS[self.op](float(value), float(self.value))  # type: ignore[arg-type]
+        # A list holds what any of its items holds: runs have several tags.
         among = [value, *value] if isinstance(value, list) else [value]
         return any(self._equals(one) for one in among) is (self.op == "=")
 
     def _equals(self, value: object) -> bool:
         if isinstance(value, str):
+            # Only the star is a pattern: names of runs have brackets and question marks in them.
             return value == self.text or ("*" in self.text and fnmatchcase(value, _LITERAL.sub(r"[\g<0>]", self.text)))
         if _is_number(value) and _is_number(self.value):
             return value == self.value
@@ -143,6 +146,7 @@ def chosen(runs: Sequence[Run], conditions: Sequence[Condition], sort: str | Non
     key = find_key(sort, names)
     valued = [run for run in left if not _is_missing(known[id(run)].get(key))]
     others = [run for run in left if _is_missing(known[id(run)].get(key))]
+    # A run that has no value is no better and no worse than others, so it comes last either way.
     return [*sorted(valued, key=lambda run: _order(known[id(run)][key]), reverse=reverse), *others]
 
 
@@ -158,6 +162,7 @@ def telling(runs: Sequence[Run], most: int = MOST_COLUMNS) -> tuple[dict[str, li
 
     def rank(key: str) -> tuple[int, int]:
         place = next((i for i, start in enumerate(_FIRST) if key.startswith(start)), len(_FIRST))
+        # A key that some runs lack tells less than one that all have.
         return sum(value is None for value in rows[key]), place
 
     best = sorted(rows, key=rank)[:most]

@@ -52,6 +52,7 @@ def summary(runs: Sequence[Run]) -> str:
         facts = [("steps", f"{run.step:,}"), ("time", duration(run.seconds))]
         if best:
             facts.insert(0, (f"{best.mode} {best.by}", f"{best.value:.5g} at step {best.step:,}"))
+        # What the card shows already is not repeated among the newest values.
         newest = [(n, v) for n, v in run.last().items() if "gradient_norm" not in n and n != (best.by if best else "")]
         facts += [(name, f"{value:.5g}") for name, value in newest[:5]]
         rows = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in facts)
@@ -73,6 +74,7 @@ def charts(found: Sequence[Chart], several: bool) -> str:
     parts = []
     for chart in found:
         button, twin = "", ""
+        # A logarithmic twin is drawn at once and hidden: the page needs no code to draw.
         if chart.may_be_log:
             button = '<button type="button" class="log" aria-pressed="false">log</button>'
             twin = f'<div class="log-view" hidden>{draw(chart, log=True)}</div>'
@@ -106,6 +108,7 @@ def chart_data(found: Sequence[Chart]) -> dict[str, object]:
         lines = []
         for line in chart.lines:
             steps, values = thin(line.series)
+            # Six digits are what a tooltip shows; more would double the page.
             given = [float(f"{v:.6g}") if drawable(v) else None for v in values]
             lines.append({"label": line.label, "run": line.run, "colour": line.colour, "x": steps, "y": given})
         out[chart.key] = {"lines": lines}
@@ -126,6 +129,7 @@ def gradients(run: Run) -> str:
         cells = []
         for c in range(n):
             value = series.values[c * len(series.values) // n]
+            # Lengths differ by powers of ten, so strength goes by their logarithm; nothing is quite invisible.
             strength = 0.06 + 0.94 * (math.log10(value) - low) / (high - low) if drawable(value) and value > 0 else 0.0
             cells.append(f'<rect x="{c * 600 / n:.1f}" width="{600 / n + 0.3:.1f}" height="14" fill-opacity="{strength:.2f}"/>')
         svg = f'<svg viewBox="0 0 600 14" preserveAspectRatio="none" role="img" aria-label="{text(name)}">{"".join(cells)}</svg>'
@@ -139,6 +143,7 @@ def gradients(run: Run) -> str:
 
 def memory(facts: Facts) -> str:
     """Return memory by category and by layer."""
+    # Devices that hold the same are shown once.
     alike: dict[MemoryFacts, list[str]] = {}
     for device in facts.memory:
         alike.setdefault(replace(device, place=""), []).append(device.place)

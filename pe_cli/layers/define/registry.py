@@ -74,6 +74,7 @@ class LayerDef:
         labels: arguments that take what the layer's other input is compared with.
         judges: it measures and is no loss.
         answers: what it is given beside the label says what the label is; not so where it is given pairs, or a logarithm of the label.
+            The name of an argument: where that is false.
         made_of: the op that it appends, where there is another op of its own name.
         writes: returns the function's docstring, where that is made of another one.
         shown: a small model file with it, where none of the `examples.yaml` has one.
@@ -83,7 +84,7 @@ class LayerDef:
     fn: Callable[..., Any]
     labels: tuple[str, ...] = ("label", "labels")
     judges: bool = False
-    answers: bool = True
+    answers: bool | str = True
     made_of: str = ""
     writes: Callable[[], str] | None = None
     shown: str = ""
@@ -157,11 +158,11 @@ LAYERS: dict[str, LayerDef] = {}
 def layer(fn: Fn) -> Fn: ...
 @overload
 def layer(
-    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    *, name: str | None = None, label: str = "", judges: bool = False, answers: bool | str = True, made_of: str = "",
     writes: Callable[[], str] | None = None, example: str = "",
 ) -> Callable[[Fn], Fn]: ...
 def layer(
-    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool = True, made_of: str = "",
+    fn: Any = None, *, name: str | None = None, label: str = "", judges: bool = False, answers: bool | str = True, made_of: str = "",
     writes: Callable[[], str] | None = None, example: str = "",
 ) -> Any:  # fmt: skip
     """Register a layer function under its own or another name. Arguments called `name` are not offered to configs.

@@ -39,7 +39,7 @@ def quantile_loss(input: Variable, label: Variable, quantile: float = 0.5, name:
     return helper.one("elementwise_max", {"X": parts[0], "Y": parts[1]})
 
 
-@layer(answers=False)
+@layer(answers="log_input")
 def poisson_nll_loss(
     input: Variable,
     label: Variable,

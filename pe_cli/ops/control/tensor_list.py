@@ -1,4 +1,4 @@
-"""Lists of tensors of any sizes, with their sequences: what arrays are in a loop that goes round on the host. They run there, too."""
+"""Lists of tensors of any sizes, with their sequences: the arrays of a loop whose rounds the host starts. They run there, too."""
 
 from __future__ import annotations
 

@@ -187,9 +187,11 @@ class OpDef:
         """
         assert self.grad_op is None, f"{self.name} has two gradients"
         made = OpDef(f"{self.name}_grad", None)
+        # A gradient may read inputs and outputs of its op alike: what is cheaper to keep is the op's own choice.
         known = {s.name: s for s in (*self.inputs, *self.outputs)}
         used = [known[name] for name in uses.split()]
         rule = self.get(Sequenced)
+        # Sequences of the inputs are needed to make offsets on the host, even where no kernel reads the inputs' values.
         if rule is not None and rule.host_slots:
             named = [s for s in self.inputs if s not in used and s.name not in rule.host_slots]
             made.give(NamesOnly(tuple(s.name for s in named)))
@@ -197,12 +199,14 @@ class OpDef:
         grads = [Slot(grad_name(s.name), True, s.variadic) for s in self.outputs]
         if adds:
             made.give(AddsUp(tuple(adds.split()), tuple(descends.split()), overwrites))
+        # What a gradient may be added to, and the rate that it may be subtracted with, are further inputs, which most programs leave out.
         further = (*map(added_slot, adds.split()), *map(rate_slot, descends.split()))
         made.inputs = (*used, *grads, *(Slot(name, True) for name in further))
         made.outputs = tuple(Slot(grad_name(n), True, known[n].variadic) for n in self.differentiable)
         made.attrs = self.attrs
         made.is_grad_of = self.name
         made.module = self.module
+        # Images of a gradient lie as those of its op.
         made.give(*traits, *([layout] if (layout := self.get(Layout)) else []))
         if narrow := self.get(Narrow):
             made.give(narrow.back([s.name for s in used], [s.name for s in grads]))
@@ -230,6 +234,7 @@ class OpDef:
         """
 
         def keep(fn: Callable[[Any], None]) -> Callable[[Any], None]:
+            # The gradient copies what is known of sequences when it is declared.
             assert self.grad_op is None, f"{self.name}: the gradient needs to know the LoD rule, declare it after that"
             self.give(Sequenced(fn, tuple(host_slots.split()), begins))
             return fn
@@ -254,6 +259,7 @@ class OpDef:
             PeError: an unknown attribute, a wrong type or a value that is not among the choices.
         """
         for name in given:
+            # `op_role`, `op_namescope` and the like are fluid's notes on ops, which programs from there carry along.
             if name not in self.attrs and not name.startswith("op_"):
                 raise PeError(f"op '{self.name}' has no attribute '{name}'", hint=did_you_mean(name, self.attrs))
         out = {}
@@ -335,6 +341,7 @@ def discover() -> dict[str, OpDef]:
     package = importlib.import_module("pe_cli.ops")
     for info in pkgutil.walk_packages(package.__path__, "pe_cli.ops."):
         importlib.import_module(info.name)
+    # Only now: a trait may speak of other ops, which have to be there.
     for found in OPS.values():
         found.give(onnx_trait(found.name, found.module, gradient=found.is_grad_of is not None))
         for trait in found.traits.values():
@@ -348,6 +355,7 @@ def find(name: str) -> OpDef:
     Raises:
         PeError: there is none, with the closest name as a hint.
     """
+    # An op that is known already needs no look into the other files, whose import takes most of a start.
     catalogue = OPS if name in OPS else discover()
     if name not in catalogue:
         known = [n for n, d in catalogue.items() if d.is_grad_of is None]

@@ -62,10 +62,13 @@ def dots(left, right, x, x_at, x_line, first, x_rows, y, y_at, y_line, begin, y_
     row, me = At(EACH * warp), warp * TILE + lane
     part = 0
     while part < width:
+        # Nobody may overwrite tiles that other warps still read.
         cuda.syncthreads()
+        # Queries whose channels fit into the tile stay there for all tiles of keys: they are loaded with the first one alone.
         if fresh or width > PART:
             load(left, ROWS, x, x_at, x_line, first, x_rows, part, width, me)
         load(right, TILE, y, y_at, y_line, begin, y_rows, part, width, me)
+        # Nobody may multiply before the whole tile is there.
         cuda.syncthreads()
         for c in range(min(PART, width - part)):
             factor = right[At(lane), At(c)]
@@ -79,6 +82,7 @@ def dots(left, right, x, x_at, x_line, first, x_rows, y, y_at, y_line, begin, y_
 def score(total, mask, g, b, h, i, j, scale):
     """Return the score of query i and key j; none is lower than that of a pair that does not exist or is not to be seen."""
     if i >= g[1] or j >= g[2] or (g[8] and j > i):
+        # The exponential of minus infinity is 0 to the bit, so that keys outside need no branch in the sums.
         return T(-math.inf)
     total *= T(scale)
     return total + mask[b * g[9] + h * g[10] + i * g[11] + j] if g[9] >= 0 else total
@@ -122,8 +126,10 @@ def attend_queries(
         q_at, k_at, v_at = b * queries * g[5] + h * width, b * keys * g[6] + h * width, b * keys * g[7] + h * wide
         first = int(cuda.blockIdx.y) * ROWS
         while first < queries:
+            # With a causal mask, no row of this block sees a key behind its last row: later tiles are never loaded.
             seen = min(keys, first + ROWS) if g[8] else keys
             i = first + EACH * warp
+            # All keys are walked twice: when the first exponential is taken, the maximum of its row is known, and no sum is ever rescaled.
             m0 = m1 = m2 = m3 = T(-math.inf)
             j = 0
             while j < seen:
@@ -136,6 +142,7 @@ def attend_queries(
                 m3 = larger(m3, score(s3, mask, g, b, h, i + 3, j + lane, scale))
                 j += TILE
             m0, m1, m2, m3 = warp_max(m0), warp_max(m1), warp_max(m2), warp_max(m3)
+            # Values with more than 64 channels take further rounds, which compute the weights again: shared memory has no room for both.
             channel = 0
             while channel < wide:
                 t0 = t1 = t2 = t3 = T(0)
@@ -152,6 +159,7 @@ def attend_queries(
                     t0, t1, t2, t3 = t0 + s0, t1 + s1, t2 + s2, t3 + s3
                     weights[row, At(lane)], weights[row + At(1), At(lane)] = s0, s1
                     weights[row + At(2), At(lane)], weights[row + At(3), At(lane)] = s2, s3
+                    # The weights of a row are read by all lanes of its warp, and the tile of keys is about to become one of values.
                     cuda.syncthreads()
                     load(right, TILE, v, v_at, g[7], j, keys, channel, wide, me)
                     cuda.syncthreads()
@@ -163,11 +171,13 @@ def attend_queries(
                 put(out, to + line, i + 1, queries, channel, wide, lane, a1 / t1, b1 / t1)
                 put(out, to + 2 * line, i + 2, queries, channel, wide, lane, a2 / t2, b2 / t2)
                 put(out, to + 3 * line, i + 3, queries, channel, wide, lane, a3 / t3, b3 / t3)
+                # The logarithm of the sum is all that backward needs to compute the weights again; one round is enough to write it.
                 if channel == 0 and lane < EACH and i + lane < queries:
                     m = m0 if lane == 0 else (m1 if lane == 1 else (m2 if lane == 2 else m3))
                     t = t0 if lane == 0 else (t1 if lane == 1 else (t2 if lane == 2 else t3))
                     level[z * queries + i + lane] = m + log(t)
                 channel += PART
+            # The next rows of queries overwrite what slower warps may still read.
             cuda.syncthreads()
             first += int(cuda.gridDim.y) * ROWS
         z += int(cuda.gridDim.z)
@@ -181,6 +191,7 @@ def agreement(out, dout, at, wide, i, queries, lane):
     while i < queries and c < wide:
         total += out[at + c] * dout[at + c]
         c += TILE
+    # All lanes get the sum: each of them needs it for its own column.
     return warp_sum(total)
 
 
@@ -341,10 +352,12 @@ def attention_grad_cuda(o: Lowering) -> None:
     s = c.shapes
     items = s.batch * c.heads
     slots = ("Q@GRAD", "K@GRAD", "V@GRAD")
+    # Where a gradient is wanted of nobody, the kernel still writes it: a branch for each would cost more than scratch memory.
     gradients: tuple[Buffer | Offset, ...] = c.split(o.output("Q@GRAD")) if not c.apart else tuple(
         o.output(n) if o.has(n) else o.scratch(b.size, b.dtype) for n, b in zip(slots, c.apart, strict=True)
     )
     level, dout = o.input("Level"), o.input("Out@GRAD")
+    # Written by the first kernel and read by the second: the product of a row's result and its gradient, which all its keys need.
     agreed = o.scratch(items * s.queries, dout.dtype)
     given = (*c.operands, c.mask)
     o.call(queries_back, *given, o.input("Out"), level, dout, gradients[0], agreed, c.record, s.queries, items, c.scale)

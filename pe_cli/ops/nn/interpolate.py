@@ -17,6 +17,7 @@ from pe_cli.ops.define.traits import FedSizes
 
 
 @helper
+# Pixels outside count as zeros, so that a place on the border fades out.
 def _pixel(x, at, H, W, r, c):
     return x[at + r * W + c] if 0 <= r < H and 0 <= c < W else T(0)
 
@@ -26,6 +27,7 @@ def sample_places(x: Ptr, grid: Ptr, out: Ptr, n: Int, C: Int, H: Int, W: Int, p
     """out[image, c, p] = image c at place p, between four pixels; 0 outside."""
     for e in range(n * places):
         image, p = e // places, e % places
+        # Places are given as -1 to 1 from the first to the last pixel's centre, whatever the size of the image.
         u, v = (grid[2 * e] + T(1)) * T(0.5) * (W - 1), (grid[2 * e + 1] + T(1)) * T(0.5) * (H - 1)
         s, r = math.floor(u), math.floor(v)
         b, a = T(u - s), T(v - r)
@@ -106,6 +108,7 @@ def grid_sampler_grad_cpu(o: Lowering) -> None:
     x, grid, g = o.input("X"), o.input("Grid"), o.input("Output@GRAD")
     outs = [o.output(s) if o.has(s) else g for s in ("X@GRAD", "Grid@GRAD")]
     if o.has("X@GRAD"):
+        # Gradients are added to pixels that several places read, and a pixel that no place reads keeps its zero.
         o.call(fill, outs[0], outs[0].size, 0.0)
     wanted = int(o.has("X@GRAD")) + 2 * int(o.has("Grid@GRAD"))
     o.call(sample_places_back, x, grid, g, *outs, *x.shape, grid.shape[1] * grid.shape[2], wanted)
@@ -128,6 +131,7 @@ def resize_linear(
     for e in range(planes * OH):
         plane, i = e // OH, e % OH
         v = _source(i, down, half)
+        # At the last row there is no next one: its own counts twice, with a weight that does not matter.
         r = min(int(v), H - 1)
         q = min(r + 1, H - 1)
         a = T(v - r)
@@ -154,6 +158,7 @@ def resize_nearest(
     """y = the pixel of x nearest to other places; with back, x += the gradient y."""
     for e in range(planes * OH):
         plane, i = e // OH, e % OH
+        # Rounding half up, as fluid does, and not to the even number.
         r = min(int(down * i + rounded), H - 1)
         for j in range(OW):
             p = (plane * H + r) * W + min(int(along * j + rounded), W - 1)

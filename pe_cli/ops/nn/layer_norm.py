@@ -23,6 +23,7 @@ def _short_moments(x, at, n):
     s = T(0)
     for i in range(at, at + n):
         s += x[i]
+    # Two walks over a short row: with the mean known, squares are of differences, which lose no digits where the mean is large.
     share = T(1) / T(n)
     centre = s * share
     rest = T(0)
@@ -31,6 +32,7 @@ def _short_moments(x, at, n):
         d = x[i] - centre
         rest += d
         q += d * d
+    # The differences do not add up to zero exactly: what is left corrects mean and variance.
     off = rest * share
     return centre + off, (q - rest * off) * share
 
@@ -42,6 +44,7 @@ def normalise_rows(
     """y = (x - mean) / sqrt(variance + epsilon) * scale + bias; weights: 1 scale, 2 bias, 3 both; y may be x."""
     for r in range(rows):
         at = r * n
+        # A row longer than a stretch is added up in float64 from stretches.
         if n <= CHUNK:
             centre, v = _short_moments(x, at, n)
         else:
@@ -98,6 +101,7 @@ def _add_positions(x, g, mean, variance, sums, part, first, last, n, epsilon):
     """Add the sums of `position_sums` over a piece of rows to sums."""
     for i in range(2 * n):
         part[i] = T(0)
+    # Four rows at once: each sum of a position is read and written once for four gradients.
     whole = first + (last - first) // 4 * 4
     for r in range(first, whole, 4):
         a, b, c, d = r * n, (r + 1) * n, (r + 2) * n, (r + 3) * n
@@ -134,6 +138,7 @@ def position_sums(
     """dbias = sum of g, dscale = sum of g times the normalised x; sums and part hold two numbers a position."""
     for i in range(2 * n):
         sums[i] = 0.0
+    # Some rows at a time, so that both walks over them find them in the cache.
     step = piece_rows(n)
     for first in range(0, rows, step):
         _add_positions(x, g, mean, variance, sums, part, first, min(rows, first + step), n, epsilon)
@@ -236,6 +241,7 @@ def layer_norm_cpu(o: Lowering) -> None:
     """Row by row."""
     x = o.input("X")
     rows, n = _sizes(o, x)
+    # A pointer has to be given; `weights` says that the kernel does not read it.
     scale = o.input("Scale") if o.has("Scale") else x
     bias = o.input("Bias") if o.has("Bias") else x
     mean, variance = (o.output_or_scratch(slot, rows, x.dtype) for slot in ("Mean", "Variance"))
@@ -246,6 +252,7 @@ def layer_norm_cpu(o: Lowering) -> None:
 @layer_norm.grad(uses="X Scale Mean Variance").lower("cpu")
 def layer_norm_grad_cpu(o: Lowering) -> None:
     """Some rows for X, then their sums for Scale and Bias, and so on."""
+    # Where only one of both is wanted, there is nothing to share between the walks.
     if not (o.has("X@GRAD") and (o.has("Scale@GRAD") or o.has("Bias@GRAD"))):
         layer_norm_grad_apart(o)
         return
@@ -273,6 +280,7 @@ def given(o: Lowering) -> tuple[Any, ...]:
 def _sums(o: Lowering, n: int, dtype: str) -> tuple[Buffer, ...]:
     """Return where the sums over rows go, and room for them meanwhile."""
     sums = (o.output_or_scratch(slot, n, dtype) for slot in ("Scale@GRAD", "Bias@GRAD"))
+    # Stretches are added up in the element's type, and their sums in float64.
     return *sums, o.scratch(2 * n, "float64"), o.scratch(2 * n, dtype)
 
 

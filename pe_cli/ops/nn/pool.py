@@ -31,6 +31,7 @@ def _in_fours(g):
 @helper
 def _larger(a, b):
     """Return the larger number; the first where they are equal or it is a NaN."""
+    # A NaN compares as not equal to itself: it wins, so that an error in a window is not hidden by its neighbours.
     return a if (a >= b or a != a) else b
 
 
@@ -46,6 +47,7 @@ def _max_of_four(x, y, p, q, out, begin, end, C):
 def _max_of_four_back(x, y, dy, dx, p, q, out, begin, end, C):
     """Write the gradient of channels begin to end of one square."""
     for c in range(begin, end):
+        # Of equal maxima the first takes the gradient, and nothing is left for those after it.
         most, left = y[out + c], dy[out + c]
         v = x[p + c]
         take = left if (v == most or v != v) else T(0)
@@ -72,9 +74,11 @@ def _max_of_fours(x, y, g, n):
             out = (row * OW + j) * C
             p = ((row // OH * H + row % OH * 2) * W + 2 * j) * C
             q = p + W * C
+            # Fewer channels than a vector has lanes are done one by one.
             if C < LANES:
                 _max_of_four(x, y, p, q, out, 0, C, C)
             for begin in range(0, C if C >= LANES else 0, LANES):
+                # The last vector moves back over the one before instead of being shorter: what both write is the same.
                 first = min(begin, C - LANES)
                 _max_of_four(x, y, p, q, out, first, first + LANES, C)
 
@@ -84,6 +88,7 @@ def _max_of_fours_back(x, y, dy, dx, g, n):
     """Do `max_backward` for `_in_fours`: whole vectors, of which the last may lie over the one before."""
     H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     if 2 * OH < H or 2 * OW < W:
+        # Where windows leave a row or a column out, nobody else writes its gradient.
         for k in range(n * H * W * C):
             dx[k] = T(0)
     for row in range(n * OH):

@@ -44,6 +44,8 @@ def row_exp(x, out, at, n, m, ahead):
 
     ahead: whether what comes later is asked for meanwhile.
     """
+    # A stretch is added up in the element's own type, which makes whole vectors, and stretches in float64, so that errors do not grow with
+    # the row.
     total = 0.0
     size = PIECE if ahead else CHUNK
     for begin in range(at, at + n, CHUNK):
@@ -81,6 +83,7 @@ def softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
 
 @kernel
 def log_softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
+    # At a size that no cache holds, the kernel asks for memory ahead of itself; below it, asking costs more than it saves.
     """Logarithm of the softmax of contiguous rows; out is not x."""
     ahead = is_large(rows * n)
     for r in range(rows):
@@ -99,6 +102,7 @@ def softmax_across(  # noqa: C901 (plain loops)
     for o in range(outer):
         start = o * n * inner
         for i in range(inner):
+            # The classes are not next to each other: sums of `inner` columns go along side by side, so that every loop runs along memory.
             top[i] = T(-math.inf)
             total[i] = T(0)
         for k in range(n):
@@ -169,6 +173,7 @@ def softmax_back_across(out: Ptr, g: Ptr, dx: Ptr, total: Ptr, outer: Int, n: In
         for k in range(n):
             at = start + k * inner
             for i in range(inner):
+                # The logarithm's gradient needs the sum of the gradients alone; the probabilities come back from the logarithms.
                 total[i] += g[at + i] if logarithm else g[at + i] * out[at + i]
         for k in range(n):
             at = start + k * inner

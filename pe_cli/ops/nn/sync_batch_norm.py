@@ -28,6 +28,7 @@ ATTRS = batch_norm.attrs
 
 def every_device(sums: Sequence[Buffer], channels: int) -> tuple[Offset, ...]:
     """Return where the sums of each device are: one buffer has those of one, or of the devices of several processes, in order."""
+    # A device tells means, squared distances from them, and how many values there were: joined so, no digits are lost by a large mean.
     step = 2 * channels + 1
     return tuple(Offset(b, begin) for b in sums for begin in range(0, b.size, step))
 
@@ -44,6 +45,7 @@ def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int, int]:
 
 def _check(sums: list[TensorType]) -> None:
     for found in sums:
+        # float32 would lose digits of a mean over thousands of pixels.
         if found.dtype != "float64":
             raise PeError(f"Sums must be float64, got {found}")
 
@@ -92,6 +94,7 @@ def sync_batch_norm_sums(x: TensorType, *, data_layout: str, **attrs: object) ->
 def sums_cpu(o: Lowering) -> None:
     """Two passes."""
     x = o.input("X")
+    # What leaves the device is a few numbers for each channel, however large the batch is.
     o.call(channel_moments, x, o.output("Sums"), *sizes_of(o, x))
 
 
@@ -160,11 +163,13 @@ def apply_cpu(o: Lowering) -> None:
     mean, inverse = o.output("SavedMean"), o.output("SavedVariance")
     olds = o.input("Mean"), o.input("Variance"), o.output("MeanOut"), o.output("VarianceOut")
     settings = float(o.attrs["momentum"]), float(o.attrs["epsilon"])
+    # One table for each device, in the order of devices and processes: every device adds up in this order.
     tables = every_device(sums, channels)
     o.call(join_moments, Table(tables), len(tables), *olds, mean, inverse, channels, *settings, dtype=x.dtype)
     scale, bias = o.input("Scale"), o.input("Bias")
     if last:
         table = o.scratch(4 * channels, x.dtype)
+        # Every device has the same running statistics, as all have joined the same sums.
         o.call(normalise_last, x, mean, inverse, scale, bias, y, table, samples * size, channels, channels)
     else:
         o.call(normalise_first, x, mean, inverse, scale, bias, y, samples, channels, size)
@@ -277,6 +282,7 @@ def gradient_cpu(o: Lowering) -> None:
     samples, channels, size, last = sizes_of(o, x)
     sums = o.inputs("Sums")
     mean, inverse, scale = o.input("SavedMean"), o.input("SavedVariance"), o.input("Scale")
+    # The op before gave this device's gradients of scale and bias; here those of all devices are joined, for the images alone.
     dscale, dbias = o.scratch(channels, x.dtype), o.scratch(channels, x.dtype)
     tables = every_device(sums, channels)
     o.call(

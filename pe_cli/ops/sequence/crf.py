@@ -34,6 +34,7 @@ def length_of(s, bounds, high):
 def spread(values, at, n):
     """Return ln sum exp of n numbers."""
     most = values[at]
+    # The largest goes out of the sum first: exp of a score of some hundreds overflows.
     for k in range(1, n):
         most = max(most, values[at + k])
     total = T(0)
@@ -62,6 +63,7 @@ def crf_forward(
             status[0] = TOO_LONG
             return
         score = T(0)
+        # Rows forward: `alpha` of a row is made of that of the row before.
         for t in range(size):
             r = (begin + t) * n
             tag = label[begin + t]
@@ -80,6 +82,7 @@ def crf_forward(
                         row[s * n + i] = alpha[r - n + i] + w[(2 + i) * n + k]
                     alpha[r + k] = spread(row, s * n, n) + x[r + k]
         if size > 0:
+            # Only a sequence that has rows has a last one; an empty one costs nothing, as its sum over no path is.
             last = (begin + size - 1) * n
             for k in range(n):
                 row[s * n + k] = alpha[last + k] + w[n + k]
@@ -96,6 +99,7 @@ def crf_backward(
     With apart, every sequence has a dw and 3 n numbers of work of its own.
     """
     for s in range(count):
+        # On CUDA each sequence has memory and sums of its own (`apart`), as threads may not add to one number; on a CPU all share it.
         v = apart * s * 3 * n
         u = apart * s * (n + 2) * n
         begin = begin_of(s, bounds, high)
@@ -106,6 +110,7 @@ def crf_backward(
                 work[v + k] = alpha[last + k] + w[n + k]
                 work[v + n + k] = w[n + k]
             total = spread(work, v, n)
+            # Rows backward: what lies behind a row is summed once, and serves all paths that come through it.
             for back in range(size):
                 t = size - 1 - back
                 r = (begin + t) * n
@@ -156,6 +161,7 @@ def crf_best(
                 if t == 0:
                     score[r + k] = w[k] + x[r + k]
                 else:
+                    # The first of equally good tags stays, so that ties do not depend on how tags are compared.
                     best = 0
                     for i in range(1, n):
                         if score[r - n + i] + w[(2 + i) * n + k] > score[r - n + best] + w[(2 + best) * n + k]:
@@ -163,6 +169,7 @@ def crf_best(
                     track[r + k] = best
                     score[r + k] = score[r - n + best] + w[(2 + best) * n + k] + x[r + k]
         tag = 0
+        # The best last tag is known now; each row says from which tag it was reached.
         for back in range(size):
             t = size - 1 - back
             r = (begin + t) * n
@@ -176,6 +183,7 @@ def crf_best(
         if compares:
             for t in range(size):
                 out[begin + t] = 1 if out[begin + t] == label[begin + t] else 0
+        # Rows behind a sequence in its block are padding, and get a tag that a reader may count without looking at Length.
         if high > 0:
             for t in range(size, high):
                 out[begin + t] = 0
@@ -346,6 +354,7 @@ def crf_decoding_cpu(o: Lowering) -> None:
     """Sequence by sequence."""
     x, w, out = o.input("Emission"), o.input("Transition"), o.output("ViterbiPath")
     bounds, high, count = _bounds(o)
+    # A pointer has to be given; without Label the kernel reads nothing from it.
     label = o.input("Label") if o.has("Label") else bounds
     score, track = o.scratch(x.size, x.dtype), o.scratch(x.size, "int64")
     compares = int(o.has("Label"))
@@ -358,6 +367,7 @@ def crf_decoding_cpu(o: Lowering) -> None:
 @cuda_kernel
 def sum_sequences(parts: Ptr, out: Ptr, count: Int, n: Int):
     """out = the sum of count parts of n numbers, in order."""
+    # In the order of sequences, whichever thread came first: the sum has the same bits on every card.
     for e in range(n):
         total = T(0)
         for s in range(count):

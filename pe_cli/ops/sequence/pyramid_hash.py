@@ -1,4 +1,4 @@
-"""pyramid_hash: vectors of the n-grams of sequences, made of parts of one table. Only values tell how many: it runs on the host."""
+"""pyramid_hash: vectors of the n-grams of sequences, made of parts of one table. It runs on the host: only values tell how many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""varied_windows and varied_channels: what a product with weights makes var_conv_2d of, a convolution of images of sizes of their own."""
+"""varied_windows and varied_channels: the parts of var_conv_2d, which convolves images that each have a size of their own."""
 
 from __future__ import annotations
 

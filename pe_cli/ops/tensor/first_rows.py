@@ -1,4 +1,4 @@
-"""Rows of rounds: first_rows leaves those of rounds that there were. They run on the host, as only a value tells how many there are."""
+"""first_rows: keeps the rows of the rounds that a loop has done. It runs on the host, as only a value tells how many there are."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from pe_cli.ops.tensor.fill import like_batch
 @kernel
 def draw_uniform(out: Ptr, n: Int, low: Real, high: Real, seed: Int, step: PtrI64, fixed: Int):
     """out[i] = low + (high - low) * u, with u of [0, 1)."""
+    # A seed of its own gives the same numbers at every step; the program's gives others.
     at = 0 if fixed else step[0]
     span = high - low
     for i in range(n):
@@ -180,6 +181,7 @@ def truncated_gaussian_random(*, shape: list[int], dtype: str, mean: float, std:
 
 def _draw(o: Lowering, kernel_: Kernel, first: str, second: str) -> None:
     out = o.output("Out")
+    # A seed of 0 is no seed of its own, as in fluid.
     own = int(o.attrs["seed"])
     o.call(kernel_, out, product(out.shape), o.attrs[first], o.attrs[second], own or o.seed, STEP, int(own != 0))
 
@@ -212,6 +214,7 @@ def draw_uniform_rows(
     """As draw_uniform; the numbers of a sample depend on its place in the whole batch."""
     at = 0 if fixed else step[0]
     span = high - low
+    # A number is named by its sample's place in the whole batch, so that a device draws what one device alone would draw for it.
     for i in range(n):
         sample = (i // inner) % rows
         number = ((first + sample) * outer + i // (inner * rows)) * inner + i % inner
@@ -227,6 +230,7 @@ def draw_normal_rows(
     at = 0 if fixed else step[0]
     for i in range(n):
         sample = (i // inner) % rows
+        # The sample's place in the whole batch, as above.
         number = ((first + sample) * outer + i // (inner * rows)) * inner + i % inner
         out[i] = mean + std * T(normal(seed, at, number))
 
@@ -334,6 +338,7 @@ def _draw_rows(o: Lowering, kernel_: Kernel, first: str, second: str) -> None:
     axis = int(o.attrs["output_dim_idx"])
     outer, rows, inner = product(out.shape[:axis]), out.shape[axis], product(out.shape[axis + 1 :])
     own = int(o.attrs["seed"])
+    # An empty tensor has no elements, but the kernel divides by these.
     numbers = (max(1, rows), max(1, inner), outer, o.sample_offset)
     o.call(kernel_, out, product(out.shape), *numbers, o.attrs[first], o.attrs[second], own or o.seed, STEP, int(own != 0))
 

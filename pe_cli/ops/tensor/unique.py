@@ -1,4 +1,4 @@
-"""unique_with_counts, unique_sorted: the different values of a tensor. How many there are only a step knows: they run on the host."""
+"""unique_with_counts, unique_sorted: the different values of a tensor. They run on the host: only values tell how many there are."""
 
 from __future__ import annotations
 

@@ -34,11 +34,13 @@ _EPS = {"float32": 2.0**-23, "float64": 2.0**-52}
 @kernel
 def row_squares(g: Ptr, row: Ptr, count: Ptr, rows: Int, c: Int, numbers: PtrF64):
     """row moves to the mean of squares of each row."""
+    # The part that a new square counts with falls from step to step: the first squares are of parameters that are soon far away.
     part = T(math.pow(count[0] + 1.0, numbers[0]))
     for i in range(rows):
         total = 0.0
         for j in range(c):
             total += g[i * c + j] * g[i * c + j]
+        # The mean moves towards the new one by that part: one multiplication, and no `1 - part` whose digits are lost.
         row[i] = fma(part, T(total / c) - row[i], row[i])
 
 
@@ -46,6 +48,7 @@ def row_squares(g: Ptr, row: Ptr, count: Ptr, rows: Int, c: Int, numbers: PtrF64
 def column_squares(g: Ptr, column: Ptr, sums: Ptr, count: Ptr, batch: Int, r: Int, c: Int, numbers: PtrF64):
     """column moves to the mean of squares of each column of each matrix; sums has room for one row."""
     part = T(math.pow(count[0] + 1.0, numbers[0]))
+    # Rows outside and columns inside: memory is read in its order, and the inner loop works on whole vectors.
     for b in range(batch):
         for j in range(c):
             sums[j] = T(0)
@@ -61,6 +64,7 @@ def column_squares(g: Ptr, column: Ptr, sums: Ptr, count: Ptr, batch: Int, r: In
 def column_squares_cuda(g: Ptr, column: Ptr, sums: Ptr, count: Ptr, batch: Int, r: Int, c: Int, numbers: PtrF64):
     """One thread per column."""
     part = T(math.pow(count[0] + 1.0, numbers[0]))
+    # A thread for each column, so that neighbouring threads read neighbouring numbers and no two of them add to one.
     for k in range(batch * c):
         b, j = k // c, k % c
         total = 0.0
@@ -77,6 +81,7 @@ def row_means(row: Ptr, means: Ptr, batch: Int, r: Int, least: Real):
         total = 0.0
         for i in range(r):
             total += row[b * r + i]
+        # Where all gradients are zero, `by_factors` would divide by the mean.
         means[b] = max(T(total / r), least)
 
 
@@ -88,6 +93,7 @@ def by_factors(g: Ptr, row: Ptr, column: Ptr, means: Ptr, out: Ptr, rows: Int, r
         scale = row[i]
         mean = means[b]
         for j in range(c):
+            # Squares are compared before the root is taken: one root serves, and a square of zero never divides.
             out[i * c + j] = g[i * c + j] / square_root(max(scale * column[b * c + j] / mean, least * least))
 
 
@@ -104,8 +110,10 @@ def by_squares(g: Ptr, v: Ptr, out: Ptr, count: Ptr, n: Int, least: Real, number
 @kernel
 def factored_step(p: Ptr, u: Ptr, size: PtrF64, length: PtrF64, count: Ptr, rate: PtrU, n: Int, numbers: PtrF64, decay: Real):
     """p = p - rate * decay * p - a u; size, length: sums of squares of p, u; numbers[1], [2]: least size, longest u."""
+    # The rate of a step has a bound of its own that falls with the steps, and is relative to the size of the parameter.
     speed = min(rate[0] * 1.0, 1.0 / math.sqrt(count[0] + 1.0))
     speed *= max(numbers[1], math.sqrt(size[0] / n))
+    # A direction whose root mean square is above `clip` is shortened to it.
     step = T(speed / max(1.0, math.sqrt(length[0] / n) / numbers[2]))
     pull = T(rate[0]) * decay
     for i in range(n):
@@ -264,10 +272,12 @@ def _step(o: Lowering, squares: Squares) -> None:
             o.call(by_factors, g, row, column, means, u, batch * r, r, c, least)
         else:
             o.call(by_squares, g, states[0], u, count, p.size, least, numbers)
+        # Both lengths come before the step, as the step of each number depends on all of them.
         size, length = o.scratch(1, "float64"), o.scratch(1, "float64")
         squares(o, p, size)
         squares(o, u, length)
         o.call(factored_step, p, u, size, length, count, o.input("LearningRate"), p.size, numbers, o.attrs["weight_decay"])
+    # The count goes last: all kernels above read the number of steps before this one.
     o.call(count_on, count)
 
 

@@ -1,4 +1,4 @@
-"""Sharded parameters: take_rows and put_rows read and write the rows that this process updates."""
+"""Sharded parameters: take_rows, put_rows and all_rows read and write the rows that are this process's own."""
 
 from __future__ import annotations
 
@@ -124,5 +124,52 @@ def put_rows_cpu(o: Lowering) -> None:
         o.call(copy, values, Offset(out, begin * product(out.shape[1:])), values.size)
 
 
-also_on_cuda(take_rows)
-also_on_cuda(put_rows)
+@op(
+    "all_rows",
+    inputs="Rows",
+    attrs=_ATTRS,
+    differentiable="",
+    traits=[OwnRows("Out", gives=True)],
+    samples=[
+        Sample({"Rows": (3, 3)}, {"rows": [0, 2, 2, 5], "rank": 1}, "the last rows"),
+        Sample({"Rows": (3,)}, {"rows": [0, 3, 3, 7]}, "elements"),
+    ],
+)
+def all_rows(values: TensorType, *, rows: list[int], rank: int) -> TensorType:
+    """Give all rows of a variable of which each process has some.
+
+    Out[rows[2 rank] : rows[2 rank + 1]] = Rows. The other rows come from the other processes behind this op; where there are none, nothing
+    is there.
+
+    Args:
+        Rows: as many rows of any type as this process has.
+        rows: for each process two row numbers, along axis 0.
+        rank: of this process.
+
+    Returns:
+        Out: [rows of all, ...], and the type of Rows.
+
+    Raises:
+        PeError: Rows has another number of rows than this process.
+
+    Source:
+        ZeRO-3: Rajbhandari et al. 2020, section 5.3; fully sharded data parallelism: Zhao et al. 2023.
+    """
+    whole = values.with_shape(max(rows[1::2], default=0), *values.shape[1:])
+    begin, end = _own("all_rows", whole, rows, rank)
+    if values.shape[0] != end - begin:
+        raise PeError(f"all_rows: Rows is {values} for rows {begin} to {end} of {whole}")
+    return whole
+
+
+@all_rows.lower("cpu")
+def all_rows_cpu(o: Lowering) -> None:
+    """One copy."""
+    values, out = o.input("Rows"), o.output("Out")
+    begin, _ = _own("all_rows", out.type, o.attrs["rows"], o.attrs["rank"])
+    if values.size:
+        o.call(copy, values, Offset(out, begin * product(out.shape[1:])), values.size)
+
+
+for _op in (take_rows, put_rows, all_rows):
+    also_on_cuda(_op)

@@ -16,6 +16,7 @@ from pe_cli.paddle.fluid.data_feed_desc import DataFeedDesc
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.multi_slot import batches
 from pe_cli.paddle.fluid.places import CPUPlace, core_places
+from pe_cli.paddle.fluid.prepared import Setting
 from pe_cli.paddle.fluid.scope import Scope, global_scope
 from pe_cli.program.ir import Program
 
@@ -115,7 +116,7 @@ class _Job:
 
     def _step(self, worker: int, batch: dict[str, Any]) -> None:
         part = feeding.check(self.program, batch)
-        setting = run_step.Setting(self.places, worker=worker + 1)
+        setting = Setting(self.places, worker=worker + 1)
         with raised_as(EnforceNotMet):
             (values,) = run_step.run(self.program, self.scope, setting, [part], self.shown)
         if self.shown:

@@ -15,6 +15,7 @@ from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError,
 from pe_cli.paddle.fluid import feeding, run_step
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import CUDAPlace, core_places, cpu_places, cuda_places
+from pe_cli.paddle.fluid.prepared import Setting
 from pe_cli.paddle.fluid.reader import next_feed
 from pe_cli.paddle.fluid.scope import Places, Scope
 from pe_cli.paddle.fluid.strategy import BuildStrategy, ExecutionStrategy
@@ -59,7 +60,7 @@ class DataParallel:
         execution.freeze()
         self.times = execution.num_iteration_per_run
         shared = share.setting.key[1] if share else None
-        self.setting: run_step.Setting = run_step.Setting(
+        self.setting: Setting = Setting(
             places, build.core(), execution.core(len(places)), shared=shared, peers=_peers(build)
         )
         self._customized: tuple[int, Program] | None = None
@@ -162,7 +163,7 @@ def _fetched(name: str, values: Sequence[LoDTensor], return_numpy: bool, merge: 
     return run_step.as_fetched(name, LoDTensor(joined, lengths), return_numpy)
 
 
-def write_pictures(program: Program, setting: run_step.Setting) -> None:
+def write_pictures(program: Program, setting: Setting) -> None:
     """Write the graph as dot text: as it is, after passes, and over all devices.
 
     Raises:

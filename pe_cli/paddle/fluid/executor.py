@@ -13,6 +13,7 @@ from pe_cli.paddle.fluid.feed_shapes import fitted
 from pe_cli.paddle.fluid.framework import default_main_program
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
 from pe_cli.paddle.fluid.places import core_places, default_place
+from pe_cli.paddle.fluid.prepared import Setting
 from pe_cli.paddle.fluid.reader import next_feed
 from pe_cli.paddle.fluid.scope import Scope, global_scope, scope_guard
 from pe_cli.program.ir import Program
@@ -86,13 +87,13 @@ class Executor:
         if parameter_server.is_remote(program):
             names = run_step.names_of(run_step.wanted_of(program, fetch_list))
             with raised_as(EnforceNotMet):
-                found = parameter_server.run(program, scope, run_step.Setting(self._places), feed, names, self)
+                found = parameter_server.run(program, scope, Setting(self._places), feed, names, self)
             return [run_step.as_fetched(n, found[n], return_numpy) for n in names if n in found]
         program = fitted(program, feed)
         part = feeding.check(program, feed)
         wanted = run_step.wanted_of(program, fetch_list)
         with raised_as(EnforceNotMet):
-            (values,) = run_step.run(program, scope, run_step.Setting(self._places), [part], run_step.names_of(wanted))
+            (values,) = run_step.run(program, scope, Setting(self._places), [part], run_step.names_of(wanted))
         return run_step.in_order(wanted, lambda n: run_step.as_fetched(n, values[n], return_numpy))
 
     def close(self) -> None:

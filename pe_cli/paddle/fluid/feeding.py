@@ -11,8 +11,8 @@ import numpy as np
 from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import TensorType
 from pe_cli.execute.batch_split import cut_sequences, split_sizes
-from pe_cli.execute.plan.dynamic_programs import unseen
-from pe_cli.ops.define.lod import offsets_name
+from pe_cli.execute.plan.program_parts import unseen
+from pe_cli.ops.define.lod import Leveled, offsets_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, to_lengths
 from pe_cli.program.ir import Program
@@ -81,24 +81,30 @@ def _missing(program: Program, name: str) -> None:
     raise FluidValueError(f"'{name}' is read before any op writes it", hint="feed it, or make it persistable")
 
 
-def levels_of(parts: Sequence[Mapping[str, LoDTensor]]) -> Levels:
+def levels_of(parts: Sequence[Mapping[str, Any]]) -> Levels:
     """Return the levels of the sequences that are fed.
+
+    Args:
+        parts: per device: name -> array, or a `Leveled` one.
 
     Raises:
         FluidValueError: devices are fed different ones; a ValueError.
     """
-    found = [tuple(sorted((name, len(t.lod())) for name, t in part.items() if t.lod())) for part in parts]
+    found = [tuple(sorted((name, len(v.lod)) for name, v in part.items() if isinstance(v, Leveled) and v.lod)) for part in parts]
     if len(set(found)) > 1:
         raise FluidValueError(f"devices are fed sequences of different levels: {', '.join(map(str, found))}")
     return found[0]
 
 
-def arrays_of(part: Mapping[str, LoDTensor]) -> dict[str, Array]:
-    """Return the arrays of what a device is fed, and those of the offsets of its sequences."""
+def arrays_of(part: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays of what a device is fed, arrays or `Leveled` ones, and those of the offsets of its sequences."""
     out = {}
-    for name, tensor in part.items():
-        out[name] = tensor.array
-        for k, offsets in enumerate(tensor.lod()):
+    for name, value in part.items():
+        if not isinstance(value, Leveled):
+            out[name] = value
+            continue
+        out[name] = value.array
+        for k, offsets in enumerate(value.lod):
             out[offsets_name(name, k)] = np.asarray(offsets, np.int64)
     return out
 
@@ -126,17 +132,9 @@ def _converted(name: str, kind: TensorType, value: Any, devices: int) -> LoDTens
     return LoDTensor(array, lengths)
 
 
-def samples_of(program: Program, feed: Mapping[str, LoDTensor], *, equal: bool = False) -> int:
-    """Return how many samples a batch has: top-level sequences, or rows of what has a batch axis; 1 without any.
-
-    Raises:
-        FluidValueError: equal is set and feeds have different lengths; a ValueError.
-    """
-    counts = {name: _count(t) for name, t in feed.items() if _batched(program, name, t)}
-    if equal and len(set(counts.values())) > 1:
-        listed = ", ".join(f"'{name}' has {n}" for name, n in counts.items())
-        raise FluidValueError(f"feeds of one batch differ in length: {listed}")
-    return next(iter(counts.values()), 1)
+def samples_of(program: Program, feed: Mapping[str, LoDTensor]) -> int:
+    """Return how many samples a batch has: top-level sequences, or rows, of the first feed that has a batch axis; 1 without any."""
+    return next((_count(t) for name, t in feed.items() if _batched(program, name, t)), 1)
 
 
 def _batched(program: Program, name: str, tensor: LoDTensor) -> bool:
@@ -173,23 +171,23 @@ def parts_of(program: Program, feed: Any, devices: int, *, partial: bool = False
 def _split(program: Program, feed: Mapping[str, LoDTensor], devices: int) -> list[dict[str, LoDTensor]]:
     """Cut a batch for devices along axis 0, the remainder to the later ones, never inside a top-level sequence.
 
+    Each feed is cut by its own length, as in the original: rows of sentences and the rows of all their words may be fed side by side.
     What has no batch axis goes to every device whole, or in equal parts where it is given once for each.
 
     Raises:
-        FluidValueError: fewer samples than devices, or feeds of different lengths; a ValueError.
+        FluidValueError: a feed has fewer samples than there are devices; a ValueError.
     """
-    batched = {name for name, t in feed.items() if _batched(program, name, t)}
-    samples = samples_of(program, feed, equal=True)
-    if batched and samples < devices:
-        hint = "leave this batch out, or use fewer devices"
-        raise FluidValueError(f"the feed has {samples} samples for {devices} devices", hint=hint)
     parts: list[dict[str, LoDTensor]] = [{} for _ in range(devices)]
     for name, tensor in feed.items():
+        batched = _batched(program, name, tensor)
+        samples = _count(tensor) if batched else len(tensor)
+        if batched and samples < devices:
+            hint = "leave this batch out, or use fewer devices"
+            raise FluidValueError(f"'{name}' has {samples} samples for {devices} devices", hint=hint)
         fixed = program.global_block().vars[name].shape[:1]
-        whole = name not in batched and (not fixed or len(tensor) == fixed[0])
+        whole = not batched and (not fixed or samples == fixed[0])
         begin = 0
-        sizes = split_sizes(samples if name in batched else 0 if whole else len(tensor), devices)
-        for part, n in zip(parts, sizes, strict=True):
+        for part, n in zip(parts, split_sizes(0 if whole else samples, devices), strict=True):
             part[name] = tensor if whole else _cut(tensor, begin, begin + n)
             begin += n
     return parts
@@ -200,7 +198,8 @@ def _cut(tensor: LoDTensor, begin: int, end: int) -> LoDTensor:
     if tensor.array.ndim == 0:
         return tensor
     levels = tuple(offsets_name("part", k) for k in range(len(tensor.lod())))
-    found = cut_sequences("part", levels, arrays_of({"part": tensor}), begin, end)
+    offsets = {level: np.asarray(o, np.int64) for level, o in zip(levels, tensor.lod(), strict=True)}
+    found = cut_sequences("part", levels, {"part": tensor.array, **offsets}, begin, end)
     return LoDTensor(found["part"], to_lengths([found[level].tolist() for level in levels]))
 
 

@@ -12,7 +12,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.fluid import unique_name
+from pe_cli.paddle.fluid import program_strings, unique_name
 from pe_cli.paddle.fluid.constant_sizes import vary
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
 from pe_cli.paddle.fluid.levels import Levels
@@ -259,13 +259,13 @@ class Program(Levels, ir.Program):
         return self
 
     def serialize_to_string(self) -> bytes:
-        """Return what `parse_from_string` reads."""
-        return self.to_string(with_details=True).encode()
+        """Return the program as the original has it, or as text, which is read here alone, where it has no form there."""
+        return program_strings.as_bytes(self)
 
     @staticmethod
     def parse_from_string(binary_str: str | bytes) -> Program:
-        """Return the program of a text or JSON, with the original's accessors."""
-        return adopt(text_forms.from_string(binary_str))
+        """Return the program of the original's bytes, of a text or JSON, with the original's accessors."""
+        return adopt(program_strings.of_string(binary_str))
 
     def __str__(self) -> str:
         return self.to_string()

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import PeError
+from pe_cli.io.fluid import pickled_arrays
 from pe_cli.io.fluid.models import read_bytes, read_program
 from pe_cli.io.fluid.operator_writer import NotWritten
 from pe_cli.io.fluid.writing import of_program
-from pe_cli.paddle import pickled_arrays
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.data_sets import BatchSampler as NewerSampler

@@ -10,11 +10,11 @@ import numpy as np
 
 from pe_cli.io import atomic
 from pe_cli.io.fluid.tensors import of_tensors
+from pe_cli.io.fluid.value_files import is_original, read_original
 from pe_cli.io.tensors import read_safetensors
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.fluid.compiler import CompiledProgram
 from pe_cli.paddle.fluid.framework import default_main_program
-from pe_cli.paddle.fluid.original_files import is_original, read_original
 from pe_cli.paddle.fluid.scope import global_scope
 from pe_cli.program.ir import Parameter, Program, Variable
 

@@ -20,6 +20,8 @@ from pe_cli.devices.scope import Scope as CoreScope
 from pe_cli.paddle.errors import EnforceNotMet, FluidValueError
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor, LoDTensorArray
 
+#: Programs of whose variables a core scope remembers that they fit.
+AGREED = 16
 Places = tuple[Place, ...]
 #: Which core scope: its places, and whether all devices share one copy of the parameters (Reduce on CPUs).
 Key = tuple[Places, bool]
@@ -71,10 +73,15 @@ class Store:
     def __init__(self, places: Places) -> None:
         self.scope = CoreScope(places)
         self.executors: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+        self.agreed: list[Mapping[str, TensorType]] = []
 
 
 class Scope:
-    """Variables by name; a scope made by `new_scope` sees its parent's."""
+    """Variables by name; a scope made by `new_scope` sees its parent's.
+
+    Attributes:
+        changes: counts what was written, or brought, to where it was not the newest.
+    """
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
@@ -84,6 +91,7 @@ class Scope:
         self._stores: dict[Key, Store] = {}
         self._newest: dict[str, set[Key | None]] = {}
         self.trained_on: Key | None = None
+        self.changes = 0
 
     # --- what scripts call --------------------------------------------------------------------------------------------
 
@@ -103,6 +111,7 @@ class Scope:
             self._variables.pop(name, None)
             self._host.pop(name, None)
             self._newest.pop(name, None)
+        self.changes += 1
 
     def new_scope(self) -> Scope:
         """Return a scope below this one."""
@@ -165,15 +174,19 @@ class Scope:
         self.var(name)
         self._host[name] = value
         self._newest[name] = {None}
+        self.changes += 1
 
     def store(self, key: Key, types: Mapping[str, TensorType]) -> Store:
         """Return a core scope whose variables are of these types, or not there yet."""
         found = self._stores.get(key)
+        if found and any(types is known for known in found.agreed):  # as in a step before
+            return found
         if found and any(name in found.scope and found.scope.type(name) != kind for name, kind in types.items()):
             self._move_out(key)
             found = None
         if not found:
             found = self._stores[key] = Store(key[0])
+        found.agreed = [types, *found.agreed[: AGREED - 1]]
         return found
 
     def _move_out(self, key: Key) -> None:
@@ -185,6 +198,7 @@ class Scope:
                     where.add(None)
                 where.discard(key)
         del self._stores[key]
+        self.changes += 1
 
     def bring(self, key: Key, names: Mapping[str, TensorType]) -> None:
         """Copy the newest values of variables to a core scope.
@@ -205,6 +219,7 @@ class Scope:
                 )
             self._stores[key].scope.set(name, value.astype(kind.numpy))
             where.add(key)
+            self.changes += 1
 
     def drop_temporaries(self, program: Any, key: Key) -> None:
         """Forget the plans of a program, with their temporaries."""
@@ -218,6 +233,7 @@ class Scope:
             self.var(name)
             self._host.pop(name, None)
             self._newest[name] = {key}
+        self.changes += bool(names)
 
 
 _STACK: list[Scope] = [Scope()]

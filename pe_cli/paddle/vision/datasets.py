@@ -10,7 +10,7 @@ import numpy as np
 
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.idx import _read
-from pe_cli.paddle import pickled
+from pe_cli.io.fluid import pickled
 from pe_cli.paddle.dataset_files import as_data, local, members, of_modes, whole
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError, raised_as
 from pe_cli.paddle.io import Dataset

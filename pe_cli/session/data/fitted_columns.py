@@ -36,7 +36,8 @@ def _learned(column: FittedColumn) -> ColumnFacts:
         shift, divisor = state.get("shift", [0.0]), state.get("divisor", [1.0])
         said = f"{state['low']:.6g} to {state['high']:.6g}"
         if len(shift) == 1 and (shift[0] != 0 or divisor[0] != 1):
-            said += f", scaled by (value - {shift[0]:.6g}) / {divisor[0]:.6g}"
+            value = f"{transform}(value)" if (transform := column.options.get("transform")) else "value"
+            said += f", scaled by ({value} - {shift[0]:.6g}) / {divisor[0]:.6g}"
         missing = {"train": int(state["missing"])} if state.get("missing") else {}
         return replace(facts, note=said, missing=missing)
     if "classes" in state and "counts" in state:

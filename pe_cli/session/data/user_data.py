@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -77,12 +78,23 @@ def _images(files: Sequence[Path], paths: list[str], options: Mapping[str, Any])
     if all(is_table_file(file) for file in files):
         table = options.get("table")
         inner = {k: v for k, v in table.items() if k not in _WHICH} if isinstance(table, dict) else {}
-        return {"table": {**inner, "files": paths}}
+        return {"table": {**inner, "files": paths}, **_beside(files[0], options)}
     if len(files) == 1 and files[0].is_dir():
         return {"folder": paths[0]}
     if any(file.is_dir() for file in files):
         raise PeError("name one folder of pictures, or pictures by name", hint="not both")
     return {"files": paths}
+
+
+def _beside(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where paths of a table start: the folder that lies to it as that of the training data lay to its table, where there is one."""
+    folder, table = options.get("folder"), options.get("table")
+    trained: Any = table.get("files") if isinstance(table, dict) else table
+    first = trained[0] if isinstance(trained, list) else trained
+    if not isinstance(folder, str) or not isinstance(first, str):
+        return {}
+    found = file.absolute().parent / os.path.relpath(folder, Path(first).parent)
+    return {"folder": str(found)} if found.is_dir() else {}
 
 
 def _windows(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:

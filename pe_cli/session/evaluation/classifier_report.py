@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pe_cli.build.decisions import Classifier, are_logits, classifiers
 from pe_cli.core.errors import PeError
 from pe_cli.metrics.calibrators import probabilities
@@ -41,6 +43,8 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged |
     executor = job.executor(program)
     variables, seen = program.vars, Scores(several=found.several)
     for i, feed in enumerate(job.data.loader(split, program, job.batch_size, shuffle=False, also=[found.label]).epoch(0)):
+        if feed[found.label].dtype.kind == "f" and (feed[found.label] != np.rint(feed[found.label])).any():
+            return None  # shares, and no classes
         made = executor.run({n: a for n, a in feed.items() if n in variables}, [source], i).merged(source, "concat")
         if decision is not None:
             said = decision.probabilities(made, logits=found.logits, several=found.several)

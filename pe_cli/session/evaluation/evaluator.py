@@ -13,6 +13,7 @@ from pe_cli.graph.lod_resolution import resolve
 from pe_cli.metrics.collection import Collector
 from pe_cli.metrics.define import Declared
 from pe_cli.ops.define.status import OutOfRangeError
+from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.data.row_locator import RowPlace as Origin
 from pe_cli.session.data.row_locator import locate_row
@@ -41,6 +42,7 @@ class Evaluator:
         self.job = job
         self.decider: Decider | None = None
         self._executor: Executor | None = None
+        self._program: Program | None = None
 
     def evaluate(
         self, split: str = "eval", *, limit: int | None = None, stop: Callable[[], bool] = lambda: False, deciding: bool = False
@@ -61,8 +63,8 @@ class Evaluator:
 
     def _evaluate(self, split: str, limit: int | None, stop: Callable[[], bool], deciding: bool) -> dict[str, float] | None:
         program = self.job.built.eval
-        if self._executor is None:
-            self._executor = self.job.executor(program)
+        if self._executor is None or self._program is not program:  # processes may divide its parameters anew with other programs
+            self._executor, self._program = self.job.executor(program), program
         executor = self._executor
         names = self.job.numbers(program)
         totals, collector = Averages(), self.collector(split, limit)

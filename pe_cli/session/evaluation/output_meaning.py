@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.config.nodes import ScalarNode
+from pe_cli.config.nodes import ScalarNode, to_data
 from pe_cli.config.spec import LayerSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.fitted_columns import FittedColumn
 from pe_cli.layers.define.registry import discover, find
 from pe_cli.metrics.decisions import Decision
 from pe_cli.ops.define.traits import Compares, FindsBoxes, Says, Spells, ToProbabilities
-from pe_cli.program.ir import Block
+from pe_cli.program.ir import Block, Operator
 from pe_cli.session.data.label_feeds import is_label, labels
 from pe_cli.session.evaluation.unbatching import without_padding
 from pe_cli.session.job import Job
@@ -43,6 +43,7 @@ class Answer:
         decision: calibration and thresholds; None where the most probable class is taken, and tags from 0.5 on.
         spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
         lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
+        suffix: of the names of its numbers, where several outputs say numbers of one column, such as its quantiles.
     """
 
     variable: str
@@ -56,6 +57,7 @@ class Answer:
     decision: Decision | None = None
     spelled: bool = False
     lengths: str = ""
+    suffix: str = ""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ class Answer:
         if self.column is not None:
             flat = np.asarray(self.column.decode(np.asarray(values))).reshape(len(values), -1)
             names = self.column.labels(flat.shape[1])
-            return {name: _plain(flat[:, i]) for i, name in enumerate(names)}
+            return {f"{name}{self.suffix}": _plain(flat[:, i]) for i, name in enumerate(names)}
         if flat.shape[1] == 1:
             return {self.name: _plain(flat[:, 0])}
         return {f"{self.name}_{i + 1}": _plain(flat[:, i]) for i in range(flat.shape[1])}
@@ -99,10 +101,22 @@ class Answer:
         numbers = np.asarray(rows if self.column is None else self.column.decode(rows))
         return _plain(numbers.reshape(len(numbers), -1)[:, 0] if numbers.size == len(numbers) else numbers)
 
-    def _classes(self, scores: Array) -> dict[str, list[Any]]:
+    def _taken(self, scores: Array) -> tuple[Array, Array]:
+        """Return the probabilities of classes, and what is taken by them: the class of every row, or its tags."""
         decision = self.decision or Decision(self.label)
         prob = decision.probabilities(scores, logits=self.logits, several=self.several)
-        taken = decision.taken(prob, several=self.several)
+        return prob, decision.taken(prob, several=self.several)
+
+    def indices(self, values: Array) -> Array:
+        """Return the class that is taken for every row, int64 [batch].
+
+        Args:
+            values: [batch, ...] of the variable.
+        """
+        return self._taken(np.asarray(values).reshape(len(values), -1))[1]
+
+    def _classes(self, scores: Array) -> dict[str, list[Any]]:
+        prob, taken = self._taken(scores)
         names = np.array(self.classes, object)
         if self.several:
             assert self.column is not None, "the column says that a cell may have several"
@@ -148,11 +162,13 @@ class Taught:
         feed: the label.
         scores: variable that a loss compares with it.
         layer: the loss.
+        quantile: that is learned, of a loss of quantiles; None for others.
     """
 
     feed: str
     scores: str
     layer: str
+    quantile: float | None = None
 
 
 def taught(job: Job) -> list[Taught]:
@@ -160,16 +176,30 @@ def taught(job: Job) -> list[Taught]:
     known = job.built.eval.vars
     found: list[Taught] = []
     for layer in job.run.model.layers:
-        if layer.type in discover() and (find(layer.type).judges or not find(layer.type).answers):
+        if layer.type in discover() and (find(layer.type).judges or not _answers(layer)):
             continue
         feed = next((_variable(layer, name) for name in layer.args if is_label(layer.type, name)), None)
         if feed is None or feed not in labels(job.run.model):
             continue
         given = next((_variable(layer, name) for name in _SCORES if name in layer.args), None)
         scores = given or layer.previous
-        if scores is not None and scores in known and all(other.feed != feed for other in found):
-            found.append(Taught(feed, scores, layer.type))
+        quantile = _argument(layer, "quantile") if layer.type == "quantile_loss" else None
+        same = [other for other in found if other.feed == feed]
+        if scores is not None and scores in known and all(None not in (quantile, o.quantile) and o.quantile != quantile for o in same):
+            found.append(Taught(feed, scores, layer.type, quantile))
     return found
+
+
+def _answers(layer: LayerSpec) -> bool:
+    """Return whether what a loss is given beside the label says what the label is."""
+    known = find(layer.type)
+    return known.answers if isinstance(known.answers, bool) else not _argument(layer, known.answers)
+
+
+def _argument(layer: LayerSpec, name: str) -> Any:
+    """Return the value of an argument that is no variable."""
+    given = layer.args.get(name)
+    return find(layer.type).args[name].default if given is None else to_data(given.value)
 
 
 def _variable(layer: LayerSpec, name: str) -> str | None:
@@ -194,10 +224,10 @@ def answers(job: Job, fetches: Sequence[str] = ()) -> list[Answer]:
         return [known.get(variable, Answer(variable, name)) for name, variable in ((n, job.variable(n)) for n in fetches)]
     best: dict[str, Answer] = {}
     for answer in known.values():  # probabilities rather than logits
-        before = best.get(answer.name)
+        before = best.get(answer.name + answer.suffix)
         warm = answer.decision is not None and answer.decision.temperature is not None  # which divides logits
         if before is None or (answer.logits if warm else before.logits):
-            best[answer.name] = answer
+            best[answer.name + answer.suffix] = answer
     if best:
         return list(best.values())
     names = {variable: name for name, variable in job.built.fetches.items()}
@@ -210,7 +240,8 @@ def _known(job: Job) -> dict[str, Answer]:
     finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
     found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
-    for link in taught(job):
+    links = taught(job)
+    for link in links:
         source = job.data.sources.get(link.feed)
         name = source.names[0] if source is not None and len(source.names) == 1 else link.feed
         column = job.data.fitted.columns.get(name)
@@ -240,9 +271,21 @@ def _known(job: Job) -> dict[str, Answer]:
             answer = Answer(link.scores, name, column, classes, several=several, label=link.feed, decision=decision)
             found |= {v: replace(answer, variable=v) for op, told in made if not told.logarithms for v in op.outputs["Out"]}
             found[link.scores] = replace(answer, logits=logits)
-        elif column is not None:
-            found[link.scores] = Answer(link.scores, name, column)
+        elif column is not None:  # of a share, what is made of its logit says it, and not the logit
+            suffix = _quantile(link, links)
+            found |= {v: Answer(v, name, column, label=link.feed, suffix=suffix) for v in (_shares(made) if logits else [link.scores])}
     return found
+
+
+def _quantile(link: Taught, links: Sequence[Taught]) -> str:
+    """Return what the names of a quantile end with where others are learned beside it; nothing for the middle one."""
+    several = sum(other.feed == link.feed for other in links) > 1
+    return "" if not several or link.quantile in (None, 0.5) else f"_q{100 * float(link.quantile or 0):g}"
+
+
+def _shares(made: Sequence[tuple[Operator, ToProbabilities]]) -> list[str]:
+    """Return the variables that hold shares made of logits."""
+    return [v for op, told in made if not told.logarithms and not told.several for v in op.outputs["Out"]]
 
 
 def _decision(job: Job, link: Taught, classes: Sequence[str], *, several: bool) -> Decision | None:

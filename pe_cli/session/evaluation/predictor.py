@@ -102,7 +102,7 @@ class Predictor:
         self.pictured = any(column.type == "image" for column in self.columns.values())
         self.windows = _windows(job) if any(fitted[name].type == "window" for name in names) else None
         if self.windows is not None:
-            for option, kind in ((self.windows.key, "category"), (self.windows.time, "date")):
+            for option, kind in ((self.windows.key, "category"), (self.windows.time, "date"), (self.windows.observed, "number")):
                 if option is not None:
                     self.columns.setdefault(option, FittedColumn(option, kind, {}, {}))
 
@@ -270,14 +270,17 @@ def _answer(answer: Answer) -> dict[str, Any]:
     unit = {"unit": "that of the training data"} if answer.column is not None and not answer.classes else {}
     thresholds = answer.decision.thresholds if answer.decision is not None else ()
     decided = {"thresholds": dict(zip(answer.classes[-len(thresholds) :], thresholds, strict=True))} if thresholds else {}
-    return {"name": answer.name, "classes": list(answer.classes), **unit, **decided}
+    return {"name": f"{answer.name}{answer.suffix}", "classes": list(answer.classes), **unit, **decided}
 
 
 def _series(row: Row, windows: WindowsOptions) -> list[dict[str, Any]]:
-    """Return as many rows of one series as an answer takes, a day from each to the next."""
+    """Return as many rows of one series as an answer takes, a day from each to the next, with those that are yet to come."""
     first = datetime(2026, 1, 1, tzinfo=UTC)
-    times = [{windows.time: (first + timedelta(days=i)).date().isoformat()} if windows.time else {} for i in range(windows.length)]
-    return [{**row, **time} for time in times]
+    ahead = windows.gap + windows.horizon if windows.observed else 0
+    days = [(first + timedelta(days=i)).date().isoformat() for i in range(windows.length + ahead)]
+    times = [{windows.time: day} if windows.time else {} for day in days]
+    empty: dict[str, Any] = {windows.observed: None} if windows.observed else {}
+    return [{**row, **time, **(empty if i >= windows.length else {})} for i, time in enumerate(times)]
 
 
 def _of_pixels(column: FittedColumn) -> FittedColumn:

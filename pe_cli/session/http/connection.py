@@ -128,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes."""
         if self.phase in (Phase.LEAVING, Phase.STREAMING):
+            # Its bytes are taken off the system all the same, or it would reset the connection, and the answer with it.
             return  # thrown away: the connection has had its last answer
         self._framing.give(self._server.scratch[:nbytes])
         if self.phase in (Phase.ANSWERING, Phase.SENDING):
@@ -140,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """Take that the client sends no more; it may still read."""
+        # A client may end its side and still wait for the answer.
         self._half = True
         if self.phase in (Phase.IDLE, Phase.READING):
             self.leave()
@@ -151,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         """Forget all."""
         del exc
         self._transport = None
+        # Whatever the connection held is given back here, however it ended.
         self._count(0)
         self._server.memory.take(-self._sending)
         self._sending = 0
@@ -174,9 +177,11 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 found = self._framing.next()
                 if isinstance(found, Head):
+                    # One packet may hold several requests: they are answered one after the other.
                     self._begin(found)
                     continue
             except FramingError as error:
+                # What cannot be framed cannot be skipped either: where the next request begins is unknown, so the connection ends.
                 self._server.app.refused()
                 self.refuse(Refusal(error.status, str(error)).reply())
                 return
@@ -212,6 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         except Refusal as refusal:
             self._server.app.refused()
             self.reply(refusal.reply())
+        # The class of the error alone: its text could tell the client what it must not know.
         except Exception as error:  # noqa: BLE001 - one request may not end the server
             self._server.app.refused()
             self.reply(Refusal(500, f"this is a bug of pe: {type(error).__name__}; please report it with what was sent").reply())
@@ -231,6 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def reply(self, reply: Reply) -> None:
         """Send an answer; nothing happens where the client is gone."""
+        # The client may be gone, or have had its answer because time was up.
         if self._transport is None or self.phase is not Phase.ANSWERING:
             return
         assert self._head is not None
@@ -244,6 +251,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, reply: Reply, keeps: bool) -> None:
         assert self._transport is not None
+        # A HEAD has the answer's head alone, with the length of the body that it leaves out.
         body = b"" if self._head is not None and self._head.method == "HEAD" else reply.body
         self._keeps, self._whole_answered = keeps, self.phase is Phase.ANSWERING
         self._enter(Phase.SENDING)
@@ -258,6 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         if not left:
             self._sent()
 
+    # The client has taken all of it: only now does its memory count as free.
     def _sent(self) -> None:
         assert self._transport is not None
         self._server.memory.take(-self._sending)
@@ -291,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> bool:
         """Send a part of a stream; tell whether the client had taken all before."""
         if self._transport is None or self._transport.get_write_buffer_size():
+            # A slow listener misses what comes meanwhile, instead of filling memory.
             return False
         self._transport.write(data)
         return True

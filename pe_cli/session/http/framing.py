@@ -109,6 +109,7 @@ class Framing:
             if self._head is None:
                 return self._read_head()
             return self._read_chunks() if self._head.length is None else self._read_body(self._head.length)
+        # The library has its own words for every mistake, and may repeat what the client sent.
         except h11.RemoteProtocolError as error:
             raise FramingError(error.error_status_hint, "this is no request of HTTP/1.1") from None
 
@@ -125,6 +126,7 @@ class Framing:
         end = left.find(b"\r\n\r\n", max(0, self._seen - 3))
         wrong = _WRONG.search(left, max(0, self._seen - 1), len(left) if end < 0 else end + 4)
         if wrong or left[0] <= 0x20:
+            # Split lines and control characters are how one request is made to look like two to a proxy.
             raise FramingError(400, "a line of the head does not end in CR LF, or holds a control character")
         if end + 4 > MOST_HEAD or (end < 0 and len(left) > MOST_HEAD):
             raise FramingError(431, f"a head has {MOST_HEAD:,} bytes at most")
@@ -135,6 +137,7 @@ class Framing:
         del left[: end + 4]
         self._seen, self._skipped = 0, False
         head = _known(text) if len(text) <= KNOWN else _checked(text)
+        # The head is parsed once to be checked, and again where its body comes in chunks, by the connection that will read them.
         if head.length is None:
             self._h11.receive_data(text)
             self._h11.next_event()
@@ -177,11 +180,13 @@ class Framing:
                 raise FramingError(400, "a chunk does not begin with its size")
             return False
         line = bytes(self._left[: end + 2])
+        # The line and its end are bounded, so that a client cannot make us keep a size without an end.
         size = _SIZE.fullmatch(line)
         if size is None:
             raise FramingError(400, "a chunk does not begin with its size")
         del self._left[: end + 2]
         self._chunk, self._chunks = int(size[1], 16), self._chunks + 1
+        # Many tiny chunks cost more to take apart than they carry.
         if len(self._body) + self._chunk > self.most or self._chunks > MOST_CHUNKS + len(self._body) // CHUNK:
             raise FramingError(413, f"a body has {self.most} bytes at most, in chunks of {CHUNK} or more")
         self._told(line)
@@ -195,6 +200,7 @@ class Framing:
             if len(self._left) >= MOST_HEAD or _WRONG.search(self._left):
                 raise FramingError(400, "what follows the last chunk is none of HTTP/1.1")
             return None
+        # Fields behind a body may not say what the head should have said.
         text = bytes(self._left[: end + 2])
         names = {line.partition(b":")[0].lower() for line in text.split(b"\r\n")}
         if not _FIELDS.fullmatch(text) or names & _NO_TRAILERS:
@@ -236,6 +242,7 @@ def _checked(text: bytes) -> Head:
         raise FramingError(400, "a line of the head is none of HTTP/1.1")
     if first[3] != b"1" or first[4] not in (b"0", b"1"):
         raise FramingError(505, "this server speaks HTTP/1.1")
+    # Two line ends belong to the first line and the last one.
     if text.count(b"\r\n") - 2 > MOST_FIELDS:
         raise FramingError(431, f"a head has {MOST_FIELDS} fields at most")
     small = text.lower()
@@ -260,6 +267,7 @@ _known = functools.lru_cache(maxsize=256)(_checked)
 def _described(request: h11.Request, chunked: bool) -> Head:
     fields: dict[str, str] = {}
     for name, value in ((name.decode(), value.decode("latin-1")) for name, value in request.headers):
+        # A field that stands twice is a list.
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
     method, target, host = request.method.decode(), request.target.decode(), fields.get("host", "")
     length = None if chunked else int(fields.get("content-length", "0"))
@@ -267,12 +275,14 @@ def _described(request: h11.Request, chunked: bool) -> Head:
         raise FramingError(400, "Host is no name of a host")
     if method == "CONNECT":
         raise FramingError(405, "this is no proxy")
+    # A body where none is expected would be read as the next request.
     if length != 0 and method not in WITH_BODY:
         raise FramingError(400, f"{method} has no body")
     if fields.get("expect", "100-continue").lower() != "100-continue":
         raise FramingError(417, "Expect is 100-continue, or nothing")
     one = request.http_version == b"1.1"
     keeps = one and "close" not in [part.strip() for part in fields.get("connection", "").lower().split(",")]
+    # HTTP/1.0 knows no waiting for 100 Continue.
     return Head(method, _path(method, target, host), host, fields, length, one and "expect" in fields and length != 0, keeps)
 
 

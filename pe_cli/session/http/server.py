@@ -50,6 +50,7 @@ class Server:
         self.app, self.limits = app, limits
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # those that leave, and those that are let in or ended just now, are open files, too
+        # A limit on open files is shared with data, logs and the model's files.
         self.most = limits.connections if files < 0 else min(limits.connections, max(1, files // 4))
         self.memory = Memory(limits.memory)
         self.scratch = memoryview(bytearray(PIECE))
@@ -57,6 +58,7 @@ class Server:
         self.leaving: dict[Connection, None] = {}
         self.stopping = self._at_once = False
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
+        # The loop would print a traceback for each client that closes early.
         self.loop.set_exception_handler(lambda *_: None)  # a browser that went away is no error of ours
         self._ticking = False
         self._ended: asyncio.Event | None = None
@@ -66,6 +68,7 @@ class Server:
         before = {number: signal.getsignal(number) for number in signals}
         for number in before:
             self.loop.add_signal_handler(number, self.stop)
+        # Handlers of before come back, so that a server inside of a test leaves nothing behind.
         try:
             self.loop.run_until_complete(self._run())
         finally:
@@ -85,6 +88,7 @@ class Server:
 
     async def _run(self) -> None:
         self._ended = asyncio.Event()
+        # A signal may have come before the loop began.
         if self.stopping:
             return
         # a limited number is accepted at a time, so that a flood of connections cannot starve the open ones
@@ -95,6 +99,7 @@ class Server:
         listener.close()
         begin, grace = self.loop.time(), self.limits.grace
         while (self.open or self.leaving) and self.loop.time() < begin + grace and not self._at_once:
+            # Requests that have begun get a part of the time; then they are told to come again.
             late = self.loop.time() > begin + grace / 6
             for connection in list(self.open):
                 if connection.phase is Phase.IDLE:
@@ -105,12 +110,14 @@ class Server:
 
     def stop(self) -> None:
         """End when all requests are answered, and at once when it is called again; from the server's thread."""
+        # A second request to stop ends at once.
         self._at_once, self.stopping = self.stopping, True
         if self._ended is not None:
             self._ended.set()
 
     def call(self, function: Callable[..., object], *given: object) -> None:
         """Have something called by the server's thread, from any thread; nothing happens where the server has ended."""
+        # The loop may have closed since: then nobody is there to be answered.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *given)
 
@@ -149,6 +156,7 @@ class Server:
             by_memory: end the one that holds most of a body instead, if it holds more than the one that is spared.
         """
         if by_memory:
+            # Who holds most gives way, but only if that is more than what the other one has.
             most = max((one for one in self.open if one.phase is Phase.READING), key=lambda one: one.held, default=None)
             if most is None or most is spared or (spared is not None and most.held <= spared.held):
                 return False

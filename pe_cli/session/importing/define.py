@@ -33,6 +33,7 @@ class ImportedModel:
         details: what only the report has, a line each.
         files: name -> what else is written beside the model, such as an example of a config.
         loss: what training makes smaller; empty where nothing says it.
+        optimizer: that a config begins with; empty where nothing says it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ImportedModel:
     details: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     loss: str = ""
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,14 @@ class ModelKind:
         looks_like: what its files look like, for messages: `a file MODEL.onnx`.
         takes: whether a file or folder is of this kind, by its name and what lies in it.
         read: reads one.
+        options: what users may ask of it, of `pe import`'s options.
     """
 
     name: str
     looks_like: str
     takes: Callable[[Path], bool]
     read: Callable[[ImportWish], ImportedModel]
+    options: tuple[str, ...]
 
 
 @functools.cache
@@ -97,17 +101,25 @@ def kinds() -> tuple[ModelKind, ...]:
     return tuple(sorted((module.KIND for module in modules), key=lambda kind: kind.name))
 
 
+def kind_of(source: Path) -> ModelKind:
+    """Return the kind of a model of another program.
+
+    Raises:
+        PeError: DATA; there is none, or it is of no kind that is known.
+    """
+    if not source.exists():
+        raise PeError(f"no such file or folder: {source}", hint=f"paths start at {Path.cwd()}", code=ExitCode.DATA)
+    for kind in kinds():
+        if kind.takes(source):
+            return kind
+    known = "; ".join(f"{kind.looks_like} ({kind.name})" for kind in kinds())
+    raise PeError(f"{source} is no model of a kind that is read", hint=f"name {known}", code=ExitCode.DATA)
+
+
 def read_model(wish: ImportWish) -> ImportedModel:
     """Read a model of another program.
 
     Raises:
         PeError: DATA; there is none, it is of no kind that is known, it is damaged, or a part of it has no layer here.
     """
-    source = wish.source
-    if not source.exists():
-        raise PeError(f"no such file or folder: {source}", hint=f"paths start at {Path.cwd()}", code=ExitCode.DATA)
-    for kind in kinds():
-        if kind.takes(source):
-            return kind.read(wish)
-    known = "; ".join(f"{kind.looks_like} ({kind.name})" for kind in kinds())
-    raise PeError(f"{source} is no model of a kind that is read", hint=f"name {known}", code=ExitCode.DATA)
+    return kind_of(wish.source).read(wish)

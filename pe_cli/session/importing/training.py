@@ -23,8 +23,10 @@ def for_training(model: ImportedModel, task: str) -> ImportedModel:
         task: classes or number.
 
     Raises:
-        PeError: USAGE; the first output is none that a loss of this kind compares.
+        PeError: USAGE; the first output is none that a loss of this kind compares, or the model has a loss.
     """
+    if model.loss:
+        raise PeError(f"the model has a loss, '{model.loss}'", hint="leave --task out: its config trains with that loss")
     taken = {*model.feeds, *model.layers}
     names = {wanted: wanted for wanted in ("label", "value", "cost", "loss", "prob", "acc")}
     for wanted in names:

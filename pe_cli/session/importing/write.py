@@ -93,9 +93,10 @@ def _config(model: ImportedModel) -> str:
         lines += ["  train: {reader: npz, file: train.npz, shuffle: true}"]
     lines += ["  predict: {reader: npz, file: input.npz}", f"feeds: {flow(feeds)}"]
     if model.loss:
+        optimizer = model.optimizer or {"type": "Adam", "learning_rate": 0.0001}
         lines += [
             "train:", f"  loss: {quoted(model.loss)}", "  epochs: 5", "  batch_size: 32", f"  init: {{from: {PARAMS}}}",
-            "  optimizer: {type: Adam, learning_rate: 0.0001}", "fetches:", f"  {quoted(model.loss)}: {{every: 1 epoch}}",
+            f"  optimizer: {flow(optimizer)}", "fetches:", f"  {quoted(model.loss)}: {{every: 1 epoch}}",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

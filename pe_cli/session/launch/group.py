@@ -61,8 +61,10 @@ def remote(task: Task, ssh: Sequence[str]) -> list[str]:
 
     It reads the secret of the group from there, as a line: command lines can be read by all users of both machines.
     """
+    # The secret goes by standard input and never by a command line, which every user of the machine can read.
     passed = {k: v for k, v in os.environ.items() if k.startswith(_PASSED) and k != SECRET} | dict(task.environment)
     line = " ".join([*(f"{k}={shlex.quote(v)}" for k, v in sorted(passed.items())), *map(shlex.quote, task.command)])
+    # The remote shell watches its input: when the connection ends, it ends the process that it has started.
     ends = "(cat <&3; kill -TERM $p) >/dev/null 2>&1 & c=$!; wait $p; r=$?; kill $c 2>/dev/null; exit $r"
     reads = f"IFS= read -r {SECRET} <&3; export {SECRET}"
     script = f"exec 3<&0; {reads}; cd {shlex.quote(str(os.getcwd()))} && env {line} </dev/null & p=$!; {ends}"  # noqa: PTH109
@@ -105,6 +107,7 @@ class Group:
             for task in tasks:
                 self._start(task, ssh)
         except OSError:
+            # A process that is asked by its launcher must not be asked by the terminal, too.
             self._kill()
             raise
 
@@ -112,6 +115,7 @@ class Group:
         command = remote(task, ssh) if task.host else list(task.command)
         told = {SECRET: secret} if (secret := task.secret or os.environ.get(SECRET, "")) else {}
         stdin = subprocess.PIPE if task.host else subprocess.DEVNULL
+        # A trainer ends with its launcher; a server stays, because trainers need it for their last step.
         dies = None if task.serves else die_with_parent(signal.SIGKILL if task.launches else signal.SIGTERM)
         dies = deafened(dies) if task.deaf else dies
         process = subprocess.Popen(
@@ -135,6 +139,7 @@ class Group:
             line = raw.decode(errors="replace").rstrip("\n")
             with self._lock:
                 new = line not in self._said
+                # The same line of many processes is said once; what is remembered is bounded.
                 if self._once and len(self._said) < 1 << 16:
                     self._said.add(line)
                 if not prefix or (new and line):
@@ -150,6 +155,7 @@ class Group:
         try:
             while any(p.poll() is None for p in self.processes):
                 codes = [p.poll() for p in self.processes]
+                # An exit code that is no end of a training ends the others, after the time in which they notice it themselves.
                 if any(code not in (None, ExitCode.DONE, ExitCode.STOPPED) for code in codes):
                     noticed = ExitCode.PEER_LOST in codes or self._server_has_failed(codes)
                     until = min(until, time.monotonic() + MERCY + (0 if noticed else self._seconds))
@@ -160,6 +166,7 @@ class Group:
                 time.sleep(LOOK)
         finally:
             late = time.monotonic() < self._until  # the rest of one request may still come
+            # Signals that belong to the same request still arrive when the handlers are gone.
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_IGN if late else handler)
         self._hang_up()
@@ -195,6 +202,7 @@ class Group:
 
     def _interrupt(self, number: int, frame: object) -> None:
         del number, frame
+        # A terminal and a scheduler may both send one, for one request to stop.
         if self._asked == 1 and time.monotonic() < self._until:
             return
         self._until = time.monotonic() + one_request(os.environ)
@@ -210,6 +218,7 @@ class Group:
     def _kill(self) -> None:
         for process in self.processes:
             if process.poll() is None:
+                # The whole group, so that no child of a process is left over.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
 

@@ -35,6 +35,7 @@ def hosts_of(text: str) -> tuple[list[Host], Path | None]:
     Raises:
         PeError: see `read_hosts`.
     """
+    # A name with a comma can be no file, so that a file called like a host is the only doubt.
     if "," not in text and Path(text).exists():
         return read_hosts(Path(text)), Path(text)
     parts = [part.strip() for part in text.split(",")]
@@ -73,6 +74,7 @@ def _parsed(lines: Sequence[tuple[str, str]], source: str) -> list[Host]:
 def _check_known(source: str, hosts: Sequence[Host]) -> None:
     for host in hosts:
         try:
+            # Known before anything starts: a wrong name would be noticed after a minute, by a time-out of ssh.
             socket.getaddrinfo(host.name.strip("[]"), None)
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or str(error)

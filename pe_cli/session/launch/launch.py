@@ -78,6 +78,7 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
     _check(wish)
     if isinstance(wish.around.where, Member) and wish.plan.way == "meeting":
         return take_part(wish.run, wish.around.where, _train(wish), say, _code)
+    # Exec and no child: signals and exit codes are then those of the training itself.
     if wish.plan.way in ("alone", "joined") and not wish.restarts:
         sys.stdout.flush()
         os.execv(sys.executable, _train(wish))
@@ -88,6 +89,7 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
         said: list[str] = []
 
         def tell(line: str, wrong: bool, said: list[str] = said) -> None:
+            # Only so much is kept as is needed to find out who is gone.
             if wrong and len(said) < 1000:
                 said.append(line)
             say(line, wrong)
@@ -102,9 +104,11 @@ def launch(wish: Launch, say: Callable[[str, bool], None]) -> int:
         lost = _lost(wish, tasks, codes, said)
         folder = _newest(wish.run)
         if code == ExitCode.PEER_LOST:
+            # The run says so itself from now on: its status would say "running" for ever.
             _mark(folder, lost, codes)
         if code != ExitCode.PEER_LOST or again == wish.restarts or group.asked:
             return code
+        # Only a run that this launch has begun is gone on with, and never one that happens to be the newest of its name.
         begun = folder is not None and (folder.path != getattr(before, "path", None) or bool(wish.resume))
         left = _left(wish, lost)
         where = f"from the last checkpoint of {folder.path}" if begun and folder is not None else "from the beginning"
@@ -151,6 +155,7 @@ def described(wish: Launch) -> list[str]:
         for task in _served(wish, held):
             told = " ".join(f"{name}={value}" for name, value in task.environment.items() if name != GROUP)
             lines.append(f"{f'{task.host}: ' if task.host else ''}{told} {shlex.join(task.command)}")
+    # A group's word differs in every start and would be no use to copy.
     return lines
 
 
@@ -168,6 +173,7 @@ def _served(wish: Launch, held: contextlib.ExitStack) -> list[Task]:
     endpoints = wish.run.distributed.endpoints or _endpoints(hosts[trainers:], held)
     told, secret = {SIZE: str(wish.count), SERVERS: ",".join(endpoints), GROUP: secrets.token_hex(8)}, secrets.token_hex(32)
     names = [str(r) if r < trainers else f"server {r - trainers}" for r in range(wish.count)]
+    # Servers come last in rank: trainers are numbered from 0.
     return [
         Task(names[r], _train(wish), {RANK: str(r), **told}, host, serves=r >= trainers, secret=secret) for r, host in enumerate(hosts)
     ]
@@ -198,6 +204,7 @@ def _mpi(wish: Launch) -> list[str]:
         if list(wish.ssh) != ["ssh"]:
             options += ["-launcher", "ssh", "-launcher-exec", wish.ssh[0]] if of_mpich else ["--mca", "plm_rsh_agent", " ".join(wish.ssh)]
     elif of_mpich:
+        # With automatic clean-up MPICH kills all when one ends with an error, before the others can say what they saw.
         options += ["-disable-auto-cleanup"]  # those that are left end by themselves, and say why
     return [mpiexec, *wish.mpiexec[1:], *options, "-n", str(wish.count), *_train(wish)]
 
@@ -206,6 +213,7 @@ def _code(codes: Sequence[int | None]) -> int:
     """Return the exit code of all: 0 or 75 where all have ended well, what the first one with an error of its own says, else 6."""
     own = [c for c in codes if c is not None and c > 0 and c not in (ExitCode.STOPPED, ExitCode.PEER_LOST) and c < 128]
     own = [c for c in own if c in list(ExitCode)]
+    # A training that stopped as it was asked to is no failure, even if some processes ended before they heard of it.
     if all(code in (ExitCode.DONE, ExitCode.STOPPED) for code in codes):
         return ExitCode.STOPPED if ExitCode.STOPPED in codes else ExitCode.DONE
     return own[0] if own else ExitCode.PEER_LOST
@@ -232,6 +240,7 @@ def _lost(wish: Launch, tasks: Sequence[Task], codes: Sequence[int | None], said
 def _left(wish: Launch, lost: Sequence[int]) -> Launch:
     """Return the launch with those that are left: without the slots of the lost, or as before where nobody knows who it was."""
     count = wish.count - len(lost)
+    # With fewer processes than servers need there is nothing left to train.
     if count <= servers_of(wish.run) or count < 1 or not lost or wish.plan.way == "srun":
         return wish
     if not wish.hosts:

@@ -51,7 +51,9 @@ class Channel:
 
     def say(self, **facts: object) -> None:
         """Send an object; nothing where the other side is gone."""
+        # A message is sent whole or not at all from one thread's view: two threads may speak.
         with self._lock, contextlib.suppress(OSError):
+            # A peer that takes nothing would hold everybody up.
             self._socket.settimeout(TRY)
             self._socket.sendall(json.dumps(facts).encode() + b"\n")
 
@@ -65,6 +67,7 @@ class Channel:
             try:
                 with selectors.DefaultSelector() as ready:
                     ready.register(self._socket, selectors.EVENT_READ)
+                    # Waiting by a selector and not by a time-out of the socket: another thread sends on it meanwhile.
                     if not ready.select(max(0.0, until - time.monotonic())):
                         return None
                 more = self._socket.recv(4096)
@@ -124,6 +127,7 @@ class Door:
                 if time.monotonic() > until:
                     break
                 continue
+            # Strangers are bounded: each one is let in by a thread of its own, until it has proved who it is.
             if not room.acquire(blocking=False):
                 connection.close()
                 continue
@@ -146,6 +150,7 @@ class Door:
             said = channel.hear(time.monotonic() + TRY) or {}
             rank, size = said.get("rank"), said.get("size")
             with lock:
+                # A process that was started again comes with the same number; the dead connection makes room.
                 already = self.came.get(rank) if type(rank) is int else None
                 if size != self.member.size or type(rank) is not int or not 0 < rank < self.member.size:
                     wrong.append(f"process {rank} of {size} has come, and this is process 0 of {self.member.size}"[:200])
@@ -156,6 +161,7 @@ class Door:
                         already[0].close()
                     self.came[rank] = channel, said
                     return
+            # The one who came wrongly is told, too, and not only the first process.
             channel.say(error=wrong[-1], exit=int(ExitCode.USAGE))
             channel.close()
         except (FrameError, EOFError, OSError):
@@ -184,6 +190,7 @@ def _alive(channel: Channel) -> bool:
 
 
 def _let_in(connection: socket.socket, key: bytes) -> None:
+    # One deadline for the whole handshake: a byte every few seconds must not hold the door.
     """Do the first process's half of the handshake."""
     until, hands = time.monotonic() + TRY, Handshake(key, _HERE)
     while not hands.proved:
@@ -206,6 +213,7 @@ def opened(member: Member, folder: Path) -> Iterator[Door]:
         PeError: USAGE; the port is in use, there is no secret, or the file cannot be written.
     """
     told = _file(member, folder) if member.meet == "file" else None
+    # The file holds the key: only who may read it may come in.
     key = secrets.token_bytes(32) if told else _key(member.address)
     port = 0 if told else int(member.address.rpartition(":")[2])
     try:
@@ -214,6 +222,7 @@ def opened(member: Member, folder: Path) -> Iterator[Door]:
         text = f"the first process cannot listen at port {port}: {os.strerror(error.errno or 0).lower()}"
         raise PeError(text, hint="set MASTER_PORT to a port that is free, in all processes") from None
     door = Door(member, listener, key)
+    # Written when the port is known, and removed in any case, so that a later start finds no old one.
     try:
         if told:
             facts = {"hosts": _names(), "port": listener.getsockname()[1], "key": key.hex()}
@@ -239,6 +248,7 @@ def joined(member: Member, folder: Path, seconds: float, **facts: object) -> tup
                 try:
                     channel = Channel(_introduced(host, port, key))
                 except (OSError, EOFError, FrameError) as error:
+                    # Every try may fail for another reason; the last one is told.
                     why = f"{host}:{port}: {getattr(error, 'strerror', None) or getattr(error, 'message', None) or error}"
                     continue
                 channel.say(rank=member.rank, size=member.size, **facts)
@@ -270,8 +280,10 @@ def _where(member: Member, folder: Path) -> tuple[Sequence[str], int, bytes]:
     if member.meet == "address":
         host, _, port = member.address.rpartition(":")
         return [host.strip("[]")], int(port), _key(member.address)
+    # No links and no pipes: another user could have put them there.
     with os.fdopen(os.open(_file(member, folder), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
         about, text = os.fstat(file.fileno()), file.read(MOST)
+    # Owned by this user and closed to others, because the key stands in it.
     if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
         raise FileNotFoundError
     try:
@@ -291,6 +303,7 @@ def _file(member: Member, folder: Path) -> Path:
 
 def _write(path: Path, text: str) -> None:
     """Write a file for nobody else to read, whole or not at all."""
+    # Written under another name and renamed, so that nobody reads half of it.
     draft = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -307,6 +320,7 @@ def _names() -> list[str]:
     towards = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         if towards:
+            # A datagram socket that is connected sends nothing, and knows its address on that way.
             probe.connect((towards, 9))  # sends nothing: asks for the address on the way there
             found.append(probe.getsockname()[0])
     return list(dict.fromkeys(found))

@@ -57,6 +57,7 @@ def take_part(run: RunSpec, member: Member, train: Sequence[str], say: Say, judg
         PeError: some have not come, a port is in use, there is no secret, or no MPICH.
     """
     folder, seconds = Path(run.output.dir), run.executor.peer_timeout
+    # Slurm's usual signal for a warning stops like SIGTERM.
     signal.signal(signal.SIGUSR1, signal.getsignal(signal.SIGTERM))
     if servers_of(run):
         return _serve(run, member, train, folder, seconds)
@@ -71,6 +72,7 @@ def take_part(run: RunSpec, member: Member, train: Sequence[str], say: Say, judg
 def _serve(run: RunSpec, member: Member, train: Sequence[str], folder: Path, seconds: float) -> int:
     """Tell all where the servers are, and become a trainer or a server."""
     first = member.size - servers_of(run)
+    # Reserved before anybody is told of it, so that no other process takes the port.
     with reserved("") as kept:
         port = kept.getsockname()[1]
         if member.rank:
@@ -83,10 +85,12 @@ def _serve(run: RunSpec, member: Member, train: Sequence[str], folder: Path, sec
                 ends = [f"{_bracketed(channel.peer)}:{int(said['port'])}" for r, (channel, said) in sorted(door.came.items()) if r >= first]
                 told = {SERVERS: ",".join(ends), GROUP: secrets.token_hex(8), SECRET: secrets.token_hex(32)}
                 door.tell(environment=told)
+                # The messages leave before this process becomes another program.
                 time.sleep(LOOK)
         names = {SERVERS, GROUP, SECRET} & set(told)
         environment = _clean() | {RANK: str(member.rank), SIZE: str(member.size)} | {name: str(told[name]) for name in names}
         if member.rank >= first:  # its port is kept until it listens
+            # The descriptor survives exec, and with it the reservation.
             os.set_inheritable(kept.fileno(), True)
         os.execve(train[0], list(train), environment)
     raise AssertionError("exec does not return")
@@ -129,11 +133,13 @@ def _lead(door: Door, mpiexec: str, proxy: str, train: Sequence[str], seconds: f
             say(line, wrong)
 
     hosts = ",".join(f"process{r}:1" for r in range(member.size))
+    # Variables of another launcher would make mpiexec believe that it runs inside of it.
     foreign = [f"-u{name}" for name in os.environ if name.startswith((*_FOREIGN, "SLURM_"))]  # mpiexec would go by them
     line = ["env", *foreign, mpiexec, "-launcher", "manual", "-rmk", "user", "-localhost", "127.0.0.1", "-hosts", hosts, "-genvnone",
             "-disable-auto-cleanup", "-disable-hostname-propagation", "-n", str(member.size), *train]  # fmt: skip
     group = Group([Task("mpiexec", line, launches=True, asks=signal.SIGINT, deaf=True)], seconds, ("ssh",), hear, once=True)
     for channel, _ in door.came.values():
+        # A follower that asks to stop is heard while the group trains.
         Thread(target=_listen, args=(channel, group), daemon=True).start()
     codes = group.wait()
     code = ExitCode.INTERRUPTED if group.interrupted else judge(codes)
@@ -151,6 +157,7 @@ def _listen(channel: Channel, group: Group) -> None:
     except EOFError:
         return
     if not group.asked:
+        # As if it had been asked here, so that one way of stopping serves for both.
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -179,6 +186,7 @@ class _Follower:
                 said = self._channel.hear(time.monotonic() + 4 * LOOK)
                 code = None if said is None else said.get("code")
                 if process.poll() is not None:
+                    # Its proxy has ended, and the first process says how; it is given time for that.
                     until = min(until, time.monotonic() + seconds + 2 * MERCY)
         except EOFError:
             code = int(ExitCode.PEER_LOST)
@@ -217,11 +225,13 @@ def _started(proxy: str, options: object, host: str, member: Member) -> subproce
         member: this process.
     """
     words = list(options) if isinstance(options, list) else []
+    # What the first process says becomes a command line here: nothing but options of the expected form is taken.
     if not 0 < len(words) <= _OPTIONS or not all(isinstance(each, str) and _OPTION.fullmatch(each) for each in words):
         hint = "the same version of pe and MPICH on all"
         raise PeError("the first process says no options of a proxy", hint=hint, code=ExitCode.PEER_LOST)
     if host and "--control-port" in words[:-1]:
         at = words.index("--control-port") + 1
+        # Its own port, at the address that this host reaches it by.
         words[at] = f"{host}:{words[at].rpartition(':')[2]}"
     return subprocess.Popen(
         [proxy, *words], env=_clean() | {LOCAL: str(member.here)}, stdin=subprocess.DEVNULL, start_new_session=True,

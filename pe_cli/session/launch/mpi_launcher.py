@@ -25,6 +25,7 @@ def mpiexec_of(given: Sequence[str], library: str = "") -> str:
         PeError: USAGE; it is not there, mpi4py is not, or it belongs to another library.
     """
     name = given[0] if given else "mpiexec"
+    # The one beside this Python first: a package in the environment is meant, rather than what the system has.
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
         raise PeError(f"{name} is not installed", hint=INSTALL)
@@ -40,6 +41,7 @@ def library_of(mpiexec: str | None) -> str:
     """Return the library of a launcher: mpich, openmpi or other; empty where there is none."""
     if mpiexec is None:
         return ""
+    # Libraries say who they are in this text alone.
     try:
         said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -59,6 +61,7 @@ def reserved(host: str) -> socket.socket:
         host: address; empty for all of this machine.
     """
     kept = socket.socket()
+    # It is bound and not listening: nobody can connect before the server does.
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # both have to allow it, and `create_server` does
     kept.bind((host, 0))
     return kept

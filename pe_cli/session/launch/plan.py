@@ -62,6 +62,7 @@ def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -
     Raises:
         PeError: USAGE; numbers contradict each other, there are too few processes, or the config is for one.
     """
+    # Whatever is contradictory is refused here, with the place in the config, rather than by mpiexec later.
     if "processes" in run.executor.model_fields_set and run.executor.processes == 1:
         hint = "executor.processes: auto, or leave it out; pe train trains in one process"
         raise PeError("executor.processes says 1: there is nothing to launch", at=run.at_of("executor", "processes"), hint=hint)
@@ -91,6 +92,7 @@ def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -
     if count == 1:
         return Plan(1, "alone", (why, "this machine: no variable of a launcher is set"))
     text = "this machine: each process is started here, as servers need no MPI" if servers else "this machine: mpiexec starts them"
+    # More processes than cores work, but slowly, and mostly are a mistake: it is told and not refused.
     crowd = f"{count} processes share {machine.cores} core{'s'[: machine.cores > 1]}" if count > machine.cores else ""
     return Plan(count, "one by one" if servers else "mpiexec", (why, text), crowd=crowd)
 
@@ -104,6 +106,7 @@ def _hosts(wanted: Wanted, around: Surroundings) -> list[Host]:
     """Return the machines that the user names, as many as wanted, with their processes."""
     hosts = list(wanted.hosts)
     known = len(hosts) or (around.where.nodes if isinstance(around.where, Allocation) else 1)
+    # Inside of a process that a launcher has started, its own count of nodes counts.
     if wanted.nodes is not None and wanted.nodes > known and not isinstance(around.where, Member):
         what = "this machine alone is" if known == 1 and not hosts else f"{known} are"
         raise PeError(f"--nodes {wanted.nodes}, and {what} known", hint="--hosts a,b names machines; sbatch --nodes asks Slurm for them")
@@ -126,6 +129,7 @@ def _count(run: RunSpec, wanted: Wanted, hosts: Sequence[Host], around: Surround
         said.append((where.size, f"{where.by}, which has started {where.size}"))
     elif isinstance(where, Allocation) and where.tasks and not hosts and (wanted.count, wanted.nodes, wanted.per_node) == (None,) * 3:
         said.append((sum(where.tasks), f"SLURM_TASKS_PER_NODE, which asks for {sum(where.tasks)}"))
+    # All that say a number must say the same one: which of two is meant nobody can know.
     for number, text in said[1:]:
         if number != said[0][0]:
             hint = "leave one of the two out, or executor.processes=auto"
@@ -167,6 +171,7 @@ def _srun(where: Allocation, wanted: Wanted, count: int, machine: Machine) -> tu
     """Return the options of srun, and whether tasks of a node share its cores."""
     nodes = wanted.nodes or min(where.nodes, count)
     if machine.mpi not in ("mpich", "openmpi", ""):
+        # Other libraries of MPI do not find each other under srun.
         raise PeError("tasks of Slurm's need MPICH or Open MPI", hint="pip install mpich")
     options = [f"--mpi={'pmix' if machine.mpi == 'openmpi' else 'none'}", f"--nodes={nodes}", f"--ntasks={count}"]
     if wanted.per_node is not None:

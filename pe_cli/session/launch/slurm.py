@@ -26,6 +26,7 @@ def check_job(job: str) -> None:
             capture_output=True, text=True, check=False, timeout=ANSWER,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
+        # Only what Slurm surely says is told: without an answer srun is tried.
         return  # srun says what is wrong
     state = said.stdout.strip().splitlines()[:1]
     if state == ["RUNNING"] or (not state and "Invalid job id" not in said.stderr):

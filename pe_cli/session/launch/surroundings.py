@@ -105,6 +105,7 @@ def surroundings(environment: Mapping[str, str], machine: Machine) -> Surroundin
         PeError: USAGE; variables contradict each other, or one of a pair is not there.
     """
     return (
+        # MPI first: its variables name a process that exists already; a job's variables are the same in every process.
         _of_mpi(environment) or _of_step(environment, machine) or _of_ranks(environment, machine) or _of_job(environment) or Surroundings()
     )
 
@@ -115,6 +116,7 @@ def _of_mpi(facts: Mapping[str, str]) -> Surroundings | None:
         (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec", OPEN_MPI),
         ("PMI_SIZE", "PMI_RANK", "mpiexec", "MPI_LOCALNRANKS"),
     ):
+        # A second variable each, because a shell inside of a job may inherit the first one from outside.
         if size in facts and alone in facts:
             member = Member(*_pair(facts, rank, size), by, "mpi")
             return Surroundings(member, _told(facts, rank, size))
@@ -126,6 +128,7 @@ def _of_step(facts: Mapping[str, str], machine: Machine) -> Surroundings | None:
     step = facts.get("SLURM_STEP_ID", "")
     if not step or step in _SHELLS or "SLURM_PROCID" not in facts:
         return None
+    # Since 20.11 the size of a step has a variable of its own; the job's is larger.
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in facts else "SLURM_NTASKS"
     (rank, count), job = _pair(facts, "SLURM_PROCID", size), facts.get("SLURM_JOB_ID", "")
     _agree(facts, rank, count, "SLURM_PROCID")
@@ -136,6 +139,7 @@ def _of_step(facts: Mapping[str, str], machine: Machine) -> Surroundings | None:
         return Surroundings(Member(rank, count, "srun", "mpi"), f"{why} {_told(facts, 'PMIX_RANK')}")
     tasks, node = _counts(facts, "SLURM_STEP_TASKS_PER_NODE"), facts.get("SLURM_NODEID", "")
     here = tasks[int(node)] if node.isdigit() and int(node) < len(tasks) else 1
+    # A restart of the job must not meet the file of its earlier start.
     word = ".".join((job, step, facts.get("SLURM_RESTART_COUNT", "0")))
     return Surroundings(Member(rank, count, "srun", "file", job=word, here=here), why)
 
@@ -170,6 +174,7 @@ def _first(facts: Mapping[str, str], rank: int, machine: Machine) -> str:
     if not host:
         pod, _, domain = machine.name.partition(".")
         job, dash, number = pod.rpartition("-")
+        # Pods of an indexed Job are called like the job, with their number at the end.
         if "JOB_COMPLETION_INDEX" not in facts or not dash or number != str(rank):
             raise PeError(
                 "no variable says where the first process is", hint="set MASTER_ADDR to its host, and MASTER_PORT to a free port there"
@@ -201,6 +206,7 @@ def _agree(facts: Mapping[str, str], rank: int, size: int, by: str) -> None:
         for name, mine in ((other, rank), (count, size)):
             if name and name != by and facts.get(name, str(mine)) != str(mine):
                 text = f"{name} says {facts[name][:20]}, and {by} stands for process {rank} of {size}"
+                # Two launchers around one process: which of them is meant cannot be known.
                 raise PeError(text, hint=f"unset the variables of one of the two: {other}, or {by}")
 
 
@@ -225,6 +231,7 @@ def _counts(facts: Mapping[str, str], name: str) -> tuple[int, ...]:
     for part in facts.get(name, "").split(","):
         match = _COUNT.fullmatch(part)
         if match is None or len(found) + int(match[2] or 1) > MOST:
+            # A format that a later Slurm may write says nothing, instead of something wrong.
             return ()
         found += [int(match[1])] * int(match[2] or 1)
     return tuple(found)

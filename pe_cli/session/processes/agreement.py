@@ -37,12 +37,14 @@ def agree(tell: Tell, facts: Mapping[str, Any], code: ExitCode = ExitCode.USAGE)
     Raises:
         PeError: a process has others than the first; names both and the first difference, the same in all processes.
     """
+    # Hashes first: facts may be long, and mostly agree.
     digest = hashlib.sha256(strict_json.dumps(facts).encode()).hexdigest()
     hashes = [told.get("digest") for told in tell({"digest": digest})]
     if len(set(hashes)) == 1:
         return
     first, other = 0, next(rank for rank, found in enumerate(hashes) if found != hashes[0])
     found = tell(facts)
+    # The first fact that differs, in the order in which they are likely to explain the others.
     name = next(key for key in facts if found[first].get(key) != found[other].get(key))
     theirs, ours = _difference(found[other].get(name), found[first].get(name))
     hint = _REMEDIES.get(name, "install the same on all machines")
@@ -90,6 +92,7 @@ def data_facts(paths: Iterable[Path]) -> dict[str, Any]:
     hashes = Hashes()
     lines = []
     for path in dict.fromkeys(paths):
+        # Name and size, not the path: machines may have the data in different folders.
         try:
             size = path.stat().st_size
             held = _places(path, size) if path.is_file() and size > WHOLE else hashes.of(path)["sha256"]
@@ -104,6 +107,7 @@ def _places(path: Path, size: int) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for i in range(PLACES):
+            # Evenly spread, so that a file that was cut, appended or changed in a large part differs.
             file.seek((size - PLACE) * i // (PLACES - 1))
             digest.update(file.read(PLACE))
     return digest.hexdigest()

@@ -42,6 +42,7 @@ def share_of(group: ProcessGroup, devices: int, parts: Sequence[int] = (), multi
         sizes = cut_sizes(samples - samples % multiple, parts)
         found = []
         for begin, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
+            # By the devices of all processes, so that two processes share a batch exactly as two devices of one do.
             ends = list(accumulate(split_sizes(size, devices * group.size), initial=begin))
             found.append(slice(ends[devices * group.rank], ends[devices * (group.rank + 1)]))
         return found

@@ -39,6 +39,7 @@ def check_number(run: RunSpec, size: int, leads: bool) -> None:
     if wanted in ("auto", size):
         return
     if size > 1 and not leads:
+        # All processes find the same mistake; one message is enough.
         raise SystemExit(int(ExitCode.USAGE))  # the first process tells
     text = f"executor.processes says {wanted}, and {'1 process is' if size == 1 else f'{size} processes are'} started"
     raise PeError(text, at=run.at_of("executor", "processes"), hint=f"pe launch {run.path}, or executor.processes=auto for any number")
@@ -51,6 +52,7 @@ def _met(run: RunSpec) -> ProcessGroup:
     return PeerGroup(peers, peers) if peers.size > 1 else ProcessGroup(_ALONE)
 
 
+# MPI itself starts slowly, and is only asked where something has started several processes.
 def _launched() -> bool:
     """Whether a launcher, or the job around it, says that this process has others: MPI is needed for that alone."""
     from pe_cli.collectives.launcher_environment import asked_for, started_by

@@ -75,6 +75,7 @@ class PeerGroup(ProcessGroup):
             from pe_cli.devices.cuda_libraries.loaded_libraries import told
 
             libraries = {"set of CUDA libraries": told(executor.libraries)}  # all sum by NCCL, or none
+            # Before anything is compiled or read: later, a difference would show as wrong sums or as a hang.
             agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts() | libraries)
             return self._cards(executor)
         own = resolve_places(executor.place, executor.devices, place_of_devices(executor), apart)
@@ -82,6 +83,7 @@ class PeerGroup(ProcessGroup):
         agree(self.texts, {"config": resolved_yaml(run, standalone=True)} | machine_facts())
         found = self.texts({"host": socket.gethostname(), "devices": len(places)})
         counts = [int(facts["devices"]) for facts in found]
+        # The smallest machine decides: all processes must have as many devices.
         if executor.devices == "auto" and "CPU_NUM" not in text:  # cores, shared by the processes of a machine
             here = [facts["host"] for facts in found]
             count = min(max(1, n // here.count(host)) for n, host in zip(counts, here, strict=True))
@@ -106,6 +108,7 @@ class PeerGroup(ProcessGroup):
             said = f"{count} CUDA devices wanted for each process, and a machine has {most} for each of its processes"
             raise PeError(said, at=place_of_devices(executor), hint="start fewer processes on a machine", code=ExitCode.DEVICE)
         mine = found[self.rank]
+        # Cards are numbered for each machine and each set of visible ones; processes before this one have the first.
         first = count * sum((each["host"], each["visible"]) == (mine["host"], mine["visible"]) for each in found[: self.rank])
         places = tuple(Place("cuda", first + i) for i in range(count))
         return Resources(places, 0, f"{', '.join(map(str, places))} in process {self.rank} of {self.size}")
@@ -138,8 +141,10 @@ class PeerGroup(ProcessGroup):
         plan = mine.plan
         assert plan is not None, "a step of one plan"
         kinds = {name: plan.type_of(name, 0) for name in dict.fromkeys(means)}
+        # One exchange for everything that a step tells: flags, and numbers that are added up.
         flags = np.array([self._stop.here, self.leads and self._period_over()], np.float64)
         total = self.peers.total(np.concatenate([flags, *(self._weighed(mine, plan, name, kind) for name, kind in kinds.items())]))
+        # Agreed from the sum, so that all processes stop at the same step.
         self._stop.agreed |= bool(total[0])
         self._save_due = self._save_due or bool(total[1])
         found: dict[str, tuple[Array, int]] = {}
@@ -154,11 +159,13 @@ class PeerGroup(ProcessGroup):
     def _weighed(self, mine: StepResult, plan: Plan, name: str, kind: TensorType) -> Array:
         """Return what the devices of this process add to the mean of a variable, float64 [elements]."""
         counts, first, devices = plan.counts[name], self.rank * len(plan.graph.places), len(plan.graph.places)
+        # By the counts of all processes: an evaluation's last batch may be of other sizes here.
         whole = max(1, sum(counts))
         parts = {
             d: counts[first + d] / whole * value[name].astype(np.float64).reshape(-1)
             for d, value in zip(plan.graph.active, mine.values, strict=True)
         }
+        # -0.0 is what adding changes nothing by, to the last bit.
         total: Array = fold(devices, parts) if parts else np.full(kind.size, -0.0)
         return total
 
@@ -187,6 +194,7 @@ class PeerGroup(ProcessGroup):
 
     def arrays(self, mine: Mapping[str, Array]) -> list[Mapping[str, Array]]:
         """Return the arrays of every process."""
+        # A copy in order: messages are bytes, and views may skip some.
         given = {name: np.array(a, order="C") for name, a in mine.items()}
         return [load(message) for message in self.peers.gather(save(given))]
 
@@ -216,6 +224,7 @@ class PeerGroup(ProcessGroup):
     def _leave(self, says: bool) -> None:
         """End so that the others can go on, or wait at the end until the process that reports the error has done so."""
         if not self.peers.take_leave() and not says:
+            # A launcher would end the others before they have said why they failed.
             atexit.register(_linger, LINGER)
 
     @contextlib.contextmanager
@@ -239,6 +248,7 @@ class PeerGroup(ProcessGroup):
             self._end(error)
             raise
         except BaseException as error:
+            # An error of the system becomes one message here, as for a single process.
             said = system_error(error)
             if said is not None:
                 self._end(said)
@@ -247,6 +257,7 @@ class PeerGroup(ProcessGroup):
             text = "interrupted" if interrupted else f"{type(error).__name__}: {error}"
             self.peers.fail(Failure(text, ExitCode.INTERRUPTED if interrupted else ExitCode.BUG))
             self._leave(True)
+            # The one that knows why speaks even if others lead.
             raise
 
     def _end(self, error: PeError) -> None:
@@ -264,10 +275,12 @@ class PeerGroup(ProcessGroup):
             else:
                 self.linger()
             return
+        # Each process knows what all have failed by, and all come to the same code and the same speaker.
         failures = {self.rank: mine, **self.peers.failures()}
         code, says = ends_all(failures, self.size), speaks(self.rank, failures)
         if len(failures) == self.size:
             self._leave(says)
+        # It waits in a step that never comes: only MPI's abort ends it.
         else:  # one stands still
             self._end_all(code, says)
         if not says:
@@ -279,6 +292,7 @@ class PeerGroup(ProcessGroup):
 
     def _end_all(self, code: ExitCode, says: bool) -> None:
         """End all processes, and their launcher with an exit code, after this one's last words and those of the one that speaks."""
+        # After everything else: abort ends the process without its own handlers.
         atexit.register(self.peers.abort, int(code))
         if not says:
             atexit.register(_linger, LINGER)
@@ -288,5 +302,6 @@ def _linger(seconds: float) -> None:
     """Wait for the launcher's end of all, which is no interruption and nothing to tell."""
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
+            # A second interruption ends the wait.
             signal.signal(number, lambda *_: os._exit(int(ExitCode.INTERRUPTED)))
     time.sleep(seconds)

@@ -44,6 +44,7 @@ def flat(program: Program) -> Program:
     made = program.clone()
     block = made.main_block
     listens, block.ops = block.ops, []
+    # Several blocks are one program here, as pictures and `pe explain` show it.
     for each in made.blocks[1:]:
         for name, v in each.vars.items():
             block.vars.setdefault(name, v.for_block(block))

@@ -106,12 +106,15 @@ class ServerGroup(ProcessGroup):
             error = raised if isinstance(raised, PeError) else system_error(raised)
             if error is None:
                 raise
+            # What others failed by has no exit code of its own here.
             error.code = Failure.of(error).alone
             if launcher is not None and isinstance(error, PeerError) and error.code == ExitCode.PEER_LOST:
+                # Trainers stand in a collective of MPI that this process will never join.
                 atexit.register(launcher.abort, int(error.code))
                 atexit.register(time.sleep, LINGER)
             elif launcher is not None:
                 launcher.take_leave()
+            # The one who failed has told why; this one ends quietly.
             if isinstance(error, PeerError) and error.told is not None:
                 raise SystemExit(int(error.code)) from None
             raise error from None
@@ -144,6 +147,7 @@ class TrainerGroup(PeerGroup):
         seconds = run.executor.peer_timeout
         wait = f"executor.peer_timeout is how long trainers wait, {seconds:g} seconds"
         self.servers = Servers(role.endpoints, role.rank, seconds, FIRST, key=role.key, agrees=role.agrees, remedy=wait)
+        # Trainers talk by way of the first server: they need no connection to each other.
         self._hub = HubPeers(self.servers, role.endpoints[0], role.rank, role.trainers, role.launcher)
         super().__init__(self._hub, None)
         self._waits = run.distributed is not None and run.distributed.sync is True
@@ -160,6 +164,7 @@ class TrainerGroup(PeerGroup):
     def cores(self) -> int:
         """Return this process's part of the cores of its machine; see `ProcessGroup`."""
         hosts = [facts["host"] for facts in self.texts({"host": socket.gethostname()})]
+        # Processes of a machine share its cores.
         return max(1, usable_cores() // hosts.count(socket.gethostname()))
 
     def dealt(self, run: RunSpec) -> RunSpec:
@@ -175,6 +180,7 @@ class TrainerGroup(PeerGroup):
         if len(files) < self.size:
             text = f"data.train has {len(files)} files for {self.size} processes that train: some would never have any"
             raise PeError(text, at=spec.at, hint="start fewer processes, or cut the files into more", code=ExitCode.DATA)
+        # Every n-th file, so that files of different sizes spread evenly.
         return with_files(run, files[self.rank :: self.size])
 
     def begin_step(self, step: int) -> None:
@@ -192,6 +198,7 @@ class TrainerGroup(PeerGroup):
         message: dict[str, Array] = {f"value/{d}/{n}": a for d, part in enumerate(mine.values) for n, a in part.items()}
         message |= {f"share/{n}": np.asarray(mine.shares[n], np.int64) for n in dict.fromkeys(n for v in mine.values for n in v)}
         message["sizes"] = np.asarray(mine.sizes, np.int64)
+        # One message for values, shares and wishes: each one is a round trip by way of the server.
         message["asked"] = np.asarray([self._stop.here, self.leads and self._period_over()], np.int64)
         values: list[Mapping[str, Array]] = []
         sizes: list[int] = []
@@ -214,10 +221,12 @@ class TrainerGroup(PeerGroup):
 
     def stepped(self, mine: StepResult, means: Sequence[str] = ()) -> StepResult:
         """Return what a step gave on all devices; where nobody waits for the others, on this one, and ask what all do after which step."""
+        # Trainers that do not wait for each other agree on a step by what they have posted.
         if self._waits:
             return self.joined(mine, means)
         wishes = [name for name, wanted in (("stop", self._stop.here), ("save", self.leads and self._period_over())) if wanted]
         due = self._hub.post(self._done, wishes)
+        # The step that all have agreed on: a stop that some take earlier would leave the others waiting.
         self._stop.agreed |= due.get("stop") == self._done
         self._save_due = self._save_due or due.get("save") == self._done
         return mine
@@ -282,6 +291,7 @@ def _key(run: RunSpec, role: ServerRole) -> bytes:
     assert run.distributed is not None
     named = run.distributed.secret
     file = None if named is None else run.path.parent / os.path.expanduser(named)  # noqa: PTH111 - Path's raises for no such user
+    # An own key, or one that all processes derive from what they know together.
     try:
         return group_key(role.endpoints, role.group, file)
     except PeError as error:
@@ -302,6 +312,7 @@ def _check(size: int, servers: int, run: RunSpec) -> None:
 def _launched(run: RunSpec, servers: int) -> ServerRole | None:
     """Return the seat that the environment says, without MPI; None where it does not."""
     assert run.distributed is not None
+    # What a launcher has set counts before what MPI says.
     facts = os.environ
     if facts.get(RANK, "").isdigit() and facts.get(SIZE, "").isdigit():
         _check(int(facts[SIZE]), servers, run)
@@ -326,6 +337,7 @@ def _met(run: RunSpec, servers: int) -> ServerRole:
     said: Mapping[str, object] = {"host": socket.gethostname(), "secret": secrets.token_hex(32)}
     found = _texts(peers, said)
     together = len({facts["host"] for facts in found}) == 1
+    # The key is for connections over the network.
     key = hashlib.sha256(str(found[0]["secret"]).encode()).digest()  # MPI says it to nobody else
     if mine >= 0:
         host = "127.0.0.1" if together else _address()
@@ -352,6 +364,7 @@ def _address() -> str:
         found = socket.gethostbyname(name)
     except OSError as error:
         raise PeError(f"host {name} is not known: {error.strerror or error}", hint=hint) from None
+    # Other machines would connect to themselves.
     if found.startswith("127."):
         raise PeError(f"host {name} is {found}, which other machines do not reach", hint=hint)
     return found

@@ -77,6 +77,7 @@ def divide(built: Built, run: RunSpec, rank: int, trainers: int, endpoints: list
             look up are to be averaged.
     """
     assert built.train is not None
+    # Servers have divided the parameters before the first step, and a group that joins later would be on none.
     if built.waiting:
         raise PeError("train.groups with until: not with parameter servers", at=run.at_of("train", "groups"), hint="leave until out")
     terms = terms_of(run)
@@ -122,6 +123,7 @@ class ServerTraining:
         self.built = replace(built, startup=self.division.trainer_startup(needed))
         self.kept = {endpoint: self.division.server(endpoint)[1] for endpoint in role.endpoints}
         most = sum(kept.type.nbytes for each in self.kept.values() for kept in each)
+        # The largest answer must be allowed before anything is asked for.
         group.servers.allow(2 * most + SLACK + FIRST)
         self._hosts: list[ScopeHost] = []
         self._learned: LocalUpdates | None = None
@@ -133,6 +135,7 @@ class ServerTraining:
 
     def executor(self, program: Program, scope: Scope, make: Callable[..., Executor], constants: Mapping[str, Array]) -> ServerExecutor:
         """Return what runs a trainer's share of training or evaluation; a thread of `type: async` trains on batches of its own."""
+        # A seed that is the same for all would drop the same units of different samples.
         seed = self.run.executor.seed * self.group.size + self.group.rank  # each trainer draws for its own samples
 
         def made(part: Program, _: Scope, levels: Mapping[str, int]) -> Executor:
@@ -157,6 +160,7 @@ class ServerTraining:
         """
         count_epochs(self.division.trainer, steps)
         if self.group.leads:
+            # Only after the answers may gradients come: rates of the first step depend on it.
             message = Message("epoch", {"steps": steps})
             self.group.servers.ask(dict.fromkeys(self.group.role.endpoints, message), "says how long an epoch is")
         self.group.texts({})  # nobody gives gradients before the servers know it
@@ -166,6 +170,7 @@ class ServerTraining:
         section, found = self.run.distributed, self.division.found
         assert section is not None
         assert isinstance(section.sync, Geo)
+        # Several threads of one trainer share what it has learned.
         with self._learning:  # no thread trains before the values are known that all begin with
             if self._learned is None:
                 shared = [
@@ -209,8 +214,10 @@ class ServerValues(Values):
     def _saved(self, root: Path | None) -> tuple[dict[str, Array], Pieces | None]:
         pieces = None
         self._served.meet()
+        # A barrier before and one behind: values of one moment belong to one checkpoint.
         self._team.texts({})  # nobody goes on before the values are taken
         known = {v.name for v in self._served.division.source.list_vars()}
+        # Copies of other phases belong to programs that the servers do not know.
         found = {name: value for name, value in super().state().items() if name.partition(COPY)[0] in known}
         if self._team.leads:
             tables = self._large() if root is not None else {}
@@ -231,12 +238,14 @@ class ServerValues(Values):
         """Use what all trainers have learned so far inside."""
         self._served.meet()
         mode = terms_of(self._served.run).mode
+        # Without waiting, a trainer's own copy is as old as its last answer: an evaluation takes the newest.
         if mode in (DistributedMode.ASYNC, DistributedMode.HALF_ASYNC):
             self._team.texts({})
             for name, value in self._taken(set(self._served.division.updates.parameters) & set(self.scope)).items():
                 self.scope.set(name, value)
             self._team.texts({})
         with super().averaged():
+            # Threads of this trainer go on with these values.
             yield
 
     def _averages(self) -> dict[str, Array]:
@@ -257,6 +266,7 @@ class ServerValues(Values):
                     found[each.whole] = room(self._shape(each.whole), each.type.numpy, Path(self._served.run.output.dir), MAPPED)
                 whole = found[each.whole]
                 for begin, end in chunks(each):
+                    # In pieces, because a table may be larger than a message.
                     whole[each.begin + begin : each.begin + end] = self._asked(endpoint, each, (begin, end))
         return found
 
@@ -266,6 +276,7 @@ class ServerValues(Values):
     def _asked(self, endpoint: str, kept: Kept, rows: tuple[int, int] | None) -> Array:
         asked = Message("state", {}, {kept.name: np.asarray(rows or (), np.int64)})
         found = self._served.group.servers.ask({endpoint: asked}, "takes values")[endpoint].arrays.get(kept.name)
+        # A server is trusted no more than a file.
         shape = kept.type.shape if rows is None else (rows[1] - rows[0], *kept.type.shape[1:])
         if found is None or found.shape != shape or found.dtype != kept.type.numpy:
             raise PeError(f"server {endpoint} gave something else than {kept.type} for '{kept.name}'", code=ExitCode.PEER_LOST)
@@ -285,12 +296,14 @@ class ServerValues(Values):
         if self._team.leads:
             tables = [a for a in arrays.values() if isinstance(a, Table)]
             names = {n for n, a in arrays.items() if isinstance(a, Table)}
+            # Tables in files of rows are read by the servers that hold them, where they see the folder.
             done = read_by_servers(self._served.group.servers, self._served.kept, tables[0].folder, names) if tables else {}
             self.give(arrays, done)
 
     def share(self) -> None:
         """Give servers the values of this process, from which all begin."""
         if self._team.leads:
+            # The first values of tables are drawn by one process, so that all begin with the same.
             self.give({name: self.scope.get(name) for name in self.scope})
         self._team.texts({})
 
@@ -334,6 +347,7 @@ def run_server(run: RunSpec, built: Built, group: ServerGroup) -> None:
         PeerError: a trainer is lost, or never comes.
         PeError: the port is in use, or an update fails.
     """
+    # A server that stops first would fail the last step of every trainer.
     deaf()  # trainers that are asked to stop need it for their last step and checkpoint
     role: ServerRole = group.role
     endpoint, seconds = role.endpoints[role.server], run.executor.peer_timeout
@@ -347,6 +361,7 @@ def run_server(run: RunSpec, built: Built, group: ServerGroup) -> None:
     also = {"save": Writer(host, kept, role.server).save, "read": Reader(host, kept).read, "run": last.run}
     if role.group and role.server > 0:
         wait = f"executor.peer_timeout is how long servers wait for the first one, {seconds:g} seconds"
+        # Servers of an earlier start may still hold the other ports: the first one tells whose they are.
         reach(role.endpoints[0], time.monotonic() + seconds, wait, role.key).close()  # of two groups with these ports one has all of them
     try:
         serve(program, host, seconds, more=FIRST, also=also, **given)
@@ -370,6 +385,7 @@ class _Last:
     def lost(self, error: PeerError) -> None:
         """Write an error into the status of the run, where it says that it is running and nobody holds it."""
         until = time.monotonic() + LINGER
+        # Its launcher has gone with the trainers: nobody else would mark the run as failed.
         while self._folder is not None and os.getppid() != self._launcher and time.monotonic() < until:
             if mark_failed(self._folder, error.message) is not None:
                 return

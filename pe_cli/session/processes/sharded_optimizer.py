@@ -1,9 +1,9 @@
-"""Optimizer state that processes share out: with `reduce_strategy: Reduce` each has the state of its own rows."""
+"""What processes divide: with `reduce_strategy: Reduce` each has the optimizer's state of its own rows, with `Shard` parameters, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,24 +11,62 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.core.types import TensorType
 from pe_cli.devices.scope import Scope
-from pe_cli.graph.sharded_updates import Rows, own_rows, own_startup
+from pe_cli.graph.sharded_parameters import frozen_rows, sharded_parameters
+from pe_cli.graph.sharded_updates import Owned, Rows, own_rows, own_startup, own_type
+from pe_cli.io.table_pieces import Value
 from pe_cli.session.processes.process_group import ProcessGroup
 
 Array = np.ndarray[Any, Any]
 
 
-def divided(run: RunSpec, built: Built, group: ProcessGroup) -> tuple[Built, dict[str, Rows]]:
-    """Return programs with the startup of this process, and the variables that processes divide, with the rows of each.
+@dataclass(frozen=True)
+class Division:
+    """What processes divide.
+
+    Args:
+        state: variables of the optimizer -> rows of each process.
+        parameters: parameters -> rows of each process.
+    """
+
+    state: Mapping[str, Rows] = field(default_factory=dict)
+    parameters: Mapping[str, Rows] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> dict[str, Rows]:
+        """All variables that are divided, with the rows of each process."""
+        return {**self.state, **self.parameters}
+
+    def mine(self, name: str, whole: TensorType, rank: int) -> TensorType:
+        """Return the type that a variable has in a process."""
+        rows = self.state.get(name) or self.parameters.get(name)
+        return whole if rows is None else own_type(whole, rows, rank)
+
+
+def divided(run: RunSpec, built: Built, group: ProcessGroup) -> tuple[Built, Division]:
+    """Return programs with the startup of this process, and the variables that processes divide.
 
     Where the run asks for nothing like it, that is the programs as they are, and none.
     """
-    if group.size == 1 or run.build_strategy.reduce_strategy != "Reduce":
-        return built, {}
-    found: dict[str, Rows] = {}
-    for program in built.programs:
-        found |= own_rows(program, group.rank, group.size).state
-    return replace(built, startup=own_startup(built.startup, found, group.rank)), found
+    strategy = run.build_strategy.reduce_strategy
+    if group.size == 1 or strategy == "AllReduce":
+        return built, Division()
+    found = [own_rows(program, group.rank, group.size) for program in built.programs]
+    state = {name: rows for owned in found for name, rows in owned.state.items()}
+    parameters = {**frozen_rows(built.programs, group.size), **_sharded(found)} if strategy == "Shard" else {}
+    return replace(built, startup=own_startup(built.startup, {**state, **parameters}, group.rank)), Division(state, parameters)
+
+
+def _sharded(found: Sequence[Owned]) -> dict[str, Rows]:
+    """Return the updated parameters that can be sharded in all programs; one that two of them update with other rows is not."""
+    made: dict[str, Rows] = {}
+    refused: set[str] = set()
+    for owned in found:
+        able = sharded_parameters(owned.program, owned.rows)
+        refused |= {name for name, rows in able.items() if made.setdefault(name, rows) != rows}
+        refused |= owned.rows.keys() - able.keys()
+    return {name: rows for name, rows in made.items() if name not in refused}
 
 
 class ShardedOptimizer:
@@ -49,11 +87,12 @@ class ShardedOptimizer:
     def whole(self, name: str) -> Array:
         """Return the rows of all processes."""
         found = [arrays[name] for arrays in self._team.arrays({name: self._scope.get(name)})]
+        # Ranks in the order of their first row, which is not the order of ranks: rows are dealt in the order of the tree.
         ranks = sorted(range(len(found)), key=lambda rank: self._rows[name][rank])
         return np.concatenate([found[rank] for rank in ranks])
 
-    def own(self, name: str, value: Array) -> Array:
-        """Return the rows of this process.
+    def own(self, name: str, value: Value) -> Array:
+        """Return the rows of this process; of what lies in files no others are read.
 
         Raises:
             PeError: DATA; the value has another shape.

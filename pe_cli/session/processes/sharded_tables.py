@@ -50,14 +50,16 @@ class Writer:
         folder, names = request.message.folder("folder"), set(request.message.names("names"))
         mine = [k for k in self._kept if k.whole in names]
         if request.trainer:
+            # The first trainer leads; a message of another one is a mistake or an attack.
             raise FrameError(f"trainer {request.trainer} wants tables to be saved, which the first one does")
+        # Only a folder that is about to become a checkpoint may be written to, whatever a message says.
         if not folder.is_absolute() or not is_draft(folder):
             request.reply(Message("values", {"seen": 0}))
             return
         arrays = {k.name: self._host.view(k.name) for k in mine}
         rows = {k.name: Rows(k.whole, k.begin or 0, (k.begin or 0) + k.type.shape[0]) for k in mine}
         piece = write_piece(folder, self._number, arrays, rows)
-        bad = [k.whole for k in mine if not _finite(arrays[k.name])]
+        bad = [k.whole for k in mine if not is_finite(arrays[k.name])]
         request.reply(Message("values", {"seen": 1, "file": piece.file, "bad": bad, **piece.to_json()}))
 
 
@@ -84,6 +86,7 @@ class Reader:
         if request.trainer:
             raise FrameError(f"trainer {request.trainer} wants tables to be read, which the first one does")
         found = tables_of(folder) if folder.is_absolute() else None
+        # By its digest: two machines may have different folders at one path.
         if found is None or found[0] != request.message.text("of"):
             request.reply(Message("values", {"names": []}))
             return
@@ -115,6 +118,7 @@ def fill(kept: Kept, table: Value, put: Callable[[int, Array], object]) -> None:
 def chunks(kept: Kept) -> Iterator[tuple[int, int]]:
     """Yield the rows of a piece, a bounded number of bytes at a time."""
     rows = kept.type.shape[0]
+    # At least one row, however long it is.
     each = max(1, CHUNK * max(1, rows) // max(1, kept.type.nbytes))
     for begin in range(0, rows, each):
         yield begin, min(rows, begin + each)
@@ -136,7 +140,8 @@ def read_by_servers(servers: Servers, kept: Mapping[str, Sequence[Kept]], folder
     return {endpoint: set(answer.names("names")) for endpoint, answer in answers.items()}
 
 
-def _finite(values: np.ndarray[Any, Any]) -> bool:
+def is_finite(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether all values are finite; some are looked at at a time."""
     flat = values.reshape(-1)
     return all(bool(np.isfinite(flat[i : i + SOME]).all()) for i in range(0, flat.size, SOME))
 
@@ -163,6 +168,7 @@ def save_pieces(servers: Servers, kept: Mapping[str, Sequence[Kept]], tables: Ma
     has = [endpoint for endpoint, each in kept.items() if any(k.begin is not None and k.whole in tables for k in each)]
     asked = Message("save", {"folder": str(draft), "names": sorted(tables)})
     answers = servers.ask(dict.fromkeys(has, asked), "waits until servers have saved")
+    # A server that does not see the folder makes the trainer fetch the rows instead.
     if not all(answer.number("seen") for answer in answers.values()):
         shutil.rmtree(draft, ignore_errors=True)
         return None
@@ -176,6 +182,7 @@ def _piece(endpoint: str, answer: Message, kept: Sequence[Kept], names: Collecti
     """Return the file of a server, whose rows are those that it has to have."""
     rows = {k.name: Rows(k.whole, k.begin, k.begin + k.type.shape[0]) for k in kept if k.begin is not None and k.whole in names}
     piece = Piece(answer.text("file"), answer.text("sha256"), answer.number("bytes"), rows)
+    # The description must be of what the server holds: a checkpoint is read by it later.
     if answer.facts.get("rows") != piece.to_json()["rows"] or not (draft / piece.file).is_file():
         raise PeError(f"server {endpoint} has written other rows than it holds", code=ExitCode.PEER_LOST)
     return piece

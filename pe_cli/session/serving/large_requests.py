@@ -47,6 +47,7 @@ class LargeRequests:
 
     def submit(self, work: Work) -> None:
         """Queue work; who began it calls `ended` once, from any thread."""
+        # The thread sleeps until something changes: nobody polls.
         with self._changed:
             self._waiting.append(work)
             self._changed.notify()
@@ -62,6 +63,7 @@ class LargeRequests:
         with self._changed:
             self._over = True
             self._changed.notify()
+        # The request that is under way is answered: its thread ends only between two.
         self._thread.join()
 
     def _next(self) -> Work | None:
@@ -78,6 +80,7 @@ class LargeRequests:
                 work = self._next()
                 assert work is not None
                 self._waiting.remove(work)
+                # Taken before it begins, so that two large requests can never both count on the same memory.
                 self.used += work.cost
             # Outside of the lock: work takes seconds, and others end meanwhile.
             work.begin()

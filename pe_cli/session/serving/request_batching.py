@@ -96,11 +96,13 @@ class Batches:
 
     def close(self) -> None:
         """End when the batch that is being answered is."""
+        # Behind what was given, so that requests which wait are answered before the thread ends.
         self._given.put(None)
         self._thread.join()
 
     def _plan(self) -> None:
         """Begin a batch soon, if there is something to answer."""
+        # One plan at a time: a batch that is running takes what waits when it ends.
         if self._planned or self._running or not (self._small or self._large):
             return
         self._planned = True
@@ -112,6 +114,7 @@ class Batches:
 
     def _listen(self, before: int) -> None:
         """Begin a batch when no more requests have come since the last look."""
+        # More may have arrived while the loop looked around: it goes on as long as each look finds some.
         if before < len(self._small) < self._batch:
             self._server.loop.call_soon(self._listen, len(self._small))
         else:
@@ -133,6 +136,7 @@ class Batches:
         """Return the small requests of the next batch."""
         taken: list[Ask] = []
         count = 0
+        # The first request of a batch is taken whatever its size, or one of many rows would wait for ever.
         while self._small and (not taken or count + len(self._small[0].rows) <= self._batch):
             taken.append(self._small.popleft())
             count += len(taken[-1].rows)
@@ -142,6 +146,7 @@ class Batches:
         self._running = False
         # One slow batch, such as the first of its size, which is planned, changes the guess little; quick ones bring it down soon.
         self._seconds += (seconds - self._seconds) / 4 if seconds > self._seconds else (seconds - self._seconds) / 2
+        # A large request is answered in parts, and other requests get a turn between two of them.
         if large is not None and large.error is None and not large.given_up and large.at < len(large.encoded or ()):
             self._large.append(large)  # behind those of others
             large = None
@@ -156,6 +161,7 @@ class Batches:
             seconds = time.perf_counter() - begin
             if large is not None:
                 self._answer_part(large)
+            # The loop's thread alone touches the queues: the other one hands its result back.
             self._server.call(self._finished, small, large, seconds)
 
     def _answer(self, asks: Sequence[Ask]) -> None:
@@ -170,6 +176,7 @@ class Batches:
             if encoded.notes:
                 for ask in asks:  # each hears of its own
                     ask.notes = self._predictor.notes(ask.rows, encoded.notes)
+        # Whatever it is, somebody waits for an answer, and the thread must go on for others.
         except BaseException as error:  # noqa: BLE001 - it is told to who asked
             if len(asks) == 1:
                 asks[0].error = error
@@ -185,6 +192,7 @@ class Batches:
         """Answer requests of which some are wrong: those whose cells the columns take which have failed, else the halves by themselves."""
         for ask in asks:
             try:
+                # The columns that failed are read again for each request alone: then it is known whose they are.
                 self._predictor.notes(ask.rows, failed)
             except PeError as error:
                 ask.error = error

@@ -50,6 +50,7 @@ class Hearing(Prepared):
 
     def field(self, table: Table, name: str, use: str) -> Field:
         """Return a column of a table, encoded; see `Prepared.field`."""
+        # The predictor's columns report by name, so that the request at fault can be found among those of a batch.
         try:
             return super().field(table, name, use)
         except PeError:
@@ -68,6 +69,7 @@ class PixelTable(ListTable):
     def cells(self, name: str) -> Cells:
         """Return a column; see `Table.cells`."""
         found = super().cells(name)
+        # All cells of a column are alike: pixels were made of each of them before.
         return PixelCells(name, found.values) if isinstance(found, ListCells) and isinstance(found.values[0], np.ndarray) else found
 
 

@@ -33,6 +33,7 @@ def needs(body: bytes | bytearray, predictor: Predictor) -> int:
     Raises:
         Refusal: it has more rows, columns or levels than a request may have.
     """
+    # Counted before anything is parsed: parsed values take many times the memory of their text.
     found = count(body)
     if found.depth > DEEPEST:
         raise Refusal(400, f"lists and objects are nested {found.depth} deep: send {{\"rows\": [{{\"column\": cell, ...}}, ...]}}")
@@ -44,6 +45,7 @@ def needs(body: bytes | bytearray, predictor: Predictor) -> int:
     # Python keeps a text with as many bytes per letter as its widest letter needs.
     letters = 1 if body.isascii() else 2 if int(np.frombuffer(body, np.uint8).max()) < 0xF0 else 4
     tokens = TOKENS if any(column.type in TOKENISED for column in predictor.columns.values()) else 0
+    # Text and its decoded copy, values, and what the columns of a row become, at most.
     return len(body) * (2 * letters + tokens) + found.values * VALUE + found.objects * predictor.bytes
 
 
@@ -57,6 +59,7 @@ def read_rows(kind: str, body: bytes | bytearray, predictor: Predictor) -> list[
         return [{predictor.text: body.decode("utf-8", "replace")}]
     try:
         value = _decode(body.decode())
+    # Deep nesting ends in a RecursionError of the parser, although the depth was counted: brackets in texts are not nesting.
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"no JSON: {error}") from None
     if isinstance(value, dict) and isinstance(value.get("rows"), list):
@@ -93,6 +96,7 @@ def _check_lengths(rows: Sequence[Row], predictor: Predictor) -> None:
             raise Refusal(413, f"column '{name}': a cell has {LONGEST:,} characters at most, got {longest:,}")
 
 
+# A misspelt column would be taken for a missing one: names that no column has are told with the answer.
 def unread(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
     """Return the columns of rows that a model does not read."""
     names = set[str]().union(*rows)
@@ -134,6 +138,7 @@ def _content(row: Row, name: str) -> bytes:
     cell = row.get(name)
     if isinstance(cell, bytes | bytearray):
         return bytes(cell)
+    # A browser's file reader gives data URLs.
     text = cell.partition(",")[2] if isinstance(cell, str) and cell.startswith("data:") else cell
     try:
         if isinstance(text, str):
@@ -144,6 +149,7 @@ def _content(row: Row, name: str) -> bytes:
 
 
 def _constant(text: str) -> object:
+    # Python's parser takes NaN and Infinity, which JSON does not have.
     raise ValueError(f"{text} is no JSON value; null stands for a missing cell")
 
 

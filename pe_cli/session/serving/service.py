@@ -68,6 +68,7 @@ class Pending:
     def forget(self) -> None:
         """Drop references to it, so that its memory is freed at once and not by the garbage collector."""
         if self.last is not None and self.last.error is not None:
+            # A traceback holds frames, and frames hold the rows of the request.
             self.last.error.__traceback__ = None
         self.last = self.work = None
         self.rows = []
@@ -97,6 +98,7 @@ class Service:
         self.predictor, self.facts = predictor, facts
         self.answered = self.not_answered = 0
         self._waiting = waiting
+        # Connections hold a part of the memory, large requests another: neither can take all.
         self.server = Server(address, self, Limits(body=body, memory=3 * memory // 8))
         self.batches = Batches(predictor, self.server, batch, patience, self._send)
         self._large = LargeRequests(memory // 2)
@@ -145,6 +147,7 @@ class Service:
             raise Refusal(404, f"there is no {head.path[:100]}; there are {', '.join(sorted(_PATHS))}")
         if head.method != _PATHS[head.path]:
             raise Refusal(405, f"{head.path} does not take {head.method}", Allow=_PATHS[head.path])
+        # A GET changes nothing and tells nothing secret; a POST of another site's page would use the model.
         if head.method == "POST":
             self._check_site(head)
             self._check_kind(head)
@@ -171,6 +174,7 @@ class Service:
             self._predict(_kind(head), body, connection)
             return
         looked: Callable[[], Reply] = {"/": _page, "/health": self.health, "/schema": self._schema}[head.path]
+        # A page is read only where it is asked for.
         connection.reply(looked())
 
     def health(self) -> Reply:
@@ -184,6 +188,7 @@ class Service:
     # --- predictions --------------------------------------------------------------------------------------------------
 
     def _predict(self, kind: str, body: bytearray, connection: Connection) -> None:
+        # Refused at once, with the time to come back: a queue without an end answers everybody too late.
         if self.batches.waiting + self._large.waiting >= self._waiting:
             raise Refusal(503, "too many requests wait: try again later", Retry_After="1")
         pending = Pending(connection, self.server.loop.time(), kind, body)
@@ -201,6 +206,7 @@ class Service:
             self._later(pending, cost, self._read)
             return
         pending.memory = cost
+        # Counted from here on, until the answer is handed over.
         self.server.memory.take(cost)
         self._wait(pending)
         pending.unread = unread(rows, self.predictor.columns)
@@ -213,6 +219,7 @@ class Service:
             try:
                 begin(pending)
             except BaseException as error:  # noqa: BLE001 - it is told to who asked
+                # Back on the loop's thread: replies are written by it alone.
                 self.server.call(self._send, [Ask((), pending, error=error)])
 
         self._wait(pending)
@@ -228,6 +235,7 @@ class Service:
             Refusal: it would take too much memory.
         """
         limit, size = self._large.limit, len(pending.body)
+        # A picture of few bytes may have many pixels, so each is allowed what one may take at most.
         pictures = self._picture if self.predictor.pictured else 0
         cost = size + pictures + (0 if pending.kind.startswith("image/") else needs(pending.body, self.predictor))
         if cost > limit:
@@ -262,6 +270,7 @@ class Service:
             self._looking = True
             self.server.loop.call_later(LOOK, self._look)
 
+    # A request without an answer is refused after a while, whoever holds it.
     def _look(self) -> None:
         """Give up what has waited for too long."""
         end = self.server.loop.time() - PATIENCE
@@ -279,6 +288,7 @@ class Service:
         """Send answers; who waits no more has none."""
         for ask in asks:
             pending: Pending = ask.owner
+            # Given back whether it was answered or refused.
             self.server.memory.take(-pending.memory)
             if pending.work is not None:
                 self._large.ended(pending.work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,12 @@ from pe_cli.data.column_inference import TRIED
 from pe_cli.data.columns.bool import truth
 from pe_cli.data.columns.number_fit import NumberOptions
 from pe_cli.data.notation import PLAIN, Notation
-from pe_cli.data.raw_cells import Codes, Table
+from pe_cli.data.raw_cells import Codes, Numbers, Table
 from pe_cli.data.writing import are_numbers, notation_of
 from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked, Guess, short, three
+from pe_cli.session.starters.goals import of_numbers
+from pe_cli.session.starters.guessed import Asked, Guess, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
 from pe_cli.session.starters.ordered import in_order, note_of_numbers, note_of_words
@@ -37,9 +38,8 @@ def guess(table: Table, name: str, asked: Asked) -> Guess:
         PeError: DATA; its cells may be read in several ways, and nothing tells which.
     """
     if name in table.implied:
-        return Guess(
-            name, str(table.implied[name]["type"]), {k: v for k, v in table.implied[name].items() if k != "type"}
-        )
+        implied = dict(table.implied[name])
+        return Guess(name, str(implied.pop("type")), implied)
     cells = table.cells(name)
     numbers = cells.numbers()
     if not numbers.bad_count and np.isfinite(numbers.values).any():
@@ -166,11 +166,13 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
         said_of = f"--columns {said(name)}={kind}: a target is predicted as classes, as a number or as tags"
         raise PeError(said_of, hint="say category, number or tags")
     task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), wish.task)
+    if kind == "number" and wish.task in ("count", "share"):
+        task = wish.task
     cells = table.cells(name)
     codes = cells.codes()
     if task == "tags":
         return declared_tags(table, name, codes, counts_of(codes), declared)
-    notation, how, note = _target_notation(name, codes, declared, asked) if task != "classes" else (PLAIN, "", "")
+    notation, how, note = _target_notation(name, codes, declared, asked) if task not in ("classes", "ordered") else (PLAIN, "", "")
     numbers = cells.numbers(notation)
     tags = guess_tags(name, codes, counts_of(codes)) if task == "auto" and numbers.bad_count and not declared else None
     if tags is not None:
@@ -186,22 +188,58 @@ def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
         constant = f"the target is '{said(codes.words[0])}' in every row: there is nothing to learn"
         raise table.error(0, name, constant, "name another --target")
     number = not numbers.bad_count
-    if task == "number" and not number:
-        row = int(numbers.bad[0])
-        raise table.error(
-            row, name, f"'{said(cells.text(row))}' is no number, and --task number predicts numbers", "--task classes"
-        )
+    if task in ("number", "count", "share"):
+        _check_numbers(table, name, numbers, task)
     few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
     whole = number and bool((numbers.values == np.rint(numbers.values)).all())
-    if task == "number" or (task == "auto" and number and not (whole and few)):
-        low, high = numbers.values.min(), numbers.values.max()
-        shown = f"{short(low)} to {short(high)}{how}"
-        return Guess(name, "number", {**notation.written, "scale": "standard", **declared}, shown, note)
-    return _as_classes(table, name, codes, declared, numbers.values if number and task == "auto" else None)
+    if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):
+        return _as_number(name, numbers.values, notation, how, note, declared, task)
+    values = numbers.values if number and task in ("auto", "ordered") else None
+    return _as_classes(table, name, codes, declared, values, task)
 
 
-def _as_classes(table: Table, name: str, codes: Codes, declared: dict[str, Any], values: NDArray[np.float64] | None) -> Guess:
+#: What numbers of a kind are: the least, the most, and whether they are whole; and what is said of them.
+_RANGES = {
+    "number": (-float("inf"), float("inf"), False, "numbers"),
+    "count": (0.0, float("inf"), True, "whole numbers from 0 on"),
+    "share": (0.0, 100.0, False, "numbers from 0 to 1, or to 100"),
+}
+
+
+def _check_numbers(table: Table, name: str, numbers: Numbers, task: str) -> None:
+    """Raise where a cell is none of the numbers that a task predicts.
+
+    Raises:
+        PeError: DATA; says the first one.
+    """
+    low, high, whole, what = _RANGES[task]
+    values = numbers.values
+    bad = numbers.bad if numbers.bad_count else np.flatnonzero((values < low) | (values > high) | (whole & (values != np.rint(values))))
+    if len(bad):
+        cell = said(table.cells(name).text(int(bad[0])))
+        count = numbers.bad_count or len(bad)
+        more = f"; nor are {count - 1:,} more cells" if count > 1 else ""
+        instead = "--task classes" if numbers.bad_count else "--task number"
+        raise table.error(int(bad[0]), name, f"'{cell}' is no {task}, and --task {task} predicts {what}{more}", f"correct it, or {instead}")
+
+
+def _as_number(
+    name: str, values: NDArray[np.float64], notation: Notation, how: str, note: str, declared: dict[str, Any], task: str
+) -> Guess:
+    """Return a target of numbers of some kind; one whose options were said is taken as they say."""
+    if declared.get("transform"):
+        task = "log"
+    elif "scale" in declared:
+        task = "number"
+    kind, options, why, told = of_numbers(name, values, notation.unit, task)
+    return Guess(name, "number", {**notation.written, **options, **declared}, f"{why}{how}", note or told, kind=kind)
+
+
+def _as_classes(
+    table: Table, name: str, codes: Codes, declared: dict[str, Any], values: NDArray[np.float64] | None, task: str
+) -> Guess:
     """Return a target of classes; values are those of numbers that are taken for classes though nobody has said so."""
+    ordered = task == "ordered"
     if len(codes.words) > OWN_SHARE * len(table):
         raise table.error(
             0,
@@ -212,9 +250,18 @@ def _as_classes(table: Table, name: str, codes: Codes, declared: dict[str, Any],
     most = ", ".join(_most(codes, counts_of(codes)))
     order = in_order(codes.words) if "classes" not in declared else None
     note = "" if values is None else note_of_numbers(name, values)
-    if order is not None:
-        declared, note = {**declared, "classes": order}, note_of_words(name, order)
-    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}", note)
+    if order is None and values is not None and (ordered or note):
+        order = [codes.words[i] for i in np.argsort([float(word) for word in codes.words], kind="stable")]
+    elif order is not None:
+        note = note_of_words(name, order)
+    if ordered and order is None and "classes" not in declared:
+        declared_so = shell(f"{name}={{type: category, classes: [{', '.join(codes.words[:3])}]}}")
+        hint = f"say it, the least first: --columns {declared_so}"
+        raise table.error(0, name, f"nothing tells the order of the classes {most}", hint)
+    if order is not None and len(order) > 2:
+        declared = {**declared, "classes": order}
+    kind = "ordered" if len(codes.words) > 2 and task != "classes" and (order is not None or ordered) else "classes"
+    return Guess(name, "category", declared, f"{len(codes.words):,} classes, such as {most}", note, kind=kind)
 
 
 def _target_notation(name: str, codes: Codes, declared: Mapping[str, Any], asked: Asked) -> tuple[Notation, str, str]:
@@ -227,7 +274,24 @@ def _target_notation(name: str, codes: Codes, declared: Mapping[str, Any], asked
     return notation, f"; written like {notation.said}{why}", note
 
 
-def no_target(names: tuple[str, ...], asked: str | None) -> PeError:
+def targets_of(names: Sequence[str], asked: str | None) -> list[str]:
+    """Return the targets that were asked for: one column, or several with commas between them.
+
+    Raises:
+        PeError: USAGE, there is none, or one twice; DATA, the table does not have it.
+    """
+    whole = [] if asked is None else [asked]
+    found = whole if asked is None or asked in names else [name.strip() for name in asked.split(",")]
+    absent = next((name for name in found if name not in names), None)
+    if not found or absent is not None:
+        raise no_target(names, absent)
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise PeError(f"--target names '{said(twice)}' twice", hint="name each target once")
+    return found
+
+
+def no_target(names: Sequence[str], asked: str | None) -> PeError:
     """Return the error of a table without a target, or with one that it does not have."""
     from pe_cli.core.errors import did_you_mean
 

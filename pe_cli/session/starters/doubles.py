@@ -21,9 +21,9 @@ ENOUGH, EACH = 50, 5
 SAME = 0.9999
 
 
-def without_doubles(table: Table, guesses: Sequence[Guess], target: Guess) -> list[Guess]:
-    """Return columns with those left out that have the cells of the target or of a column before them in every row."""
-    known = {_cells(table, target): f"the target '{said(target.name, 30)}'"}
+def without_doubles(table: Table, guesses: Sequence[Guess], targets: Sequence[Guess]) -> list[Guess]:
+    """Return columns with those left out that have the cells of a target or of a column before them in every row."""
+    known = {_cells(table, target): f"the target '{said(target.name, 30)}'" for target in targets}
     found = []
     for one in guesses:
         if one.type in ("number", "bool", "category"):
@@ -39,7 +39,7 @@ def without_doubles(table: Table, guesses: Sequence[Guess], target: Guess) -> li
 def _cells(table: Table, one: Guess) -> bytes:
     """Return what is equal for columns of equal cells."""
     if one.type == "number":
-        return hashlib.blake2b(_values(table, one).tobytes(), digest_size=16).digest()
+        return hashlib.blake2b(values_of(table, one).tobytes(), digest_size=16).digest()
     codes = table.cells(one.name).codes()
     return hashlib.blake2b(codes.codes.tobytes() + "\0".join(codes.words).encode("utf-8", "replace"), digest_size=16).digest()
 
@@ -50,7 +50,8 @@ def notation_of(one: Guess) -> Notation:
     return kind.notation(kind.options.model_validate(dict(one.options)))
 
 
-def _values(table: Table, one: Guess) -> NDArray[np.float64]:
+def values_of(table: Table, one: Guess) -> NDArray[np.float64]:
+    """Return the numbers of a column as it is taken, [rows] in the file's unit."""
     return table.cells(one.name).numbers(notation_of(one)).values
 
 
@@ -59,8 +60,8 @@ def leaks(table: Table, guesses: Sequence[Guess], target: Guess) -> list[str]:
     if len(table) < ENOUGH:
         return []
     if target.type == "number":
-        goal = _values(table, target)
-        tells = [(one, _in_line(_values(table, one), goal)) for one in guesses if one.type == "number"]
+        goal = values_of(table, target)
+        tells = [(one, _in_line(values_of(table, one), goal)) for one in guesses if one.type == "number"]
     else:
         classes = table.cells(target.name).codes().codes
         tells = [(one, _told_by(table, one, classes)) for one in guesses if one.type in ("number", "bool", "category", "date")]
@@ -88,7 +89,7 @@ def _in_line(values: NDArray[np.float64], goal: NDArray[np.float64]) -> str:
 def _told_by(table: Table, one: Guess, classes: NDArray[np.int32]) -> str:
     """Return how a column tells the class of every row; nothing where it does not."""
     if one.type == "number":
-        values = _values(table, one)
+        values = values_of(table, one)
         gone = np.isnan(values)
         if _pure(gone.astype(np.int64), classes):
             return "is missing for one class alone"

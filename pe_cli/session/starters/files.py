@@ -33,6 +33,7 @@ class Wish:
         drop: columns that are left out.
         encoding: of the text; None finds it out.
         positive: class of two that metrics are about; None takes the rarer one.
+        known: columns whose future is known when a series is forecast.
         ask: puts a question with answers, and returns the index of one; None where nobody is there to be asked.
     """
 
@@ -44,6 +45,7 @@ class Wish:
     drop: tuple[str, ...] = ()
     encoding: str | None = None
     positive: str | None = None
+    known: tuple[str, ...] = ()
     ask: Callable[[str, Sequence[str]], int] | None = None
 
     @property
@@ -180,6 +182,16 @@ def training(
         "",
         f"# Each run makes a folder in dir. checkpoints/best is the one with the {'highest' if mode == 'max' else 'lowest'} {best}.",
         f"output: {{dir: runs, checkpoint: {{every: 1 epoch, keep: 2, best: {flow(escaped({'by': best, 'mode': mode}))}}}}}",
+    ]
+
+
+def optimizer(made: Plan) -> list[str]:
+    """Return the lines of AdamW with a rate that falls to 0."""
+    rate = {"type": "cosine_decay", "learning_rate": made.learning_rate, "step_each_epoch": "1 epoch", "epochs": made.epochs}
+    return [
+        "    type: AdamW",
+        f"    learning_rate: {flow(rate)}  # falls to 0 over the epochs",
+        f"    weight_decay: {made.weight_decay!r}  # parameters that nothing needs shrink",
     ]
 
 

@@ -20,6 +20,7 @@ class Guess:
         why: what was seen in it, for a comment.
         note: what is said on the screen, where its cells are taken as something that a reader would not expect.
         spare: options of a number, for a column that is left out unless no other one is left to learn from.
+        kind: of a target: one of `KINDS` in `goals.py`.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Guess:
     why: str = ""
     note: str = ""
     spare: Mapping[str, Any] | None = None
+    kind: str = ""
 
     @property
     def written(self) -> dict[str, Any]:

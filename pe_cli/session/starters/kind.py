@@ -60,9 +60,10 @@ def _folder(wish: Wish) -> Starter:
     files = (path for path in wish.source.rglob("*") if path.is_file() and not path.name.startswith("."))
     inside = list(islice(files, LOOKED))
     pictures = sum(path.suffix.lower() in PICTURES for path in inside)
-    if pictures * 2 > len(inside):
+    tables = table.tables_in(wish.source)
+    if pictures * 2 > len(inside) and not (tables and wish.target not in (None, images.LABEL)):
         return images.starter(wish)
-    if table.tables_in(wish.source):
+    if tables:
         return table.starter(wish)
     if not inside:
         raise PeError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ _ID = re.compile(
     r"(^|[\W_])(id|idx|index|key|uuid|guid|nr|no|row|rownum|rownames)$|^(id|index|row)([\W_]|$)|^unnamed|^\d*$",
     re.IGNORECASE,
 )
+#: Names of whole numbers that tell things apart, and are no magnitudes, however often each is there.
+_KEY = re.compile(r"(^|[\W_])(id|ids|uuid|guid|key|code|nr|no|sku)$|^(id|key|code)([\W_]|$)", re.IGNORECASE)
 _CAMEL_ID = re.compile(r"[a-z](Id|ID)$")
 _CODE = re.compile(
     r"(^|[\W_])(plz|postleitzahl|zip|zip_?code|post_?code|postal_?code|code_?postal|cep|pin_?code|blz|fips|naics|isbn|ean|gtin)([\W_]|$)",
@@ -71,7 +73,7 @@ def _may_be_code(values: NDArray[np.float64]) -> bool:
     return len(there) > 1 and bool((there == np.rint(there)).all() and (there >= 0).all() and there.max() < MOST_CODE)
 
 
-def markers(table: Table, names: Iterable[str], target: str | None = None) -> tuple[str, ...]:
+def markers(table: Table, names: Iterable[str], targets: Sequence[str] = ()) -> tuple[str, ...]:
     """Return texts that stand for missing cells.
 
     They are those of columns that are numbers but for them, without a digit, and known ones such as `k.A.` and `-` among other texts.
@@ -88,7 +90,7 @@ def markers(table: Table, names: Iterable[str], target: str | None = None) -> tu
         if numbers.bad_count * 2 > np.isfinite(numbers.values).sum() + numbers.bad_count:
             if written is None:
                 known = [word for word in codes.words if word.lower() in EMPTY_WORDS]
-                signs = name == target or "+" in codes.words or len(codes.words) - len(known) < 1
+                signs = name in targets or "+" in codes.words or len(codes.words) - len(known) < 1
                 (kept.update if signs else lambda words: found.update(dict.fromkeys(words)))(known)
                 continue
             numbers = cells.numbers(written.notation)
@@ -198,15 +200,18 @@ def plain(table: Table, name: str, asked: Asked) -> Guess:
 
 
 def _code(table: Table, name: str, there: NDArray[np.float64], missing: int) -> Guess | None:
-    """Return whole numbers that are codes: some begin with a zero, or the column is called so; None for others."""
-    called = bool(_CODE.search(name))
+    """Return whole numbers that are codes or keys: some begin with a zero, or the column is called so; None for others."""
+    is_key = bool(_KEY.search(name) or _CAMEL_ID.search(name))
+    called = is_key or bool(_CODE.search(name))
     codes = table.cells(name).codes()
     zeros = [word for word in codes.words if len(word) > 1 and word[0] == "0" and word.isdigit()]
     if not (called or (zeros and all(word.isdigit() for word in codes.words))):
         return None
     rows = len(there)
     what = f"codes with zeros in front, such as {three(zeros)}" if zeros else "codes by the column's name"
-    if len(codes.words) == rows or (rows < LARGER and len(codes.words) > OWN_SHARE * rows):
+    if not zeros and (len(codes.words) == 2 or (len(codes.words) == rows and not missing and _is_id(name, there))):
+        return None  # yes and no, or the number of the row
+    if len(codes.words) == rows or ((is_key or rows < LARGER) and len(codes.words) > OWN_SHARE * rows):
         return Guess(name, None, why=f"{what}: {len(codes.words):,} different ones in {rows:,} rows")
     few = rows >= LARGER and bool((counts_of(codes) < FEW).any())
     gaps = f", {missing:,} missing" if missing else ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pe_cli.core.yaml_inline import flow
 from pe_cli.session.starters.names import said
 
 #: Words in their order, in small letters.
@@ -49,10 +50,19 @@ def in_order(words: Sequence[str]) -> list[str] | None:
     return None if ladder is None else [small[step] for step in ladder if step in small]
 
 
+def kappa_section(suffix: str = "") -> list[str]:
+    """Return lines of `metrics` for classes in an order; a suffix is that of the names of the target's layers."""
+    given = flow({"type": "kappa", "weights": "quadratic", "scores": f"prob{suffix}", "labels": f"label{suffix}"})
+    return [
+        "  # Of all rows of an evaluation: 1 where every class is right, 0 by chance; wrong ones count by the square of the steps.",
+        f"  kappa{suffix}: {given}",
+    ]
+
+
 def note_of_words(name: str, classes: Sequence[str]) -> str:
     """Return what is said of a target whose classes have an order."""
     shown = " < ".join(said(one, 24) for one in classes)
-    return f"the classes of '{said(name, 30)}' have an order, and stand in it: {shown}; a wrong one counts alike, however far off it is"
+    return f"the classes of '{said(name, 30)}' have an order, and stand in it: {shown}; the farther off a wrong one is, the more it counts"
 
 
 def note_of_numbers(name: str, values: NDArray[np.float64]) -> str:
@@ -62,6 +72,6 @@ def note_of_numbers(name: str, values: NDArray[np.float64]) -> str:
         return ""
     cells = ", ".join(f"'{value:.0f}'" for value in there[:3])
     return (
-        f"'{said(name, 30)}' has the whole numbers {there[0]:.0f} to {there[-1]:.0f}, such as {cells}, which are taken for classes; "
-        "where near ones are nearly right, as of stars, --task number predicts a number"
+        f"'{said(name, 30)}' has the whole numbers {there[0]:.0f} to {there[-1]:.0f}, such as {cells}, which are taken for classes in "
+        "their order; --task classes takes them without one, --task number predicts a number"
     )

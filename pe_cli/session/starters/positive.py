@@ -32,15 +32,21 @@ class Positive:
         name: of the class.
         share: of the rows that are of it.
         why: it is this one.
+        suffix: of the names of its target's layers; empty for the only target.
     """
 
     name: str
     share: float
     why: str
+    suffix: str = ""
+
+    def of(self, suffix: str) -> Positive:
+        """Return it with the suffix of a target."""
+        return replace(self, suffix=suffix)
 
     def metric(self, key: str) -> str:
         """Return what a metric of the class is called."""
-        return of_class(key, self.name)
+        return of_class(f"{key}{self.suffix}", self.name)
 
     @property
     def best(self) -> tuple[str, str]:
@@ -53,15 +59,13 @@ class Positive:
         return self.share < RARE
 
     def section(self) -> list[str]:
-        """Return the lines of `metrics`."""
+        """Return lines of `metrics`."""
         rows: Lines = []
         for key, options, what in _METRICS:
-            declared = {**options, "scores": "prob", "labels": "label"}
+            declared = {**options, "scores": f"prob{self.suffix}", "labels": f"label{self.suffix}"}
             rows.append((f"{quoted(escaped(self.metric(key)))}:", flow(declared), what.format(share=self.share)))
         return [
-            "",
-            f"# Of all rows of an evaluation, about '{said(self.name, 40)}', class 1: {self.why}. --positive of pe init chooses another.",
-            "metrics:",
+            f"  # Of all rows of an evaluation, about '{said(self.name, 40)}', class 1: {self.why}. --positive of pe init chooses another.",
             *aligned(rows, "  "),
         ]
 

@@ -1,7 +1,8 @@
-"""A starter for series in a table: an LSTM reads some rows and forecasts those that follow."""
+"""Finds series in a table for their starter: what orders them, what is read, what is known ahead, and what is forecast."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,20 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.config.sections.data import SplitSection
-from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import PeError
-from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context, discover
+from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.row_split import split_rows
 from pe_cli.data.series_windows import Shape, WindowTable
 from pe_cli.data.time_columns import moments_of
 from pe_cli.session.starters.column_guess import left_out
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
+from pe_cli.session.starters.doubles import notation_of
+from pe_cli.session.starters.files import Wish
 from pe_cli.session.starters.guessed import Guess
-from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.training_plan import plan
+from pe_cli.session.starters.names import said
 
 #: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.
 FEWEST, REGULAR, NEARLY = 40, 0.9, 0.15
@@ -32,6 +32,12 @@ PACES = (
     (120, "minute", 60, 15), (2 * 3600, "hour", 48, 24), (2 * 86400, "day", 28, 7), (10 * 86400, "week", 26, 4),
     (45 * 86400, "month", 24, 12), (120 * 86400, "quarter", 12, 4), (float("inf"), "year", 12, 3),
 )  # fmt: skip
+#: Rows after which a series is like itself again, by what lies between two rows.
+SEASONS = {"minute": 60, "hour": 24, "day": 7, "week": 52, "month": 12, "quarter": 4}
+#: Classes of a category that is read beside numbers, at most.
+MOST_CLASSES = 20
+#: Names of columns whose future is often known.
+_AHEAD = re.compile(r"(^|[\W_])(promo\w*|price|discount|holiday|event|campaign|aktion|preis|rabatt|feiertag|planned|plan)([\W_]|$)", re.I)
 #: A series has so many times the rows of a window.
 WINDOWS = 6
 
@@ -115,11 +121,15 @@ class Looked:
         target: column that is forecast.
         found: the series.
         inputs: columns that are read, the target first.
+        ahead: columns whose future is known, and calendar beside them; empty where none is.
+        static: categories that are the same in all rows of a series.
         others: columns that are left out.
         windows: of the training part.
+        widths: column -> numbers that it gives for each row.
+        indices: category of a series, or the key -> its indices.
         deviation: of the target in the training rows.
-        width: numbers of a row that is read.
-        keys: indices of the key.
+        season: rows after which a series is like itself again, where a window has as many; 0 where not.
+        usual: mean absolute difference of the target to a season before in the training rows, or to the row before.
     """
 
     table: WindowTable
@@ -127,15 +137,29 @@ class Looked:
     target: Guess
     found: Found
     inputs: list[Guess]
+    ahead: list[Guess]
+    static: list[Guess]
     others: list[Guess]
     windows: int
+    widths: dict[str, int]
+    indices: dict[str, int]
     deviation: float
-    width: int
-    keys: int
+    season: int
+    usual: float
+
+    @property
+    def suggested(self) -> list[str]:
+        """Columns whose names sound as if their future were known, where nobody has said so."""
+        known = {one.name for one in self.ahead}
+        return [one.name for one in self.inputs[1:] if one.name not in known and one.type != "date" and _AHEAD.search(one.name)]
 
 
-def starter(wish: Wish, table: Table, options: dict[str, Any], target: str, found: Found, guesses: Sequence[Guess]) -> Starter:
-    """Return a starter for series.
+#: Shares for evaluation and test: the latest rows.
+SPLIT = {"eval": 0.15, "test": 0.15}
+
+
+def look(wish: Wish, table: Table, options: dict[str, Any], target: str, found: Found, guesses: Sequence[Guess]) -> Looked:
+    """Return series with their columns fitted.
 
     Args:
         wish: of the user.
@@ -146,176 +170,122 @@ def starter(wish: Wish, table: Table, options: dict[str, Any], target: str, foun
         guesses: how the other columns are taken.
 
     Raises:
-        PeError: DATA; no window fits, or the target cannot be learned.
+        PeError: USAGE, a column is said to be known that is not; DATA, no window fits, or the target cannot be learned.
     """
-    looked = _look(wish, table, options, target, found, guesses)
-    return Starter(_config(looked, wish), _model(looked, wish), _notes(looked))
-
-
-def _look(
-    wish: Wish, table: Table, options: dict[str, Any], target: str, found: Found, guesses: Sequence[Guess]
-) -> Looked:
-    windows = WindowTable(table, found.shape, found.key, found.time, Origin(wish.base))
+    check_known(wish, target, found)
+    missing = bool(np.isnan(table.cells(target).numbers().values).any())
+    shape = replace(found.shape, observed=target if wish.known or missing else None)
+    windows = WindowTable(table, shape, found.key, found.time, Origin(wish.base))
     inner: Any = options["files"] if set(options) == {"files"} else options
     source = {"reader": "windows", "table": inner, **({"key": found.key} if found.key else {}), "time": found.time}
-    source |= {"length": found.shape.length, "horizon": found.shape.horizon}
-    missing = bool(np.isnan(table.cells(target).numbers().values).any())
-    goal = Guess(target, "number", {**({"missing": "previous"} if missing else {}), "scale": "standard"}, "what is forecast")
-    parts = split_rows(windows, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(_SPLIT))
-    inputs, others = [goal], []
-    width, deviation = 0, 1.0
-    for one in [goal, *(_input(guess_of, found) for guess_of in guesses if guess_of.name != found.key)]:
-        if one.type is None:
-            others.append(one)
-            continue
-        kind = discover()[one.type]
-        checked = kind.options.model_validate(dict(one.options))
-        context = Context(windows, one.name)
-        try:
-            state = kind.fit(checked, context, parts["train"])
-            field = kind.encode(checked, state, context)
-        except PeError as error:
-            if one is goal:
-                raise
-            others.append(left_out(one, said(error.message, 120)))
-            continue
-        width += field.type.size
-        if one is goal:
-            deviation = float(state["divisor"][0])
-        else:
-            inputs.append(one)
-    keys = 0
+    source |= {"length": shape.length, "horizon": shape.horizon, **({"observed": target} if shape.observed else {})}
+    parts = split_rows(windows, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(SPLIT))
+    inside = windows.stops > windows.bounds[:-1]
+    gaps = missing and bool(np.isnan(table.cells(target).numbers().values[~windows.future]).any())
+    goal = Guess(target, "number", {**({"missing": "previous"} if gaps else {}), "scale": "standard"}, "what is forecast")
+    if not inside.any():
+        raise table.error(0, target, "every cell of the target is missing", "name another --target")
+    looked = Looked(windows, source, goal, found, [], [], [], [], 0, {}, {}, 1.0, 0, 1.0)
+    for one in [goal, *(_input(one, found, windows) for one in guesses if one.name != found.key)]:
+        _fit(looked, one, parts["train"])
     if found.key:
-        category = discover()["category"]
-        checked = category.options.model_validate({})
-        keys = len(category.classes(category.fit(checked, Context(windows, found.key), parts["train"])))
-    samples = len(windows.regroup(parts["train"], None)[1])
-    return Looked(windows, source, goal, found, inputs, others, samples, deviation, width, keys)
+        _fit(looked, Guess(found.key, "category"), parts["train"])
+    looked.ahead = [one for one in looked.inputs[1:] if wish.known and (one.name in wish.known or one.type == "date")]
+    gone = next((one for one in looked.others if one.name in wish.known), None)
+    if gone is not None:
+        raise PeError(f"--known {said(gone.name)}: the column is left out: {gone.why}", hint="correct its cells, or leave --known out")
+    looked.windows = len(windows.regroup(parts["train"], None)[1])
+    looked.season, looked.usual = _season(looked, parts["train"])
+    return looked
 
 
-#: Shares for evaluation and test: the latest rows.
-_SPLIT = {"eval": 0.15, "test": 0.15}
+def check_known(wish: Wish, target: str, found: Found | None) -> None:
+    """Refuse columns that cannot be known ahead.
+
+    Raises:
+        PeError: USAGE; says which, and why.
+    """
+    of = {target: "it is the target"} | ({found.time: "it orders the rows, and is known anyway"} if found else {})
+    of |= {found.key: "it tells series apart"} if found and found.key else {}
+    for name in wish.known:
+        if name in of:
+            raise PeError(f"--known {said(name)}: {of[name]}", hint="leave it out of --known")
 
 
-def _input(one: Guess, found: Found) -> Guess:
+def _fit(looked: Looked, one: Guess, rows: Rows) -> None:
+    """Put a column where it belongs, with its width, or with those that are left out where it cannot learn."""
+    is_goal = one is looked.target
+    if one.type is None:
+        looked.others.append(one)
+        return
+    kind = discover()[one.type]
+    checked = kind.options.model_validate(dict(one.options))
+    context = Context(looked.table, one.name)
+    try:
+        state = kind.fit(checked, context, rows)
+        field = kind.encode(checked, state, context)
+    except PeError as error:
+        if is_goal:
+            raise
+        looked.others.append(left_out(one, said(error.message, 120)))
+        return
+    if one.type == "category" and "encode" not in one.options:
+        looked.indices[one.name] = len(kind.classes(state))
+        if one.name != looked.found.key:
+            looked.static.append(one)
+        return
+    looked.widths[one.name] = field.type.size
+    if is_goal:
+        looked.deviation = float(state["divisor"][0])
+    looked.inputs.append(one)
+
+
+def _input(one: Guess, found: Found, windows: WindowTable) -> Guess:
     """Return how a column is read beside the target."""
     if one.name == found.time:
         parts = [part for part in one.options.get("parts", ()) if part != "timestamp"]
         return replace(one, options={"parts": parts, "cyclic": True}) if parts else left_out(one, "it orders the rows")
     if one.type == "number":
-        options = {**one.options, **({"missing": "previous"} if "missing" in one.options else {})}
-        return replace(one, options=options)
-    if one.type in ("bool", None):
-        return one
+        filled = {k: v for k, v in one.options.items() if k != "missing"}
+        return replace(one, options={**filled, **({"missing": "previous"} if _gaps(one, windows) else {})})
+    return one if one.type in ("bool", None) else _category(one, found, windows)
+
+
+def _category(one: Guess, found: Found, windows: WindowTable) -> Guess:
+    """Return how a column of categories is read: beside the windows where it is the same in all rows of a series, else in them."""
+    if one.type == "category":
+        codes = windows.cells(one.name).codes()
+        series = windows.series_of_rows
+        pairs = np.unique(np.stack([series, codes.codes.astype(np.int64)]), axis=1)
+        if found.key and pairs.shape[1] == len(np.unique(series)):
+            return replace(one, why=f"{one.why}; the same in all rows of a series")
+        if len(codes.words) <= MOST_CLASSES:
+            return replace(one, options={**one.options, "encode": "one_hot"})
+        return left_out(one, f"more than {MOST_CLASSES} classes; what differs by series or day may be fed beside the windows")
     return left_out(one, f"a {one.type}; what differs by series or day may be fed beside the windows")
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+def _gaps(one: Guess, windows: WindowTable) -> bool:
+    """Whether a number is missing in a row that is there."""
+    numbers = windows.cells(one.name).numbers(notation_of(one)).values
+    return bool(np.isnan(numbers[~windows.future]).any())
 
 
-def _config(looked: Looked, wish: Wish) -> str:
-    found, target = looked.found, looked.target
-    shape = found.shape
-    many = f" of every '{said(found.key)}'" if found.key else ""
-    what = f"Forecasts '{said(target.name)}'{many} for {_count(shape.horizon, found.pace)}, from {_count(shape.length, found.pace)} before."
-    comments = ["By time: the latest 15% of the rows test, the 15% before evaluate. Training never sees what comes later."]
-    columns = [column_row(g.name, g.written, g.why) for g in looked.inputs]
-    past, before, following = (_free(name, looked) for name in ("past", "before", "next"))
-    columns += [
-        column_row(past, {"type": "window", "of": [g.name for g in looked.inputs]}, "rows that are known, the oldest first"),
-        column_row(before, {"type": "window", "of": target.name}, "the same rows of what is forecast, alone"),
-        column_row(following, {"type": "window", "of": target.name, "part": "horizon"}, "the rows to forecast"),
-    ]
-    if found.key:
-        columns.append(column_row(found.key, {"type": "category"}, "which series"))
-    out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in looked.others]
-    feeds: Lines = [(f"{feed}:", quoted(escaped(field)), "") for feed, field in (("past", past), ("before", before), ("next", following))]
-    if found.key:
-        feeds.append(("key:", quoted(escaped(found.key)), ""))
-    numbers = replace(plan(looked.windows, 2000), learning_rate=0.002)
-    lines = [
-        *head(what),
-        *data_section(looked.source, _SPLIT, comments, columns, out),
-        "",
-        "# Inputs of the model.",
-        "feeds:",
-        *aligned(feeds, "  "),
-        *training(numbers, looked.windows, best="eval/error", mode="min", metrics=("loss", "error")),
-    ]
-    return text(lines)
+def _season(looked: Looked, rows: Rows) -> tuple[int, float]:
+    """Return how many rows a season has, and how far training rows are from those a season before, in the mean.
 
-
-def _free(name: str, looked: Looked) -> str:
-    """Return a name that no column of the table has."""
-    while name in looked.table.names:
-        name += "_rows"
-    return name
-
-
-def _model(looked: Looked, wish: Wish) -> str:
-    shape, name = looked.found.shape, said(looked.target.name)
-    hidden = 32 if looked.windows < 1000 else 64
-    feeds: Lines = [
-        ("past:", flow({"shape": [shape.length, looked.width]}), f"{shape.length} rows of {looked.width} numbers"),
-        ("before:", flow({"shape": [shape.length]}), f"'{name}' of these rows"),
-        ("next:", flow({"shape": [shape.horizon]}), f"'{name}' of the rows that follow"),
-    ]
-    layers: Lines = [
-        ("lstm:", flow({"type": "lstm", "input": "past", "hidden_size": hidden}), ""),
-        ("last:", flow({"type": "slice", "input": "lstm.0", "axes": [1], "starts": [-1], "ends": [shape.length]}), "after the last row"),
-        ("state:", flow({"type": "reshape", "shape": [-1, hidden]}), ""),
-    ]
-    if looked.found.key:
-        feeds.append(("key:", "{shape: [1], dtype: int64}", "which series"))
-        layers += [
-            ("which:", flow({"type": "embedding", "input": "key", "size": [looked.keys, 4]}), "2 more than series: unknown, missing"),
-            ("all:", "{type: concat, input: [state, which], axis: 1}", ""),
-        ]
-    layers += [
-        ("drop:", "{type: dropout, dropout_prob: 0.1}", "in training only"),
-        ("hidden:", flow({"type": "fc", "size": hidden, "act": "relu"}), ""),
-        ("change:", flow({"type": "fc", "size": shape.horizon}), ""),
-        ("period:", flow({"type": "slice", "input": "before", "axes": [1], "starts": [-shape.horizon], "ends": [shape.length]}),
-         f"the last {shape.horizon}, as a first guess"),
-        ("forecast:", "{type: elementwise_add, x: period, y: change}", f"pe predict gives it in the unit of '{name}'"),
-        ("square:", "{type: square_error_cost, input: forecast, label: next}", ""),
-        ("loss:", "{type: mean, x: square}", ""),
-        ("gap:", "{type: elementwise_sub, x: forecast, y: next}", ""),
-        ("distance:", "{type: abs, x: gap}", ""),
-        ("mean_distance:", "{type: mean, x: distance}", ""),
-        ("error:", flow({"type": "scale", "x": "mean_distance", "scale": float(f"{looked.deviation:.9g}")}),
-         f"mean absolute error in the unit of '{name}'"),
-    ]  # fmt: skip
-    lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
-        "",
-        "# Inputs, each with the shape of one sample.",
-        "feeds:",
-        *aligned(feeds, "  "),
-        "",
-        "# Layers in order: the key names the output; a layer that names no input takes the output of the layer before it.",
-        "layers:",
-        *aligned(layers, "  "),
-        "",
-        "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(['loss', 'error', 'forecast'])}",
-    ]
-    return text(lines)
-
-
-def _count(rows: int, pace: str) -> str:
-    return f"{rows} {pace}s" if rows > 1 else f"a {pace}"
-
-
-def _notes(looked: Looked) -> tuple[str, ...]:
-    found = looked.found
-    key = f", a series for each of {len(looked.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
-    notes = [
-        f"{len(looked.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series",
-        "--task number would predict from the other columns of the same row instead",
-        f"{looked.windows:,} windows for training: {found.shape.length} rows are read, {found.shape.horizon} are forecast",
-        f"read: {', '.join(said(g.name, 30) for g in looked.inputs)}",
-    ]
-    notes += [f"left out: '{said(g.name, 30)}': {g.why}" for g in looked.others]
-    return tuple(notes)
+    Source:
+        Hyndman and Koehler 2006, the scale of MASE.
+    """
+    shape, windows = looked.found.shape, looked.table
+    wanted = SEASONS.get(looked.found.pace, 1)
+    season = wanted if shape.horizon <= wanted <= shape.length else 0
+    values = np.full(len(windows), np.nan)
+    values[rows] = windows.cells(looked.target.name).numbers().values[rows]
+    ordered, series = values[windows.order], windows.series_of_rows[windows.order]
+    for lag in dict.fromkeys([season or 1, 1]):
+        apart = np.abs(ordered[lag:] - ordered[:-lag])[series[lag:] == series[:-lag]]
+        apart = apart[~np.isnan(apart)]
+        if len(apart) and apart.mean() > 0:
+            return season, float(apart.mean())
+    return season, 1.0

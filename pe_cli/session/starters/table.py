@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,25 @@ from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.packed import chunks_of
-from pe_cli.session.starters import series
-from pe_cli.session.starters.column_guess import no_target
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, column_row, data_section, head, text, training
+from pe_cli.session.starters import series, series_model
+from pe_cli.session.starters.column_guess import targets_of
+from pe_cli.session.starters.files import (
+    Lines,
+    Starter,
+    Wish,
+    aligned,
+    column_row,
+    data_section,
+    head,
+    optimizer,
+    text,
+    training,
+)
 from pe_cli.session.starters.guessed import Asked
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import evidence, markers, read_codes
+from pe_cli.session.starters.ordered import kappa_section
+from pe_cli.session.starters.pictures import augmentation, with_pictures
 from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,
     Looked,
@@ -37,8 +49,7 @@ from pe_cli.session.starters.table_columns import (
     sum_of,
 )
 from pe_cli.session.starters.table_model import model_of
-from pe_cli.session.starters.tags import TAGS_BEST, tag_section
-from pe_cli.session.starters.training_plan import Plan
+from pe_cli.session.starters.tags import tag_section
 
 
 def starter(wish: Wish) -> Starter:
@@ -50,34 +61,42 @@ def starter(wish: Wish) -> Starter:
     source: dict[str, Any] = {"reader": "table", "files": _files(wish)}
     comments = _read_as(wish, source)
     table = wish.open(source)
-    if wish.target is None or wish.target not in table.names:
-        raise no_target(table.names, wish.target)
-    check_named(table.names, wish)
-    names = [name for name in table.names if name != wish.target and name not in wish.drop][:MOST_COLUMNS]
-    read_ahead(table, [*names, wish.target])
-    found = markers(table, [*names, wish.target], wish.target)
+    targets = targets_of(table.names, wish.target)
+    check_named(table.names, targets, wish)
+    names = [name for name in table.names if name not in targets and name not in wish.drop][:MOST_COLUMNS]
+    read_ahead(table, [*names, *targets])
+    found = markers(table, [*names, *targets], targets)
     if found:
         source["missing"] = [*MISSING, *found]
         comments.append(f"missing: {', '.join(repr(said(word, 24)) for word in found)} stand where a cell is missing.")
         table = wish.open(source)
-        read_ahead(table, [*names, wish.target])
+        read_ahead(table, [*names, *targets])
+    table, source, shown = with_pictures(table, names, source, wish)
+    comments += shown
     read_codes(table, names)
     asked = evidence(table, names, _delimiter(wish), Asked(wish.ask))
-    if wish.task in ("auto", "series"):
-        guesses = guesses_of(table, wish, wish.target, asked)
-        there = series.find(table, wish.target, guesses)
+    if wish.task in ("auto", "series") and len(targets) == 1:
+        guesses = guesses_of(table, wish, targets, asked)
+        there = series.find(table, targets[0], guesses)
         if isinstance(there, series.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
-            return series.starter(wish, table, options, wish.target, there, guesses)
+            return series_model.starter(series.look(wish, table, options, targets[0], there, guesses), wish)
         if wish.task == "series":
             hint = "--task number or classes predicts from the other columns"
             raise PeError(f"{wish.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
-    return of_table(table, source, wish, wish.target, asked, comments)
+    elif wish.task == "series":
+        raise PeError(f"--task series forecasts one target, and there are {len(targets)}", hint="name one --target")
+    if wish.known:
+        why = f": {there}" if len(targets) == 1 and wish.task in ("auto", "series") else ""
+        raise PeError(f"--known is about series, and {wish.source} is taken for none{why}", hint="leave --known out", code=ExitCode.DATA)
+    return of_table(table, source, wish, targets, asked, comments)
 
 
-def of_table(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Starter:
+def of_table(
+    table: Table, source: dict[str, Any], wish: Wish, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
+) -> Starter:
     """Return a starter for a table that is open."""
-    looked = look(table, source, wish, target, asked, comments)
+    looked = look(table, source, wish, targets, asked, comments)
     return Starter(_config(looked, wish), model_of(looked, wish), _notes(looked))
 
 
@@ -134,19 +153,19 @@ def _files(wish: Wish) -> str:
     return f"{glob.escape(wish.path)}/*{kinds[0]}"
 
 
-def check_named(names: Sequence[str], wish: Wish) -> None:
+def check_named(names: Sequence[str], targets: Sequence[str], wish: Wish) -> None:
     """Refuse options that name columns which the table does not have.
 
     Raises:
         PeError: DATA; says which.
     """
-    for option, named in (("--drop", wish.drop), ("--columns", tuple(wish.columns))):
+    for option, named in (("--drop", wish.drop), ("--columns", tuple(wish.columns)), ("--known", wish.known)):
         for name in named:
             if name not in names:
                 listed = ", ".join(said(one, 30) for one in names[:40])
                 hint = did_you_mean(name, names) or f"the columns are: {listed}"
                 raise PeError(f"{option}: the data has no column '{said(name)}'", hint=hint, code=ExitCode.DATA)
-            if option == "--drop" and name == wish.target:
+            if option == "--drop" and name in targets:
                 raise PeError(f"--drop: '{said(name)}' is the target", hint="name another --target, or keep it")
 
 
@@ -162,36 +181,9 @@ def tables_in(folder: Path) -> list[Path]:
 # --- the config -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Goal:
-    """What a config says for a type of target.
-
-    Args:
-        what: is predicted, in the config's first line.
-        kind: what it is taken for, on the screen.
-        best: metric that decides which checkpoint is the best.
-        mode: max or min.
-        recorded: metrics of training that are written.
-    """
-
-    what: str
-    kind: str
-    best: str
-    mode: str
-    recorded: tuple[str, ...]
-
-
-_GOALS = {
-    "category": _Goal("the class", "classes", "loss", "min", ("loss", "acc")),
-    "bag": _Goal("the tags", "tags", TAGS_BEST, "max", ("loss",)),
-    "number": _Goal("the number", "a number", "loss", "min", ("loss", "error")),
-}
-
-
 def _config(looked: Looked, wish: Wish) -> str:
-    target = looked.target
-    goal = _GOALS[str(target.type)]
-    what = f"Predicts {goal.what} '{said(target.name)}' from the other columns of {said(wish.source.name)}."
+    what = " and ".join(f"{goal.kind.what} '{said(goal.name)}'" for goal in looked.goals)
+    what = f"Predicts {what} from the other columns of {said(wish.source.name)}."
     share = ", ".join(
         f"{100 * looked.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in looked.split
     )
@@ -203,28 +195,27 @@ def _config(looked: Looked, wish: Wish) -> str:
         if time
         else []
     )
-    how = [f"stratify: every part has its share of every class of '{said(target.name)}'."] if target.type == "category" else []
-    columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type] + [
-        column_row(target.name, target.written, f"the target: {target.why}")
-    ]
-    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
+    stratified = looked.split.get("stratify")
+    how = [f"stratify: every part has its share of every class of '{said(stratified)}'."] if stratified else []
+    columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type]
+    columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in looked.goals]
+    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out] + _changes(looked)
     comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
-    best, mode = looked.positive.best if looked.positive else (goal.best, goal.mode)
+    best, mode = _best(looked)
     made = plan_of(looked)
     lines = [
         *head(what),
         *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
         "",
         *_feeds(looked),
-        *(looked.positive.section() if looked.positive else []),
-        *(tag_section(target.options["classes"]) if target.type == "bag" else []),
+        *_metrics(looked),
         *training(
             made,
             looked.rows,
             best=f"eval/{best}",
             mode=mode,
-            rest=_optimizer(made),
-            metrics=goal.recorded,
+            rest=optimizer(made),
+            metrics=("loss", *(name for goal in looked.goals for name in goal.recorded)),
             decide=_decide(looked),
         ),
     ]
@@ -234,21 +225,15 @@ def _config(looked: Looked, wish: Wish) -> str:
 def _decide(looked: Looked) -> list[str]:
     """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
     more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
-    if looked.positive and looked.positive.is_rare:
-        return [f"  decide: f1  # the threshold of '{said(looked.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
-    if looked.positive or looked.target.type == "bag":
-        of = "of each tag" if looked.target.type == "bag" else f"of '{said(looked.positive.name, 24)}'" if looked.positive else ""
+    goal = looked.only
+    if goal is None:
+        return []
+    if goal.positive and goal.positive.is_rare:
+        return [f"  decide: f1  # the threshold of '{said(goal.positive.name, 24)}' is that of the best F1 of the evaluation; {more}"]
+    if goal.positive or goal.guess.type == "bag":
+        of = f"of '{said(goal.positive.name, 24)}'" if goal.positive else "of each tag"
         return [f"  # decide: f1  # would choose the threshold {of} on the evaluation rows, instead of 0.5; {more}"]
     return []
-
-
-def _optimizer(made: Plan) -> list[str]:
-    rate = {"type": "cosine_decay", "learning_rate": made.learning_rate, "step_each_epoch": "1 epoch", "epochs": made.epochs}
-    return [
-        "    type: AdamW",
-        f"    learning_rate: {flow(rate)}  # falls to 0 over the epochs",
-        f"    weight_decay: {made.weight_decay!r}  # parameters that nothing needs shrink",
-    ]
 
 
 def _in_time(looked: Looked) -> str | None:
@@ -274,23 +259,53 @@ def _feeds(looked: Looked) -> list[str]:
         rows.append(("x:", flow(escaped([g.name for g in numbers])), sum_of(looked)))
     for found, feed in branches_of(looked).items():
         rows.append((f"{feed}:", quoted(escaped(found)), ""))
-    goal = ("value:" if looked.target.type == "number" else "label:", quoted(escaped(looked.target.name)), "what is predicted")
-    return [*lines, "feeds:", *aligned([*rows, goal], "  ")]
+    rows += [(f"{goal.feed}:", quoted(escaped(goal.name)), "what is predicted") for goal in looked.goals]
+    return [*lines, "feeds:", *aligned(rows, "  ")]
+
+
+def _changes(looked: Looked) -> list[str]:
+    """Return the lines that change training pictures; they stand in comments where a number is predicted, which they may change, too."""
+    lines = [line for one in looked.used("image") for line in augmentation(int(one.options["size"][0]))]
+    if not lines or not any(goal.is_number for goal in looked.goals):
+        return lines
+    why = "  # Where they leave what is predicted as it is (a flip moves what is left to the right), take out the signs in front:"
+    return [lines[0], why, *(f"  # {line[2:]}" for line in lines[1:])]
+
+
+def _best(looked: Looked) -> tuple[str, str]:
+    """Return the metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
+    if looked.only is None:
+        return "loss", "min"
+    return looked.only.positive.best if looked.only.positive else (looked.only.kind.best, looked.only.kind.mode)
+
+
+def _metrics(looked: Looked) -> list[str]:
+    """Return the section of metrics that are taken over all rows of an evaluation."""
+    lines = []
+    for goal in looked.goals:
+        if goal.positive:
+            lines += goal.positive.section()
+        elif goal.guess.type == "bag":
+            lines += tag_section(goal.guess.options["classes"], goal.suffix)
+        elif goal.guess.kind == "ordered":
+            lines += kappa_section(goal.suffix)
+    return ["", "metrics:", *lines] if lines else []
 
 
 def _notes(looked: Looked) -> tuple[str, ...]:
-    target = looked.target
-    kind = _GOALS[str(target.type)].kind
-    notes = [f"{len(looked.table):,} rows; '{said(target.name)}' is taken for {kind}: {target.why}"]
-    if target.type == "bag":
-        notes.append(f"metrics are F1 and average precision; the best checkpoint goes by eval/{TAGS_BEST}")
-    if looked.positive:
-        name, why = said(looked.positive.name, 30), looked.positive.why
-        notes.append(f"metrics are about '{name}', {why}; the best checkpoint goes by eval/{said(looked.positive.best[0], 60)}")
-        if looked.positive.is_rare:
+    notes = [f"'{said(goal.name)}' is taken for {goal.kind.said}: {goal.guess.why}" for goal in looked.goals]
+    notes[0] = f"{len(looked.table):,} rows; {notes[0]}"
+    best = f"the best checkpoint goes by eval/{said(_best(looked)[0], 60)}"
+    if any(goal.guess.type == "bag" for goal in looked.goals):
+        notes.append(f"metrics are F1 and average precision; {best}")
+    for positive in (goal.positive for goal in looked.goals if goal.positive):
+        name = said(positive.name, 30)
+        notes.append(f"metrics are about '{name}', {positive.why}; {best}")
+        if positive.is_rare and looked.only is not None:
             notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
     for types, what in (
-        (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts")
+        (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts"),
+        (("image",), "pictures"),
     ):  # fmt: skip
         found = looked.used(*types)
         if found:

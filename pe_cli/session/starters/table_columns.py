@@ -17,19 +17,19 @@ from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
 from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
 from pe_cli.session.starters.files import Wish
+from pe_cli.session.starters.goals import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.guessed import Asked, Guess
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.positive import Positive, positive_of
+from pe_cli.session.starters.pictures import STAGES, picture_plan
+from pe_cli.session.starters.positive import positive_of
 from pe_cli.session.starters.training_plan import Plan, shares, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.
 FEWEST = 10
 #: Columns that are written; more are left out.
 MOST_COLUMNS = 200
-#: Names of layers and feeds that every starter has.
-TAKEN = ("x", "label", "value", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "deep", "wide", "logits", "xent", "loss",
-         "prob", "acc")  # fmt: skip
-TAKEN_NUMBER = ("estimate", "square", "gap", "distance", "mean_distance", "error")
+#: Names of layers and feeds that every starter has, besides those of its targets.
+TAKEN = ("x", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "loss")
 
 
 @dataclass
@@ -39,32 +39,35 @@ class Looked:
     Args:
         table: the rows.
         source: reader and options, as the config says them.
-        target: how the target is taken.
+        goals: the targets.
         guesses: how other columns are taken, the first `MOST_COLUMNS` of them.
         split: how the rows are divided.
         parts: the rows of every part.
         states: column -> what it learned from the training rows.
         comments: on the source, for the config.
         notes: what is said on the screen of how cells are taken.
-        positive: class that metrics are about; None where the target has not two classes.
     """
 
     table: Table
     source: dict[str, Any]
-    target: Guess
+    goals: list[Goal]
     guesses: list[Guess]
     split: dict[str, Any]
     parts: Mapping[str, Rows]
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     comments: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
-    positive: Positive | None = None
+
+    @property
+    def only(self) -> Goal | None:
+        """The target, where there is one."""
+        return self.goals[0] if len(self.goals) == 1 else None
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
         """What is left out, and why: columns by their names in quotes, and all behind the last one that is looked at together."""
         found = [(f"'{said(one.name, 30)}'", one.why) for one in self.guesses if not one.type]
-        more = len(self.table.names) - 1 - len(self.guesses)
+        more = len(self.table.names) - len(self.goals) - len(self.guesses)
         return [*found, (f"{more:,} more", f"only the first {MOST_COLUMNS} are looked at")] if more else found
 
     @property
@@ -78,7 +81,7 @@ class Looked:
 
     def indices(self, name: str) -> int:
         """Return the number of indices of a column with classes."""
-        kind = self.target.type if name == self.target.name else next(g.type for g in self.guesses if g.name == name)
+        kind = next(g.type for g in [*(goal.guess for goal in self.goals), *self.guesses] if g.name == name)
         return len(discover()[str(kind)].classes(self.states[name]))
 
     def tokens(self, name: str) -> int:
@@ -88,14 +91,14 @@ class Looked:
         return open_tokens(self.states[name]["tokens"]).size
 
 
-def guesses_of(table: Table, wish: Wish, target: str, asked: Asked) -> list[Guess]:
-    """Return how the columns besides the target are taken, the first `MOST_COLUMNS` of them.
+def guesses_of(table: Table, wish: Wish, targets: Sequence[str], asked: Asked) -> list[Guess]:
+    """Return how the columns besides the targets are taken, the first `MOST_COLUMNS` of them.
 
     Raises:
         PeError: DATA; cells may be read in several ways, and nothing tells which.
     """
     found = []
-    for name in [name for name in table.names if name != target][:MOST_COLUMNS]:
+    for name in [name for name in table.names if name not in targets][:MOST_COLUMNS]:
         if name in wish.drop:
             found.append(Guess(name, None, why="--drop says so"))
         elif name in wish.columns:
@@ -105,7 +108,9 @@ def guesses_of(table: Table, wish: Wish, target: str, asked: Asked) -> list[Gues
     return found
 
 
-def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: Asked, comments: Sequence[str] = ()) -> Looked:
+def look(
+    table: Table, source: dict[str, Any], wish: Wish, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
+) -> Looked:
     """Return what a table is, with its rows split and its columns fitted.
 
     Raises:
@@ -113,30 +118,41 @@ def look(table: Table, source: dict[str, Any], wish: Wish, target: str, asked: A
     """
     if len(table) < FEWEST:
         raise table.error(
-            0, target, f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
+            0, targets[0], f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
-    aim, positive = positive_of(table, guess_target(table, target, wish, asked), wish.positive)
-    guesses = guesses_of(table, wish, target, asked)
+    goals = _goals(table, wish, targets, asked)
+    guesses = guesses_of(table, wish, targets, asked)
     if not any(one.type for one in guesses):
         guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
                    for one in guesses]  # fmt: skip
-    table.prepare({one.name: notation_of(one) for one in [*guesses, aim] if one.type == "number"}, [])
-    guesses = [_gaps_filled(one, wish) for one in without_doubles(table, guesses, aim)]
+    aims = [goal.guess for goal in goals]
+    table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
+    guesses = [_gaps_filled(one, wish) for one in without_doubles(table, guesses, aims)]
     split: dict[str, Any] = {
         **shares(len(table)),
-        **({"stratify": target} if aim.type == "category" else {}),
+        **({"stratify": targets[0]} if [one.type for one in aims] == ["category"] else {}),
         "seed": 1,
     }
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(split))
-    looked = Looked(table, source, _known(aim, table, parts), guesses, split, parts, comments=tuple(comments), positive=positive)
-    looked.notes = [note for one in [aim, *guesses] if (note := one.note)] + leaks(table, guesses, aim)
-    looked.states[target] = _fitted(looked, looked.target, wish)
+    goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
+    looked = Looked(table, source, goals, guesses, split, parts, comments=tuple(comments))
+    looked.notes = [note for one in [*aims, *guesses] if (note := one.note)]
+    looked.notes += [note for one in aims for note in leaks(table, guesses, one)]
+    for goal in goals:
+        looked.states[goal.name] = _fitted(looked, goal.guess, wish)
     looked.guesses = [_fitting(looked, found, wish) for found in guesses]
     if not any(found.type for found in looked.guesses):
         why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
-        raise table.error(0, target, f"no other column is left to learn from. {why}", "add columns")
+        raise table.error(0, targets[0], f"no other column is left to learn from. {why}", "add columns")
     return looked
+
+
+def _goals(table: Table, wish: Wish, targets: Sequence[str], asked: Asked) -> list[Goal]:
+    """Return the targets, as they are guessed or said."""
+    if wish.positive is not None and len(targets) > 1:
+        raise PeError(f"--positive '{said(wish.positive)}' is about one target, and there are {len(targets)}", hint="leave --positive out")
+    return with_suffixes([positive_of(table, guess_target(table, name, wish, asked), wish.positive) for name in targets])
 
 
 def _gaps_filled(found: Guess, wish: Wish) -> Guess:
@@ -168,7 +184,7 @@ def _is_number(words: Sequence[str]) -> bool:
 
 def _fitted(looked: Looked, found: Guess, wish: Wish) -> dict[str, Any]:
     kind = discover()[str(found.type)]
-    is_target = found.name == looked.target.name
+    is_target = any(found.name == goal.name for goal in looked.goals)
     context = Context(looked.table, found.name, is_target, None, None, wish.base)
     options = kind.options.model_validate(dict(found.options))
     state: dict[str, Any] = kind.fit(options, context, looked.parts["train"])
@@ -193,6 +209,9 @@ def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
 
 def plan_of(looked: Looked) -> Plan:
     """Return how much a model of the table is given: its batches, epochs, rate and width; half as many with texts."""
+    if looked.used("image"):
+        made = picture_plan(looked.rows)
+        return replace(made, learning_rate=0.002, weight_decay=0.02)
     return table_plan(looked.rows, 2000) if looked.used("text") else table_plan(looked.rows)
 
 
@@ -221,10 +240,12 @@ def sum_of(looked: Looked) -> str:
 
 def branches_of(looked: Looked) -> dict[str, str]:
     """Return the columns that have a feed of their own, and its name."""
-    taken = [*TAKEN, *TAKEN_NUMBER]
+    taken = [*TAKEN, *(goal.key(layer) for goal in looked.goals for layer in LAYERS)]
     found: dict[str, str] = {}
-    for one in looked.used("category", "bag", "text"):
+    for one in looked.used("category", "bag", "text", "image"):
         feed = safe(one.name, taken)
         found[one.name] = feed
-        taken += [feed, f"{feed}_row", f"{feed}_wide", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
+        taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
+        taken += [goal.key(f"{feed}_wide") for goal in looked.goals]
+        taken += [f"{feed}_{name}" for name in ("mean", "flat", *(f"stage{i + 1}" for i in range(STAGES)))] if one.type == "image" else []
     return found

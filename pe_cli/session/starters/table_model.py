@@ -1,17 +1,17 @@
-"""The model of a table's starter: scaled numbers, their bins, and embeddings, into two hidden layers and straight to the output."""
+"""The model of a table's starter: scaled numbers, their bins, and embeddings, into two hidden layers and straight to the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.session.starters.files import Lines, Wish, aligned, text
 from pe_cli.session.starters.guessed import Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.number_bins import edges_of
+from pe_cli.session.starters.pictures import BLOCK, stages
 from pe_cli.session.starters.table_columns import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
+from pe_cli.session.starters.table_heads import categories, feed_of, heads
 from pe_cli.session.starters.training_plan import Plan, embedding_width
 
 #: Width of an embedding of texts.
@@ -31,15 +31,15 @@ def model_of(looked: Looked, wish: Wish) -> str:
     for name, feed in branches_of(looked).items():
         one = next(g for g in looked.guesses if g.name == name)
         outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
-    feeds.append(_goal(looked))
+    feeds += [feed_of(looked, goal) for goal in looked.goals]
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
     edges = edges_of(looked, wish)
     inputs = [first, *(["bins"] if any(edges) else [])]
-    rows = {f"{feed}_row" for feed in _categories(looked)}
+    rows = {f"{feed}_row" for feed in categories(looked)}
     straight = [*(name for name in outputs if name not in rows), *inputs[1:]]
-    last = _hidden(inputs, found) + _ENDS[str(looked.target.type)](looked, straight)
+    last = _hidden(inputs, found) + heads(looked, straight, "drop2")
     binned = _bins(looked, edges) if any(edges) else []
     return _text_of(looked, wish, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
 
@@ -54,6 +54,7 @@ def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) ->
         "feeds:",
         *aligned(feeds, "  "),
         "",
+        *([*BLOCK, ""] if looked.used("image") else []),
         "# Layers in order: the key names the output; a layer that names no input takes the output of the layer before it.",
         *(
             ["# An embedding of n indices is 1.6 * n ** 0.56 wide, at most 50."]
@@ -65,23 +66,9 @@ def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) ->
         *layers,
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(_FETCHES[str(looked.target.type)])}",
+        f"fetches: {flow(['loss', *(name for goal in looked.goals for name in goal.fetched)])}",
     ]
     return text(lines)
-
-
-#: What is fetched, by the type of the target.
-_FETCHES = {"category": ["loss", "acc", "prob"], "bag": ["loss", "prob"], "number": ["loss", "error", "estimate"]}
-
-
-def _goal(looked: Looked) -> tuple[str, str, str]:
-    """Return the feed that the model is taught."""
-    name = said(looked.target.name)
-    if looked.target.type == "category":
-        return "label:", "{shape: [1], dtype: int64}", f"index of the class of '{name}'"
-    if looked.target.type == "bag":
-        return "label:", flow({"shape": [looked.indices(looked.target.name)]}), f"1 for every tag that '{name}' has, else 0"
-    return "value:", "{shape: [1]}", f"'{name}', scaled to mean 0 and deviation 1"
 
 
 def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
@@ -124,7 +111,16 @@ def _text_branch(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Li
     return f"{feed}_text"
 
 
-_BRANCHES = {"category": _category, "bag": _bag, "text": _text_branch}
+def _image(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    size = int(one.options["size"][0])
+    shape = [1 if one.options.get("mode") == "gray" else 3, size, size]
+    feeds.append((f"{feed}:", flow({"shape": shape}), f"the picture of '{said(one.name)}': channels, height, width"))
+    found = stages(feed, size, f"{feed}_")
+    layers += [*found, (f"{feed}_flat:", flow({"type": "flatten"}), "a number for each filter")]
+    return f"{feed}_flat"
+
+
+_BRANCHES = {"category": _category, "bag": _bag, "text": _text_branch, "image": _image}
 
 
 def _bins(looked: Looked, edges: Sequence[Sequence[float]]) -> list[str]:
@@ -150,73 +146,3 @@ def _hidden(inputs: list[str], found: Plan) -> Lines:
         ("hidden2:", flow({"type": "fc", "size": found.hidden, "act": "relu"}), ""),
         ("drop2:", drop, ""),
     ]
-
-
-def _sum(looked: Looked, key: str, straight: list[str], size: int, comment: str) -> Lines:
-    """Return the layers of the output: that of the hidden layers, and those of a linear model."""
-    zero = {"initializer": {"type": "Constant"}}
-    layers = [("deep:", flow({"type": "fc", "size": size, "param_attr": zero}), "begins with 0, and so do the layers of the linear model")]
-    if straight:
-        inputs = straight if len(straight) > 1 else straight[0]
-        declared = {"type": "fc", "input": inputs, "size": size, "param_attr": zero, "bias_attr": False}
-        layers.append(("wide:", flow(declared), ""))
-    tables = _categories(looked)
-    for feed, name in tables.items():
-        weights = {"type": "embedding", "input": feed, "size": [looked.indices(name), size], "param_attr": zero}
-        layers.append((f"{feed}_wide:", flow(weights), ""))
-    parts = ["deep", *(["wide"] if straight else []), *(f"{feed}_wide" for feed in tables)]
-    return [*layers, (key, flow({"type": "sum", "x": parts}), comment)]
-
-
-def _categories(looked: Looked) -> dict[str, str]:
-    """Return the feeds of categories, and their columns."""
-    names = {one.name for one in looked.used("category")}
-    return {feed: name for name, feed in branches_of(looked).items() if name in names}
-
-
-def _classes(looked: Looked, straight: list[str]) -> Lines:
-    count = looked.indices(looked.target.name)
-    return [
-        *_sum(looked, "logits:", straight, count, f"{count} classes of '{said(looked.target.name)}'"),
-        *CLASSIFIER,
-    ]
-
-
-#: What follows the logits of a classifier.
-CLASSIFIER = [
-    ("xent:", "{type: softmax_with_cross_entropy, logits: logits, label: label}", ""),
-    ("loss:", "{type: mean, x: xent}", ""),
-    ("prob:", "{type: softmax, input: logits}", "probability of every class"),
-    ("acc:", "{type: accuracy, input: prob, label: label}", "share of the rows whose most probable class is right"),
-]
-
-
-def _tags(looked: Looked, straight: list[str]) -> Lines:
-    count = looked.indices(looked.target.name)
-    return [
-        *_sum(looked, "logits:", straight, count, f"{count} tags of '{said(looked.target.name)}', each yes or no by itself"),
-        ("xent:", "{type: sigmoid_cross_entropy_with_logits, x: logits, label: label}", ""),
-        ("loss:", "{type: mean, x: xent}", ""),
-        ("prob:", "{type: sigmoid, x: logits}", "probability of every tag; they do not add up to 1"),
-    ]
-
-
-def _number(looked: Looked, straight: list[str]) -> Lines:
-    deviation = float(np.ravel(looked.states[looked.target.name]["divisor"])[0])
-    name = said(looked.target.name)
-    return [
-        *_sum(looked, "estimate:", straight, 1, f"pe predict gives it in the unit of '{name}'"),
-        ("square:", "{type: square_error_cost, input: estimate, label: value}", ""),
-        ("loss:", "{type: mean, x: square}", ""),
-        ("gap:", "{type: elementwise_sub, x: estimate, y: value}", ""),
-        ("distance:", "{type: abs, x: gap}", ""),
-        ("mean_distance:", "{type: mean, x: distance}", ""),
-        (
-            "error:",
-            flow({"type": "scale", "x": "mean_distance", "scale": float(f"{deviation:.9g}")}),
-            f"mean absolute error in the unit of '{name}': times its deviation in the training rows",
-        ),
-    ]
-
-
-_ENDS = {"category": _classes, "bag": _tags, "number": _number}

@@ -172,7 +172,7 @@ def _target(name: str, codes: Codes, found: Bags, options: Mapping[str, Any]) ->
     why = f"{len(found.items):,} tags, such as {three(found.most)}; cells such as {cells}; {rows}"
     classes = options.get("classes") or _sorted(found.items)
     note = f"if a whole cell of '{said(name, 30)}' is one class, say --columns '{said(name, 60)}=category'"
-    return Guess(name, "bag", {**options, "classes": list(classes)}, why, note)
+    return Guess(name, "bag", {**options, "classes": list(classes)}, why, note, kind="tags")
 
 
 def _sorted(items: Mapping[str, int]) -> list[str]:
@@ -182,24 +182,27 @@ def _sorted(items: Mapping[str, int]) -> list[str]:
         return sorted(items)
 
 
-def tag_section(names: Sequence[str]) -> list[str]:
-    """Return the lines of `metrics` for tags, in the order of their numbers."""
-    given = {"scores": "prob", "labels": "label"}
+def tag_section(names: Sequence[str], suffix: str = "") -> list[str]:
+    """Return lines of `metrics` for tags, in the order of their numbers.
+
+    Args:
+        names: of the tags.
+        suffix: of the names of the target's layers; empty for the only target.
+    """
+    given = {"scores": f"prob{suffix}", "labels": f"label{suffix}"}
     rows: Lines = [
-        ("f1_micro:", flow({"type": "f1", "average": "micro", **given}), "of all decisions together: tags that are frequent count most"),
-        ("f1_macro:", flow({"type": "f1", "average": "macro", **given}), "mean over the tags: each counts alike"),
-        (f"{TAGS_BEST}:", flow({"type": "average_precision", "average": "micro", **given}), "of all rows and tags in one order"),
+        (f"f1_micro{suffix}:", flow({"type": "f1", "average": "micro", **given}), "of all decisions: tags that are frequent count most"),
+        (f"f1_macro{suffix}:", flow({"type": "f1", "average": "macro", **given}), "mean over the tags: each counts alike"),
+        (f"{TAGS_BEST}{suffix}:", flow({"type": "average_precision", "average": "micro", **given}), "of all rows and tags in one order"),
     ]
     taken: set[str] = set()
     for number, name in enumerate(names[:MOST_METRICS]):
-        key = of_class("f1", name)
+        key = of_class(f"f1{suffix}", name)
         if key not in taken:  # two long tags may have one name
             rows.append((f"{quoted(escaped(key))}:", flow({"type": "f1", "class": number, **given}), ""))
         taken.add(key)
     more = f" of the first {MOST_METRICS} tags; `pe eval --classes` has them all" if len(names) > MOST_METRICS else ""
     return [
-        "",
-        f"# Of all rows of an evaluation. A tag is given from a probability of 0.5 on. `class` is its number in `classes` above{more}.",
-        "metrics:",
+        f"  # Of all rows of an evaluation. A tag is given from a probability of 0.5 on. `class` is its number in `classes` above{more}.",
         *aligned(rows, "  "),
     ]

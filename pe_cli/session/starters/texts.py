@@ -31,4 +31,4 @@ def starter(wish: Wish) -> Starter:
             hint="one folder of texts per class; or name one text",
             code=ExitCode.DATA,
         )
-    return table.of_table(found, source, wish, LABEL, Asked(wish.ask))
+    return table.of_table(found, source, wish, [LABEL], Asked(wish.ask))

@@ -69,6 +69,7 @@ class Candidate:
     @property
     def results(self) -> list[float]:
         """The mean of the metric over the trials, after every budget that all of them were trained for."""
+        # Budgets that all repeats have finished: the mean of fewer would compare unlike things.
         budgets = zip(*(trial.results for trial in self.trials), strict=False)
         return [statistics.fmean(values) if all(map(math.isfinite, values)) else math.nan for values in budgets]
 
@@ -91,6 +92,7 @@ class Candidate:
 
     @property
     def state(self) -> State:
+        # A candidate is what is worst among its trials.
         """That of the trials where they agree, else the first one that there is of: failed, running, stopped, waiting, halted."""
         there = {trial.state for trial in self.trials}
         return next((state for state in _TELLING if state in there), "done")
@@ -148,6 +150,7 @@ class Sweep:
 
     def ranked(self) -> list[Candidate]:
         """Return the candidates, the best first: those that were trained longest, by their metric, then by their number."""
+        # Those that were trained longest come first: their results are of the largest budget.
         return sorted(self.candidates, key=lambda one: (-len(one.results), *self.rank(one, len(one.results) - 1)))
 
     def rank(self, candidate: Candidate, rung: int) -> tuple[float, int]:
@@ -155,6 +158,7 @@ class Sweep:
         results = candidate.results
         value = results[rung] if 0 <= rung < len(results) else math.nan
         worth = value if self.mode == "min" else -value
+        # Numbers decide between equals, so that the order does not change from one look to the next.
         return (worth if math.isfinite(worth) else math.inf), candidate.number
 
     @property
@@ -167,6 +171,7 @@ class Sweep:
         """Return short names of the keys: the last part, or all where two keys share it."""
         keys = list(self.trials[0].values) if self.trials else []
         last = [key.rpartition(".")[2] for key in keys]
+        # The end of a key is shown where it is the only one.
         return {key: short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)}
 
     def rows(self) -> list[tuple[object, ...]]:
@@ -196,6 +201,7 @@ class Sweep:
             Short name of a key -> share; None for a key where too few are measured to tell, or all have the same metric.
         """
         known = [one for one in self.candidates if one.results and math.isfinite(one.results[0])]
+        # By results after the first budget, which all candidates have.
         values, names = [one.results[0] for one in known], self.names()
         keys = self._chosen(self.trials[0].values) if self.trials else {}
         return {names[key]: _explained(_groups([one.values[key] for one in known]), values) for key in keys}
@@ -254,11 +260,13 @@ def _explained(groups: Sequence[object], values: Sequence[float]) -> float | Non
     total = sum((value - mean) ** 2 for value in values)
     if not total > 0 or not math.isfinite(total):
         return None
+    # Within groups: what a key does not explain.
     within = 0.0
     for group in set(groups):
         inside = [value for value, of in zip(values, groups, strict=True) if of == group]
         centre = statistics.fmean(inside)
         within += sum((value - centre) ** 2 for value in inside)
+    # Corrected for the number of groups: random groups explain something, too.
     return max(0.0, 1 - (within / (n - k)) / (total / (n - 1)))
 
 
@@ -273,6 +281,7 @@ def read_sweep(folder: Path) -> Sweep:
         value: Any = strict_json.loads(read_regular(path))
         trials = [_trial(entry) for entry in value["trials"]]
         repeats, wanted = int(value.get("repeats", 1)), int(value.get("wanted", 0))
+        # The record may have been written by hand or be damaged: whatever follows relies on this.
         if [t.number for t in trials] != list(range(1, len(trials) + 1)) or len({tuple(t.values) for t in trials}) > 1:
             raise ValueError("its trials do not fit together")
         if repeats < 1 or len(trials) % repeats or not (trials or wanted > 0):
@@ -292,6 +301,7 @@ def _trial(entry: Any) -> Trial:
     state = entry["state"]
     if state not in get_args(State) or not isinstance(entry["values"], dict):
         raise ValueError("a trial has no known state, or no values")
+    # A name and no path: a record must not point out of its folder.
     run = None if entry["run"] is None else Path(str(entry["run"])).name
     results = [float(value) for value in entry["results"]]
     number, step, code = (int(entry.get(key, 0)) for key in ("trial", "step", "code"))

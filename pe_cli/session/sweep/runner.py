@@ -74,6 +74,7 @@ class Runner:
             KeyboardInterrupt: the second interrupt.
         """
         interruptible()  # the trials are to end, too
+        # None while the sweep goes on; then whether all is done.
         done: bool | None = None
         try:
             while done is None:
@@ -90,9 +91,11 @@ class Runner:
 
     def _look(self) -> bool | None:
         """Note what has ended, start what can be, and wait a moment; return whether the sweep is done once there is nothing to do."""
+        # The record is held for a moment only: other processes of the sweep wait for it.
         with record(self.folder) as sweep:
             for one in [one for one in self._running if one.child.has_ended]:
                 self._running.remove(one)
+                # All that is decided here follows from the record, so that any process may decide it.
                 self._ended(sweep, one)
             left = open_trials(self._section, sweep)
             here = {one.number for one in self._running}
@@ -117,10 +120,12 @@ class Runner:
         for trial in ready:
             if len(self._running) >= self.jobs:
                 break
+            # Whoever holds the lock of a trial trains it, on whichever machine.
             descriptor = claim(self.folder, trial.number)
             if descriptor is None:
                 others += 1
                 continue
+            # Signals wait until the child is noted, or it would be left running.
             with held():
                 try:
                     child = self._child(sweep, trial, left.rung, descriptor)
@@ -131,6 +136,7 @@ class Runner:
                 self._running.append(_Training(trial.number, left.rung, child, descriptor))
         return others
 
+    # A file that changes in the middle would give trials that do not compare.
     def _child(self, sweep: Sweep, trial: Trial, rung: int, descriptor: int) -> Child:
         """Start the process of a trial, which keeps the claim, too: none is trained twice where this process dies."""
         _check_unchanged(self.run, sweep)
@@ -143,6 +149,7 @@ class Runner:
             count, _, unit = sweep.budgets[rung].partition(" ")
             wanted.append(f"train.{'epochs' if unit.startswith('epoch') else 'steps'}={count}")
         earlier = run_of(self.folder, trial.number)
+        # A trial of a larger budget goes on from where the smaller one ended.
         return start_training(self.run, wanted, self.jobs * self.shared, resume=earlier, keep=(descriptor,))
 
     def _wait(self, others: int) -> None:
@@ -150,6 +157,7 @@ class Runner:
         if self._running:
             free = len(self._running) < self.jobs
             until = time.monotonic() + LOOK_FOR_OTHERS
+            # It looks around for others' ends only where there is room to start something.
             while not any(one.child.has_ended for one in self._running) and not (free and others and time.monotonic() > until):
                 time.sleep(LOOK)
             return
@@ -162,11 +170,13 @@ class Runner:
         """Note what came of a trial."""
         trial = sweep.trials[one.number - 1]
         code, _, error = one.child.ended()
+        # The child kept it open as well: the trial is free once both are closed.
         os.close(one.claim)
         path = run_of(self.folder, trial.number)
         trial.run = None if path is None else path.name
         if code in (ExitCode.STOPPED, ExitCode.INTERRUPTED):
             trial.state = "stopped"
+            # Stopped by somebody: this process does not start it again.
             self._stopped.add(trial.number)
         else:
             _measure(sweep, trial, path, code, error)
@@ -184,6 +194,7 @@ class Runner:
     def _interrupt(self) -> None:
         """Make the trials write checkpoints and end."""
         stop([one.child for one in self._running])
+        # Written before the locks are given back, so that nobody takes a trial that is noted as running.
         with record(self.folder) as sweep:
             for one in self._running:
                 trial, path = sweep.trials[one.number - 1], run_of(self.folder, one.number)
@@ -213,6 +224,7 @@ def _check_unchanged(run: RunSpec, sweep: Sweep) -> None:
         PeError: USAGE; config or model were changed.
     """
     for path, known in ((run.path, run.text), (run.model_path, str(sweep.asked.get("model")))):
+        # The trial itself tells what it cannot read.
         with contextlib.suppress(OSError, ValueError):  # the trial says it, with more words
             if text(path) != known:
                 raise PeError(f"{path} was changed while the sweep trained", hint="undo the change, then go on with --resume")

@@ -86,10 +86,12 @@ def _over_mpi(begin: Callable[[], Sweep]) -> Iterator[Joined]:
             _check_sharing(sweep.folder)
         except PeError as failure:
             error = failure
+    # As text: mpi4py's lower-case calls pickle.
     # text, and no Python objects: those would be unpickled
     said = json.loads(_told(world, json.dumps({"folder": sweep and str(sweep.folder.absolute()), "code": error and error.code})))
     if error is None and said["code"] is None:
         yield Joined(sweep or read_sweep(Path(said["folder"])), world.Get_rank() == 0, shared)
+        # All come here, also those that found nothing to train: MPI ends for all at once.
         world.Barrier()
     mpi.Finalize()
     if error is not None:
@@ -103,6 +105,7 @@ def _told(world: Any, text: str) -> str:
     import numpy as np
 
     size = np.array([len(text.encode())], np.int64)
+    # The size first, so that every process has room for the text.
     world.Bcast(size, 0)
     room = np.zeros(int(size[0]), np.uint8)
     if world.Get_rank() == 0:
@@ -126,6 +129,7 @@ def _of_job(run: RunSpec, begin: Callable[[], Sweep]) -> Sweep:
         raise PeError("--launcher slurm: neither SLURM_ARRAY_JOB_ID nor SLURM_JOB_ID is set", hint=hint)
     parent = Path(run.output.dir)
     atomic.make_folder(parent)
+    # Tasks of a job meet in the folder of runs: the first makes the sweep, the others find it by the job's number.
     with _alone(parent):
         for path in parent.glob(f"sweep-{glob.escape(run.name)}-*/{RECORD}"):
             if read_sweep(path.parent).asked.get(_JOB) == job:
@@ -159,6 +163,7 @@ def _alone(folder: Path) -> Iterator[None]:
         PeError: DEVICE; another process does not let go of it.
     """
     with contextlib.ExitStack() as stack:
+        # Bounded, because a lock that nobody gives back is told as what it is.
         for left in reversed(range(_TRIES)):
             try:
                 stack.enter_context(lock.held(folder))

@@ -34,10 +34,12 @@ def open_trials(section: SweepSection, sweep: Sweep) -> OpenTrials:
     Raises:
         PeError: USAGE; tpe needs optuna, which is not installed.
     """
+    # Everything follows from the record: a sweep that was killed goes on where it was.
     going: Sequence[Candidate] = sweep.candidates
     last = len(sweep.budgets) - 1
     for rung in range(last + 1):
         left = [t for one in going for t in one.trials if t.state != "failed" and len(t.results) <= rung]
+        # Method tpe draws new candidates only when the known ones have results to learn from.
         if rung == 0 and not left and len(going) < sweep.wanted:
             left = _draw(section, sweep)
         if left:
@@ -60,9 +62,11 @@ def _draw(section: SweepSection, sweep: Sweep) -> list[Trial]:
 def _better(sweep: Sweep, candidates: Sequence[Candidate], rung: int, section: SweepSection) -> list[Candidate]:
     """Return those that go on after a budget, by number; the others are halted."""
     assert section.halving is not None
+    # Failed ones have no result of this budget and take no part.
     good = sorted((one for one in candidates if len(one.results) > rung), key=lambda one: sweep.rank(one, rung))
     kept = good[: max(1, len(candidates) // section.halving.factor)]
     numbers = {one.number for one in kept}
     for trial in (trial for one in candidates if one.number not in numbers for trial in one.trials):
+        # A failed trial stays failed, so that its error is told.
         trial.state = trial.state if trial.state == "failed" else "halted"
     return sorted(kept, key=lambda one: one.number)

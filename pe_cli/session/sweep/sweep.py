@@ -54,6 +54,7 @@ def checked(run: RunSpec) -> Sweep:
     """
     made = _asked(run)
     assert run.sweep is not None
+    # Before anything is trained: the package is needed only for the second draw.
     if run.sweep.method == "tpe":
         require_optuna(run.sweep.at_of("method"))
     check_trials(run, [trial.values for trial in made.trials] or probes_of(run.sweep))
@@ -80,10 +81,12 @@ def open_sweep(run: RunSpec, folder: Path | None) -> Sweep | None:
         if not found:
             return None
         folder = max(found, key=lambda path: (path.name.split("-")[-2:], path.name))
+    # Compared before the lock is taken, so that a wrong config changes nothing.
     _check_same(read_sweep(folder), wanted)
     with record(folder) as sweep:
         atomic.clean_temporaries(folder, held=True)
         for trial in sweep.trials:
+            # Trials that failed by the machine are tried again; those that failed by themselves would fail again.
             if trial.state == "failed" and (trial.code in _AGAIN or trial.code < 0):
                 trial.state, trial.error, trial.code = "waiting", "", 0
     return sweep
@@ -135,6 +138,7 @@ def _budgets(run: RunSpec) -> list[str]:
     whole = run.train.epochs if halving.first.unit == "epoch" else run.train.steps
     assert whole is not None
     counts = [halving.first.count]
+    # As many budgets as factors fit below the whole one.
     while counts[-1] * halving.factor < whole:
         counts.append(counts[-1] * halving.factor)
     return [f"{count} {halving.first.unit}{'s' * (count > 1)}" for count in (*counts, whole)]
@@ -157,6 +161,7 @@ def write_best(run: RunSpec, sweep: Sweep) -> Path | None:
     mistakes.raise_all()
     assert found is not None
     if found.output.name is None:  # the file's name is another one now
+        # The best config is a file of its own, and its runs get a name of their own.
         found = replace(found, output=found.output.model_copy(update={"name": f"{run.name}-best"}))
     assert best.value is not None
     assert math.isfinite(best.value)

@@ -51,15 +51,18 @@ def draw(section: SweepSection, known: Sequence[tuple[Values, float | None]], co
     """
     optuna = require_optuna(section.at_of("method"))
     over = choices_of(section)
+    # By the number of known results, so that a sweep that goes on draws what it would have drawn.
     seed = int(np.random.SeedSequence([section.seed, len(known)]).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
+        # Trials that are still running count as bad ones, so that two processes do not draw the same.
         sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
         study = optuna.create_study(direction="minimize" if section.mode == "min" else "maximize", sampler=sampler)
         kinds = {key: _kind(optuna, domain) for key, domain in over.items()}
         for values, result in known:
             good = result is not None and math.isfinite(result)
+            # A result that is not finite says that the values are no good, and no number how bad.
             state = optuna.trial.TrialState.COMPLETE if good else optuna.trial.TrialState.FAIL
             params = {key: _told(over[key], value) for key, value in values.items()}
             told = optuna.trial.create_trial(params=params, distributions=kinds, value=result if good else None, state=state)
@@ -72,6 +75,7 @@ def _kind(optuna: Any, domain: Choices | Range) -> Any:
     """Return a domain as optuna has it: a value of a list is known by its place."""
     made = optuna.distributions
     if isinstance(domain, Choices):
+        # Choices are numbers to the sampler: values may be lists, which it does not take.
         return made.CategoricalDistribution(list(range(len(domain.values))))
     if domain.scale == "int":
         return made.IntDistribution(int(domain.low), int(domain.high))
@@ -81,6 +85,7 @@ def _kind(optuna: Any, domain: Choices | Range) -> Any:
 def _told(domain: Choices | Range, value: Any) -> Any:
     if isinstance(domain, Range):
         return value
+    # As JSON, because 1 and true are equal in Python.
     return [strict_json.dumps(known) for known in domain.values].index(strict_json.dumps(value))
 
 

@@ -78,11 +78,13 @@ def start_training(
         keep: descriptors that the process inherits; where there are some, it also stops when this process dies.
     """
     environment = dict(os.environ)
+    # Trials share the cores; who has set CPU_NUM has decided it.
     if jobs > 1 and run.executor.devices == "auto" and "CPU_NUM" not in environment:
         environment["CPU_NUM"] = str(max(1, usable_cores() // jobs))
     command = [sys.executable, "-m", "pe_cli", "train", str(run.path), "--quiet"]
     command += [] if resume is None else ["--resume", str(resume)]
     command += [part for override in overrides for part in ("-o", override)]
+    # Files and no pipes: nobody has to read while the child writes.
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
     # a Ctrl-C in the terminal would reach it, too: it is told once, by us
     process = subprocess.Popen(
@@ -100,6 +102,7 @@ def stop(children: Collection[Child]) -> None:
     """
     _signal(children)
     try:
+        # Each one writes its checkpoint first.
         for child in children:
             child.process.wait()
     except KeyboardInterrupt:
@@ -122,6 +125,7 @@ def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], Non
     """Return what a new process does so that it gets a signal when this one dies; None where the system has no such thing."""
     if not sys.platform.startswith("linux"):
         return None
+    # Loaded before the fork: between fork and exec little is safe.
     prctl = ctypes.CDLL(None).prctl
     return lambda: prctl(_PARENT_DEATH_SIGNAL, number)
 
@@ -130,5 +134,6 @@ def _text(file: IO[bytes]) -> str:
     """Return the end of what was written, and close the file."""
     with file:
         file.seek(0, os.SEEK_END)
+        # The end says what went wrong.
         file.seek(max(0, file.tell() - _MOST))
         return file.read().decode(errors="replace").strip()

@@ -32,11 +32,13 @@ def record(folder: Path) -> Iterator[Sweep]:
             try:
                 stack.enter_context(lock.held(folder))
                 break
+            # Others hold it for a moment: trying again soon is faster than a queue.
             except BlockingIOError:
                 if time.monotonic() > until:
                     hint = "stop the process that has it"
                     raise PeError(f"{folder}: another process keeps the record of the sweep", hint=hint, code=ExitCode.DEVICE) from None
         sweep = read_sweep(folder)
+        # Written only where something has changed, so that many that only look do not wear the disk.
         before = sweep.to_json()
         try:
             yield sweep
@@ -65,6 +67,7 @@ def claim(folder: Path, number: int) -> int | None:
     except OSError as error:
         raise atomic.write_error(error, path) from None
     try:
+        # The lock is held by a descriptor: it goes when the last process that has it dies.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

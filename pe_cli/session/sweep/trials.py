@@ -54,6 +54,7 @@ def count_of(section: SweepSection) -> int:
     """
     count = math.prod(_size(domain) for domain in choices_of(section).values())
     wanted, each = (count if section.method == "grid" else section.trials), _times(section)
+    # A key that only repeats makes no candidate of its own.
     assert wanted is not None
     if wanted * each > MOST:
         hint = "take fewer values, or method: random" if section.method == "grid" else "take fewer"
@@ -80,6 +81,7 @@ def combinations_of(section: SweepSection) -> list[Values]:
         return []
     if section.method == "grid":
         return list(_grid(over, range(wanted)))
+    # Below this number a permutation draws without repetition; above it repetitions are unlikely.
     if count <= MOST:  # without repetition
         order = np.random.default_rng(section.seed).permutation(int(count))
         return list(_grid(over, order[:wanted].tolist()))
@@ -110,12 +112,14 @@ def _grid(over: Domains, numbers: Sequence[int]) -> Iterator[Values]:
     """Yield combinations by their numbers; that of the last key changes fastest."""
     sides = [domain.values if isinstance(domain, Choices) else range(int(domain.low), int(domain.high) + 1) for domain in over.values()]
     for number in numbers:
+        # A number stands for a combination, so that no grid is ever made whole.
         at = np.unravel_index(number, [len(side) for side in sides]) if sides else ()
         yield {key: side[int(i)] for key, side, i in zip(over, sides, at, strict=True)}
 
 
 def _draw(domain: Choices | Range, seed: int, number: int, key: str) -> Any:
     """Return a value that depends on seed, trial and key alone, so that more trials or other keys change no other value."""
+    # By key and number, so that a further key changes nothing of the others' draws.
     rng = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
     if isinstance(domain, Choices):
         return domain.values[int(rng.integers(len(domain.values)))]
@@ -128,6 +132,7 @@ def _draw(domain: Choices | Range, seed: int, number: int, key: str) -> Any:
     return rounded(value, domain)
 
 
+# Rounded before it is used: what is shown is then what was trained.
 def rounded(value: float, domain: Range) -> float:
     """Return a number that was drawn with few digits, within its range."""
     return float(min(max(float(f"{value:.{DIGITS}g}"), domain.low), domain.high))
@@ -144,6 +149,7 @@ def check_trials(run: RunSpec, trials: Sequence[Values]) -> None:
         PeError: the config itself, or that of a trial, has a mistake; a `PeErrors` with all where there are several.
     """
     mistakes = Mistakes()
+    # The config as it is first: its own mistakes are not told once for each trial.
     build_into(run.model, run, mistakes)
     mistakes.raise_all()
     _check_keys(run)
@@ -174,6 +180,7 @@ def _check_keys(run: RunSpec) -> None:
 def _explained(run: RunSpec, error: PeError, number: int, values: Values) -> PeError:
     """Add the values of a trial to an error whose place does not show them."""
     places = [(key, _entry(run, key)) for key in values]
+    # The error stands at the value that is at fault already.
     if any(error.at in (entry.at, entry.value.at) or _inside(error.at, entry) for _, entry in places):
         return error
     notes = [(entry.at, f"trial {number} sets {key} to {show(values[key])}") for key, entry in places]

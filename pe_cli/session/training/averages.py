@@ -31,6 +31,7 @@ class Averages:
             weight: samples that it is the mean of.
         """
         total, weights = self._sums.get(name, (0.0, 0.0))
+        # In float64 and as sums, so that a checkpoint can keep an average that is not complete yet.
         self._sums[name] = total + float(value) * weight, weights + weight
 
     def take(self, names: Iterable[str]) -> dict[str, float]:

@@ -28,6 +28,7 @@ class Calendar:
         self._eval_every, self._checkpoint = run.train.eval_every, run.output.checkpoint
         self.evaluation = self._eval_every.count if self._eval_every.unit == "step" else None
         self._smoke = smoke
+        # A smoke run goes once through everything that a training does, however long the config says that it is.
         self.steps: int | None = SMOKE_STEPS if smoke else run.train.steps
         self.epochs: int | None = 1 if smoke else run.train.epochs
         self._last_epoch = run.train.epochs
@@ -38,11 +39,13 @@ class Calendar:
 
     def goes_on(self, at: Progress) -> bool:
         """Return whether anything is left to do: a step, or what follows the last one."""
+        # An epoch that was begun is ended even where it is past the last one: its samples would be seen in part only.
         return at.batch > 0 or ((self.epochs is None or at.epoch < self.epochs) and not self.enough(at))
 
     def total(self, epoch_steps: int) -> int | None:
         """Return the steps of the whole run, given the steps of an epoch; None where only the user ends it."""
         steps = None if self.epochs is None else self.epochs * epoch_steps
+        # Whichever comes first.
         return min((n for n in (steps, self.steps) if n is not None), default=None)
 
     def has_come(self, period: Period, at: Progress) -> bool:

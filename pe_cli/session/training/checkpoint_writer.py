@@ -58,6 +58,7 @@ class CheckpointWriter:
         Raises:
             PeError: the write before failed.
         """
+        # One write at a time: the next snapshot waits, or two would be in memory besides the model.
         self.wait()
         self._work = Work(partial(self._run, snapshot), f"checkpoint of step {snapshot.step}")
 
@@ -67,6 +68,7 @@ class CheckpointWriter:
         Raises:
             PeError: USAGE or DEVICE, it could not be written; DIVERGED, a parameter is not finite.
         """
+        # Only asked, not waited for: steps go on while the disk writes.
         if self._work is not None and self._work.over:
             self.wait()
 
@@ -78,6 +80,7 @@ class CheckpointWriter:
         """
         if self._work is not None:
             self._work.wait()
+            # Let go of, with the snapshot that it holds.
             self._work = None
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -94,6 +97,7 @@ class CheckpointWriter:
         for name, at in self._parameters.items():
             if not _is_finite(snapshot, name):
                 raise _diverged(name, at, snapshot.step, self._root)
+        # Each folder is flushed once, however many files it has.
         folders: set[Path] = set()
         for file in snapshot.files:
             try:
@@ -114,6 +118,7 @@ class CheckpointWriter:
 
 
 def _is_finite(snapshot: Snapshot, name: str) -> bool:
+    # A server has looked at its rows itself; they are on no other machine.
     if snapshot.pieces and name in snapshot.pieces.tensors:
         return name not in snapshot.pieces.bad
     return bool(np.isfinite(snapshot.arrays[name]).all())

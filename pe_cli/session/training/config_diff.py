@@ -92,10 +92,12 @@ def config_diff(before: tuple[str, str], after: tuple[str, str]) -> list[ConfigC
     """
     if before == after:  # as ever where a run goes on: nothing has to be read
         return []
+    # Flat keys, so that a section that moved inside of its file is no change.
     one, two = _flat(before), _flat(after)
     found = []
     for key in dict.fromkeys([*one, *two]):
         a, b = one.get(key, _ABSENT), two.get(key, _ABSENT)
+        # 1 and true are equal in Python.
         if a != b or isinstance(a, bool) is not isinstance(b, bool):
             found.append(ConfigChange(key, _text(a), _text(b)))
     return found
@@ -107,6 +109,7 @@ def _flat(texts: tuple[str, str]) -> dict[str, Any]:
 
 
 def _read(text: str) -> Any:
+    # Mistakes of an old config are those of an earlier version, and are told as what they are.
     mistakes = Mistakes()
     tree = parse(Source("the run's config", text), mistakes)
     mistakes.raise_all()
@@ -117,6 +120,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             yield from _leaves(f"{prefix}.{key}" if prefix else str(key), inner)
+    # An empty mapping of a config says as much as none; in a model it is a layer without arguments.
     elif not (isinstance(value, Mapping) and not prefix.startswith("model file")):
         yield prefix, value
 

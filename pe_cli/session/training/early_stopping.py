@@ -49,6 +49,7 @@ class Measures:
             Whether they are the best so far, so that a checkpoint should be written now.
         """
         named = {f"{use}/{name}": value for name, value in values.items()}
+        # Kept for the checkpoint, so that a run that goes on shows what was measured before.
         at.newest |= named
         if self._early is not None and self._early.by in named:
             self._wait(at, self._early, named[self._early.by])
@@ -66,6 +67,7 @@ class Measures:
         """Note the loss of a step; return a sentence the first time that it is a finite number beyond all measure."""
         if at.first_loss is None:
             at.first_loss = loss
+        # NaN is larger than nothing and is told elsewhere; here the loss is finite and useless.
         if at.outgrown is not None or not abs(loss) > min(MOST, TIMES * max(1.0, abs(at.first_loss))):
             return None
         at.outgrown = at.step
@@ -79,6 +81,7 @@ class Measures:
             at.target, at.waited = value, 0
             return
         at.waited += 1
+        # Told once, though measurements go on to the end of the step.
         if at.waited >= section.patience and not at.stopped_early:
             at.stopped_early = True
             least = "" if at.target is None else f"; the best was {at.target:.6g}"
@@ -99,6 +102,7 @@ class Measures:
             times = f"{at.plateau_waited} measurement{'s' * (at.plateau_waited != 1)}"
             change = f"the learning rate goes from {rates[0]:.6g} to {rates[1]:.6g} at step {at.step}"
             self._tell(f"{change}: {section.by} got no better in {times}")
+        # Also where the rate is at its least: otherwise every further measurement would try again.
         at.plateau_waited = 0
 
 
@@ -107,6 +111,7 @@ def beats(value: float, before: float | None, section: PlateauSection) -> bool:
     if before is None:
         return value < math.inf if section.mode == "min" else value > -math.inf
     if section.mode == "min":
+        # Relative, as in PyTorch's ReduceLROnPlateau, whose numbers people bring along.
         return value < before * (1 - section.threshold)
     return value > before * (1 + section.threshold)
 
@@ -129,6 +134,7 @@ def is_better(value: float, before: float | None, mode: str, least: float = 0.0)
     >>> is_better(0.5, None, "max"), is_better(0.5, 0.45, "max", 0.1), is_better(float("nan"), None, "min")
     (True, False, False)
     """
+    # NaN differs from itself.
     if value != value:
         return False
     if before is None:

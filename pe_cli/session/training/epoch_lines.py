@@ -35,8 +35,10 @@ class EpochLines(Observers):
 
     def stepped(self, step: int, epoch: int, loss: float, samples: int) -> None:
         """Pass on; what was recorded before this step, within the epoch, may be due."""
+        # A line that was held back at the end of an epoch is not written later, inside of the next one.
         if self._held and not self._back:
             now = time.perf_counter()
+            # An evaluation is written at once, because whoever waits for it waits long.
             evaluated = any(not name.startswith("train/") for name in self._held)
             if evaluated or now - self._told >= max(WITHIN, PART * (now - self._start)):
                 self._tell()
@@ -98,6 +100,7 @@ class Table:
         if new:
             train = [name for name in new if name.startswith("train/")]
             first = sum(name.startswith("train/") for name in self._names)
+            # Metrics of training stand before those of evaluations, also where one comes later.
             self._names[first:first] = train
             self._names += [name for name in new if name not in train]
         inside, below = self._split()
@@ -144,6 +147,7 @@ class Table:
         """Return the head in two lines: what a metric is of, over the first of its columns, and its name."""
         above: list[str] = []
         before = ""
+        # The split stands above its first column only.
         for name in names:
             of = name.partition("/")[0] if name != "samples/s" else ""
             width = _width(name)
@@ -166,6 +170,7 @@ def number(value: float) -> str:
     >>> number(0.582463), number(-0.000012345), number(1234567.0), number(float("nan")), number(2.5)
     ('0.5825', '-1.2e-05', '1.23e+06', 'nan', '2.5')
     """
+    # As many digits as fit into a column.
     for digits in (4, 3, 2, 1):
         text = f"{value:.{digits}g}"
         if len(text) <= LETTERS:

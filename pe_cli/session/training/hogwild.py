@@ -47,10 +47,12 @@ class AsyncTrainer(Trainer):
         self, job: Job, *, smoke: bool = False, resume: Resume | None = None, limits: Limits | None = None
     ) -> None:
         if limits is not None and limits.steps is not None:
+            # A limit on steps is one of all processes together.
             limits = replace(limits, steps=_share(limits.steps, job.group))
         super().__init__(job, smoke=smoke, resume=resume, limits=limits)
         self._datasets = self._open()
         cores = job.group.cores()
+        # A thread without a file would have nothing to do.
         self.threads = min(self.run.executor.threads or cores, len(self._datasets))
         self._executors = [job.executor(job.program, alone=False) for _ in range(self.threads)]
         self._counting = threading.Lock()
@@ -76,6 +78,7 @@ class AsyncTrainer(Trainer):
 
     def _read(self) -> Sequence[Path]:
         """Return the files that the run reads, those of other processes with them."""
+        # Files of other processes count as read as well: the checkpoint says what the run has seen.
         own, read = set(training_files(self.job.data.run)), super()._read()
         others = [self.run.path.parent / file for file in training_files(self.run) if file not in own]
         return sorted([*read, *others])
@@ -118,10 +121,12 @@ class AsyncTrainer(Trainer):
 
     def _epoch(self) -> None:
         """Train on every file once, raise a thread's first error when all have ended, and count the steps of all processes."""
+        # Steps of all threads count from here on, and the share of this process ends at a number.
         before, steps = self.at.step, self.calendar.steps
         self._started = before
         self._last = None if steps is None else before + _share(steps - before, self.job.group)
         waiting: SimpleQueue[Loader] = SimpleQueue()
+        # A permutation by seed and epoch: threads take files in an order that a resumed run takes again.
         order = permutation(stream_key("files", self.run.executor.seed, self.at.epoch), len(self.files))
         for i in order:
             waiting.put(self.files[int(i)])
@@ -131,10 +136,12 @@ class AsyncTrainer(Trainer):
             try:
                 for loader in _taken(waiting):
                     for feed in loader.epoch(self.at.epoch):
+                        # An error of one thread ends the others at their next step.
                         number = None if errors or self.stop.asked else self._next_step()
                         if number is None:
                             return
                         self._train_on(executor, feed, number)
+            # Raised again where somebody waits for it: a thread has no caller.
             except BaseException as error:  # noqa: BLE001 (raised in the caller's thread)
                 errors.append(error)
 
@@ -145,10 +152,12 @@ class AsyncTrainer(Trainer):
             thread.join()
         if errors:
             raise errors[0]
+        # Other processes have done steps as well, and all count on from the same number.
         self.at.step = before + self.job.group.added(self.at.step - before)
 
     def _next_step(self) -> int | None:
         """Return the number of a step that nobody has begun, from 0; None where there is none left."""
+        # The limit is checked and the number taken at once, so that no two threads do the last step.
         with self._counting:
             if self._last is not None and self._started >= self._last:
                 return None
@@ -158,6 +167,7 @@ class AsyncTrainer(Trainer):
     def _train_on(self, executor: Executor, feed: Batch, number: int) -> None:
         """Run one step, and count it while no other thread does."""
         found = executor.run(feed, self.step_metrics.always, number)
+        # Steps overlap and what is counted about them must not.
         with self._counting:
             if self.job.observer.wants_plan() and found.plan is not None:
                 self.job.observer.planned([Planned(executor, found.plan, None, number)])

@@ -82,9 +82,11 @@ def read_initial_values(section: StartSection, base: Path, types: Mapping[str, T
     except PeError as error:
         error.at = error.at or section.at_of("from")
         raise
+    # A file that says its own layout is believed: a wrong `layout` would turn weights that lie right.
     if section.layout is not None and not file.layout_may_be_said:
         text = f"train.init.layout: {path} says itself how its weights lie"
         raise PeError(text, at=section.at_of("layout"), hint="leave layout out")
+    # Named by what the model calls them, from here on.
     sources = _renamed(section, file.arrays, types)
     theirs = {name: file.arrays[source] for name, source in sources.items()}
     values, random, shapes, unread = {}, [], [], []
@@ -96,13 +98,16 @@ def read_initial_values(section: StartSection, base: Path, types: Mapping[str, T
         made = _turned(value, file.reading(sources[name], section.layout), ours.get(name, {}), kind.shape, f"{path}: '{name}'", section)
         if made is None:
             unread.append(name)
+        # Told together at the end, as most files of elsewhere differ in the last layer.
         elif made.shape != kind.shape:
             shapes.append((name, made.shape, kind.shape))
+        # Between floats a conversion is meant; whole numbers are sizes or tables, where a float would be a mistake.
         elif made.dtype != kind.numpy and not (made.dtype.name in FLOATS and kind.dtype in FLOATS):
             raise PeError(f"{path}: '{name}' is {made.dtype} and the model's is {kind.dtype}", code=ExitCode.DATA, at=section.at)
         else:
             values[name] = np.ascontiguousarray(made, kind.numpy)
     left = [n for n in theirs if n not in types and not is_state(n, theirs)]
+    # Constants of a graph are no weights that somebody could miss.
     if file.graph is not None:  # whole numbers are sizes and axes of its nodes
         left = [n for n in left if theirs[n].dtype.kind == "f"]
     found = InitialValues(str(path), values, left, random, shapes, unread)
@@ -125,6 +130,7 @@ def _check_fits(
         text = f"{path}: no name in the file is a variable of this model: {some(theirs)}"
         hint = did_you_mean(next(iter(theirs), ""), list(types)) or f"the model has {some(list(types))}; train.init.rename maps names"
         raise PeError(text, code=ExitCode.DATA, at=section.at, hint=hint)
+    # A file of elsewhere has to fit whole, unless somebody says otherwise: a silent rest of random weights trains, and badly.
     if strict and (found.random or (found.unused and section.only is None) or found.shapes or found.unread):
         why = "train.init.strict is true" if section.strict else "a file of elsewhere is to fit"
         text = f"{path}: {why}, and {'; '.join(found.lines()[1:])}"
@@ -147,6 +153,7 @@ def _turned(
     if value.ndim == len(shape) and not ours and value.ndim > 1:
         text = f"{what} lies in an order of its own, which other frameworks do not share"
         raise PeError(text, code=ExitCode.DATA, at=section.at, hint="layout: paddle takes it as it lies; train.init.only leaves it out")
+    # A matrix that is square fits in both orders, and nothing in the file says which is meant.
     found = fitting(value, ours, shape)
     if found and (len(found) > 1 or found[0] != "paddle"):
         several = f"{list(value.shape)} may lie in {len(found)} ways" if len(found) > 1 else f"{list(value.shape)} lies as others keep it"
@@ -178,6 +185,7 @@ def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:
     own: set[str] = set()
     for op in every_op(program):
         if regions_of(op):  # it hands its inputs to ops that come by themselves
+            # The loop itself hands its inputs on.
             continue
         weight = op.definition.get(Weight)
         for slot, slot_names in op.inputs.items():
@@ -186,6 +194,7 @@ def readings(program: Program, names: Sequence[str]) -> dict[str, Reading]:
                     found[name][weight.kind] = weight.order(op.attrs)
                 elif name in found:
                     own.add(name)
+    # An op that reads the variable as it is would read turned numbers.
     return {name: {} if name in own else kinds for name, kinds in found.items()}
 
 
@@ -193,6 +202,7 @@ def is_state(name: str, among: Collection[str]) -> bool:
     """Tell whether a name of a run's checkpoint stands for what its training keeps: moments of a parameter, steps, learning rates."""
     if name.startswith(("@", "learning_rate_")) or "@" in name:
         return True
+    # State is named after its parameter: `w_velocity_0` belongs to `w`.
     return any(name[:i] in among for i, letter in enumerate(name) if letter == "_" and i)
 
 
@@ -225,6 +235,7 @@ def _renamed(section: StartSection, arrays: Collection[str], types: Mapping[str,
     fitted: set[str] = set()
     for name in arrays:
         target = name
+        # The first pattern that fits counts, in the order in which they are written.
         for pattern, wish in section.rename.items():
             if (made := renamed(name, pattern, wish)) is not None:
                 target = made
@@ -240,6 +251,7 @@ def _renamed(section: StartSection, arrays: Collection[str], types: Mapping[str,
             if what not in known:
                 text = f"train.init.match: {place} '{what}'"
                 raise PeError(text, at=section.at_of("match"), hint=nearest(what, list(known)))
+        # What is matched by name is not taken a second time by a pattern.
         found.pop(name, None)
         found[ours] = name
     return found

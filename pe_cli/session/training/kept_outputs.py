@@ -43,14 +43,17 @@ class Outputs:
             PeError: USAGE or DEVICE, a file can't be written; DATA, it is damaged.
         """
         said = []
+        # Files go back to where the checkpoint knows them: steps after it are done again, and would be there twice.
         metrics = positions.get(METRICS, {}).get("bytes", 0)
         if not append_files.cut(self._folder.metrics_path, metrics):
             said.append(
                 f"{self._folder.metrics_path}: shorter than it was at the checkpoint: earlier lines are missing"
             )
+        # Files of fetches that are no longer asked for are cut as well, or would hold values of steps that are gone.
         for file in sorted({*self._files.values(), *positions} - {METRICS}):
             path = self._folder.fetches / Path(file).name
             said.append(fetches.cut(path, positions.get(file)))
+        # Opened now, so that a file that cannot be written is known before the first step.
         for name, file in self._files.items():
             if file in positions:
                 self._writer(name)
@@ -98,6 +101,7 @@ class Outputs:
     def abandon(self) -> None:
         """Finish all files as far as that goes: another error is on its way."""
         for writer in self._writers.values():
+            # All are tried: one that fails must not keep the others from being closed.
             with contextlib.suppress(PeError):
                 writer.close()
 
@@ -110,6 +114,7 @@ def files_of(sections: Mapping[str, FetchSection]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     owner: dict[str, str] = {}
+    # Names of variables have characters that names of files may not have.
     for name, section in sections.items():
         file = Path(section.to or f"{name.replace('/', '.').replace('@', '.')}.npz").name
         if file in owner:

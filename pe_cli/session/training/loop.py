@@ -88,6 +88,7 @@ class Trainer:
         self.at = Progress()
         self.averages = Averages()
         self._running: Running | None = None
+        # On a card Python prepares the next step while one runs; on the CPU both would want the same cores.
         self._ahead = not any(device(place.kind).is_host for place in job.places)  # a step may begin while one is running
         self.step_metrics.check()
 
@@ -277,6 +278,7 @@ class Trainer:
             return self.calendar.ends(every, step)
         if step == self.calendar.steps:
             return True
+        # Whether a further step will fit is known from sizes alone: no batch is read for that.
         if any(self.stepper.fits(loader.size_of(batch)) for batch in range(self.at.batch, len(loader))[:2]):
             return False
         return self.calendar.ends_epoch(every, epoch) or self.calendar.is_last(epoch)

@@ -90,6 +90,7 @@ def open_for_range(path: Path, overrides: Sequence[str], observer: Observer | No
         text = "a range test looks for one learning rate, and every phase has its own"
         hint = "try rates with pe sweep: over: {train.phases.0.optimizer.learning_rate: ...}"
         raise PeError(text, at=run.tree_key("train", "phases"), hint=hint)
+    # The rate is an optimizer's inside of others: wrappers take it from there.
     key, node = "train.optimizer", run.phases[0].optimizer
     while isinstance(node, MapNode) and isinstance(inner := node.get("inner"), MapNode):
         key, node = f"{key}.inner", inner
@@ -116,10 +117,12 @@ def range_test(job: Job, low: float, high: float, steps: int) -> RangeTest:
     found = RangeTest([], [], [], False)
     mean = 0.0
     for step, feed in zip(range(steps), _batches(job, stepper), strict=False):
+        # Exponentially, because a rate is a matter of powers of ten.
         rate = low * (high / low) ** (step / (steps - 1))
         job.scope.set(name, np.array([rate], kind))
         value = _loss(stepper, feed, loss, step)
         mean = KEPT * mean + (1 - KEPT) * value
+        # Without this correction the first averages would be too small, for they begin at 0.
         smoothed = mean / (1 - KEPT ** (step + 1))
         if not math.isfinite(smoothed) or _diverged(smoothed, found.smoothed):
             return RangeTest(found.rates, found.losses, found.smoothed, True)
@@ -133,6 +136,7 @@ def _loss(stepper: Stepper, feed: Batch, loss: str, step: int) -> float:
     try:
         return stepper.run(feed, [loss], step).number(loss)[0]
     except PeError as error:
+        # Another error is the user's, or the machine's.
         if error.code != ExitCode.DIVERGED:
             raise
         return math.nan
@@ -151,6 +155,7 @@ def _batches(job: Job, stepper: Stepper) -> Iterator[Batch]:
     loader = job.data.loader("train", job.program, job.step_size, drop_last=job.run.train.drop_last)
     epoch, given = 0, 0
     while epoch == 0 or given:
+        # The test may need more steps than an epoch has.
         given = 0
         for i, feed in enumerate(loader.epoch(epoch)):
             fitting = stepper.fit(feed, loader.size_of(i))

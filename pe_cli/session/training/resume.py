@@ -77,6 +77,7 @@ def find_run(path: Path, allow_changes: bool = False) -> Resume:
     """
     root = path.parent
     of_run = root.name == CHECKPOINTS and is_run(root.parent)
+    # A folder that is no checkpoint of a run may be the run itself.
     if not of_run:
         inner = path.name == CHECKPOINTS and is_run(root)
         return Resume(RunFolder.open(root if inner else path), None, allow_changes)
@@ -101,6 +102,7 @@ def check_config(resume: Resume, run: RunSpec) -> list[str]:
     after = resolved_yaml(run, standalone=True), model_text
     found = config_diff((_text(folder.resolved_path), _text(folder.model_path)), after)
     check_changes(found, folder.path, resume.allow_changes)
+    # Written only after the changes were allowed, so that a refused resume changes nothing.
     if found:
         folder.write_config(run.text, *after)
     return [f"changed: {change}" for change in found]
@@ -110,6 +112,7 @@ def environment_changes(folder: RunFolder) -> list[str]:
     """Return what is otherwise than where the run was trained so far, of what can change the last digits."""
     try:
         before = strict_json.loads(read_regular(folder.env_path))
+    # A record that is damaged compares with nothing: no warning is better than a wrong one.
     except (OSError, ValueError):
         return []
     now = environment()
@@ -138,6 +141,7 @@ def restore(resume: Resume) -> Restored:
     """
     root = resume.folder.checkpoints
     notes: list[str] = []
+    # What killed writers left is finished first, as it may be the newest checkpoint.
     checkpoint.tidy(root)
     if resume.step is not None:
         step, (arrays, meta) = resume.step, checkpoint.opened(checkpoint.folder_of(root, resume.step))
@@ -145,6 +149,7 @@ def restore(resume: Resume) -> Restored:
         found, damaged = checkpoint.newest_whole(root)
         if found is None and damaged:
             raise damaged[0][1]
+        # Damaged ones are set aside and not removed: somebody may want to know what happened to them.
         for bad, error in damaged:
             aside = checkpoint.set_aside(root, bad, "damaged")
             notes.append(f"{error.message}; it is now {aside.name}, and an older checkpoint is used")
@@ -154,6 +159,7 @@ def restore(resume: Resume) -> Restored:
         step, arrays, meta = found
     where = str(checkpoint.folder_of(root, step))
     restored = _restored(arrays, meta, where)
+    # Later checkpoints belong to a course that is given up: steps from here on would be mixed with theirs.
     for later in (s for s in checkpoint.steps(root) if s > step):
         notes.append(
             f"step {later} comes later: its checkpoint is now {checkpoint.set_aside(root, later, 'later').name}"
@@ -187,6 +193,7 @@ def fitted_of(resume: Resume) -> Fitted | None:
     """
     root = resume.folder.checkpoints
     steps = checkpoint.steps(root) if resume.step is None else [resume.step]
+    # What columns have learned comes before values, because it decides about shapes.
     for step in reversed(steps):
         folder = checkpoint.folder_of(root, step)
         try:
@@ -201,6 +208,7 @@ def fitted_of(resume: Resume) -> Fitted | None:
 
 def _restored(arrays: Mapping[str, Value], meta: Meta, where: str) -> Restored:
     progress = Progress.from_json(meta.get("progress"), where)
+    # Two places say the step; a folder that was renamed by hand says two.
     if progress.step != meta.get("step"):
         raise data_error(f"{where}: its progress is of step {progress.step}", "resume from another checkpoint")
     positions = meta.get("outputs")

@@ -61,8 +61,10 @@ class Recorder(Observer):
         del loss
         self._step, self._epoch = step, epoch
         self._samples += samples
+        # Seconds of training since the start, so that a pause of the machine between two runs is none.
         now = self._seconds = time.perf_counter() - self._begin
         if now >= self._due:
+            # Less often the longer a run is, so that a run of days leaves thousands of lines and not millions.
             self._due = now + max(MIN_WAIT, PART * now)
             self._tell(now)
 

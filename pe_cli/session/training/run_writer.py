@@ -46,6 +46,7 @@ def folder_of(job: Job, resume: Resume | None) -> RunFolder:
 def recorded(job: Job) -> dict[str, object]:
     """Return what decides about the bits of a run beside its config, as JSON values."""
     code = f"{target.chosen()} ({target.cpu_name()}, vectors of {8 * target.vector_bytes()} bits)"
+    # Kernels for other instructions may round otherwise: the record says which ones ran.
     return {**environment(), "devices": [place.kind for place in job.places] * job.group.size, "instructions": code}
 
 
@@ -61,6 +62,7 @@ def begun(job: Job, folder: RunFolder) -> None:
     job.group.trains_in(folder.path.absolute())
     job.group.advise(f"{job.group.again(folder.path)} goes on from the last checkpoint, with any number of processes")
     found = [str(facts["values"]) for facts in job.group.texts({"values": job.values.digest()})]
+    # All begin with equal values, or they train two models that are averaged.
     other = next((r for r, digest in enumerate(found) if digest != found[0]), None)
     if other is not None:
         hint = "they need the same files, packages and kind of processor"
@@ -91,6 +93,7 @@ class RunWriter:
         places = {p.name: p.at for p in job.built.eval.parameters()}
         self._saver = CheckpointWriter(folder.checkpoints, self._section.keep if self._section else 1, places)
         self._saved: tuple[int, int, int, bool] | None = None
+        # Seconds between checkpoints count from the start of this process.
         self._saved_at = time.monotonic()
         self._learned: tuple[Decision | None, Mapping[str, bytes]] | None = None
         self._inputs = Inputs(folder)
@@ -125,6 +128,7 @@ class RunWriter:
         if resume is not None:
             self._restore(resume)
         told = {"step": self.at.step if self._saved else None, "partial": resume is not None and resume.allow_changes}
+        # Told before anything is written: the other processes wait here for the folder.
         self._job.group.texts({"folder": str(self.folder.path.absolute()), **told})
         begun(self._job, self.folder)
         self._job.log_to(self.folder.log)
@@ -134,6 +138,7 @@ class RunWriter:
         self._inputs.begin(self._job.data.prepared.sources.read)
 
     def _restore(self, resume: Resume) -> None:
+        # What an earlier process left unfinished; the folder is held, so nobody else writes.
         self.folder.clean()
         for text in (*check_config(resume, self._run), *environment_changes(self.folder)):
             self.tell(text)
@@ -149,9 +154,11 @@ class RunWriter:
         if found.arrays:
             self._saved = self._now()
             if self._section is not None:
+                # Marks are right by now, so that nothing that they point at is removed.
                 checkpoint.prune(self.folder.checkpoints, self._section.keep)  # a kill may have ended the last one
         for text in (*found.notes, *self.outputs.restore(found.positions)):
             self.tell(text)
+        # A warning that belongs to steps that are done again does not hold any more.
         self.folder.status(warning="" if self.at.outgrown is None else None)
         self._status("running")
 
@@ -161,6 +168,7 @@ class RunWriter:
         Raises:
             PeError: USAGE or DEVICE, something can't be written; DIVERGED, a parameter of the last checkpoint is not finite.
         """
+        # Everything that is in the air is on the disk before the state says so.
         self._saver.wait()
         self.outputs.close()
         self._inputs.finish(self._job.data.prepared.sources.read, self._job.kernels())
@@ -178,6 +186,7 @@ class RunWriter:
             lambda: self.folder.status(state="failed", step=self.at.step, epoch=self.at.epoch, error=first),
         )
         for end in ends:
+            # As much as possible is saved: an error while ending must not hide the first one.
             with contextlib.suppress(PeError):
                 end()
 
@@ -195,6 +204,7 @@ class RunWriter:
     # --- metrics ------------------------------------------------------------------------------------------------------
 
     def note(self, use: str, values: Mapping[str, float]) -> bool:
+        # Lengths of gradients are recorded and no measure of how good a model is.
         """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
         return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
 
@@ -262,6 +272,7 @@ class RunWriter:
 
     def _is_new(self, best: bool) -> bool:
         """Whether a checkpoint is due of this very state, which counts as saved from now on; best: it is the best so far."""
+        # A checkpoint of the same place would replace itself.
         if self._section is None or self._saved == self._now():
             return False
         self._saved, self._saved_at = self._now(), time.monotonic()
@@ -291,11 +302,13 @@ class RunWriter:
             "outputs": self.outputs.positions(),
             "config": self._config,
         }
+        # One writer at a time works in the folder.
         self._saver.wait()  # it may tidy the folder in which servers write now
         state, pieces = self._job.values.save(self.folder.checkpoints)
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
 
     @cached_property
+    # Made once: it is the same in all checkpoints of a run, and takes a while.
     def _config(self) -> str:
         """The config as checkpoints keep it; it never changes in a run, and to write it takes as long as a small step."""
         return resolved_yaml(self._run, standalone=True)

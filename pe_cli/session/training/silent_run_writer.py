@@ -55,10 +55,12 @@ class SilentRunWriter(RunWriter):
         told = self._job.group.texts({})[0]
         self.folder = RunFolder(Path(str(told["folder"])))
         if told["step"] is not None:
+            # Hashing again would read the whole file a second time on each machine.
             found = read(self.folder, int(told["step"]), check=False)  # the first process has compared them
             self._job.release(found.progress.released, kept=False)
             self._job.values.restore(found.arrays, partial=bool(told["partial"]))
             self.at, self.averages = found.progress, found.averages
+            # In step with the first process: all must agree on what was saved.
             self._saved = self._now()
         begun(self._job, self.folder)
 
@@ -67,6 +69,7 @@ class SilentRunWriter(RunWriter):
 
     def abandon(self, why: BaseException) -> None:
         """Say in the status why a process was lost, where the first one has not: it may be the one that is lost."""
+        # The first process may be the one that is gone: somebody has to write how it ended.
         if isinstance(why, PeerError) and why.code == ExitCode.PEER_LOST and self.folder.status_path.is_file():
             with contextlib.suppress(PeError):
                 if self.folder.read_status().get("state") == "running":
@@ -89,6 +92,6 @@ class SilentRunWriter(RunWriter):
         return kept(self.folder.checkpoints)
 
     def save(self, best: bool = False) -> None:
-        """Give the first process what it has not: this process's own copies of variables."""
+        """Give the first process what it has not: this process's own copies of variables; what all write at once this one writes, too."""
         if self._is_new(best):
-            self._job.values.state()
+            self._job.values.save(self.folder.checkpoints)

@@ -64,6 +64,7 @@ class Progress:
             raise data_error(f"{where}: does not say how far training was", "resume from another checkpoint")
         made = cls()
         for each in fields(cls):
+            # A field that an older version did not have begins with its default.
             given = value.get(each.name, getattr(made, each.name))
             try:
                 setattr(made, each.name, _READ[str(each.type)](given))
@@ -73,6 +74,7 @@ class Progress:
 
 
 def _count(value: object) -> int:
+    # True is 1 in Python, and no count.
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
     return value

@@ -75,6 +75,7 @@ class Stepper:
         """
         job, section = self._job, self._job.run.executor
         kept = samples - samples % self._shares
+        # Rows that make no full share for each device are left out, so that no device waits with less.
         if section.uneven_batch == "weighted" or kept == samples:
             return feed, samples
         if section.uneven_batch == "error":
@@ -86,6 +87,7 @@ class Stepper:
             )
         if not kept:
             return None
+        # This process has read its share alone, which was cut to what all keep.
         if job.group.shares:  # nothing else has been read
             return feed, kept
         found: dict[str, Array] = {}
@@ -105,6 +107,7 @@ class Stepper:
     def run(
         self,
         feed: Feed,
+        # Only where somebody looks: recording a timeline costs time in every kernel.
         fetches: Sequence[str],
         step: int,
         samples: int | None = None,
@@ -128,6 +131,7 @@ class Stepper:
         show = self._job.observer.wants_plan()
         self._job.group.begin_step(step)
         shown = step if show else None
+        # The usual case has one update and nothing to join.
         if self._updates == 1:
             found = self._runners[0].run(feed, fetches, step, shown, samples, means, late=late)
         else:
@@ -153,6 +157,7 @@ class Stepper:
             averaged = [name for name in means if name in wanted]
             for i, (size, begin, end) in enumerate(mine):
                 part = known if len(sizes) == 1 else runner.part(known, begin, end)
+                # Only the last part of a phase is shown, as the others are like it.
                 looked = shown if i == len(mine) - 1 else None
                 found = runner.run(part, wanted, step * self._updates + len(done), looked, size, averaged)
                 done.append((wanted, found.reduced([name for name in averaged if name not in found.means])))
@@ -183,6 +188,7 @@ def _joined(
     means: dict[str, tuple[Array, int]] = {}
     for name in fetches:
         for wanted, found in done:
+            # A phase that does not compute a number counts for nothing in its mean.
             shares[name] += found.shares[name] if name in wanted and name not in found.means else [0] * len(found.sizes)
         known = [found.means[name] for _, found in done if name in found.means]
         if known:
@@ -213,6 +219,7 @@ class _Runner:
         self.last = job.executor(phase.program)
         self._others = job.executor(phase.parts.program) if phase.parts else None
         self._early = set(phase.parts.program.vars) if phase.parts else set()
+        # Feeds without a batch axis go to each part whole.
         self._fed = {v.name for v in phase.program.list_vars() if v.is_data and not v.type.known}
         if self._others and any(declared_levels(phase.program).values()):
             raise PeError(
@@ -267,6 +274,7 @@ class _Runner:
         group = self._job.group
         shared = samples if group.shares else None
         if self._others is None:
+            # Steps that overlap have no place for an exchange between two of them.
             late = late and group.peers is None and self._job.served is None
             return group.stepped(self._alone(feed, fetches, number, shown, shared, late), means)
         samples = samples or self.samples(feed)
@@ -275,6 +283,7 @@ class _Runner:
         kind = self.phase.program.var(SHARE).type
         found: list[StepResult] = []
         for i, (end, rows) in enumerate(zip(accumulate(own), own, strict=True)):
+            # The share of this part weighs its gradients; the last part adds what was kept, and updates.
             part = {**self.part(feed, end - rows, end), SHARE: np.full(kind.shape, sizes[i] / samples, kind.numpy)}
             last = i == len(sizes) - 1
             executor = self.last if last else self._others
@@ -305,6 +314,7 @@ class _Runner:
         if shown is None:
             how = {"late": True} if late else {}
             return self.last.run(feed, fetches, number, samples, **how)
+        # A timed step is another tape, which other threads or processes do not run.
         if times > 1 or not build.remove_unnecessary_lock or self._job.group.peers is not None:
             found, line = self.last.run(feed, fetches, number, samples), None
         else:

@@ -48,6 +48,7 @@ class StepMetrics:
         self._merges = [(n, v, (fetches[n].merge if n in fetches else None) or "mean") for n, v in self.numbers.items()]
         self._newest = {name for phase in job.built.phases for name in phase.newest}
         self.always = self.variables()
+        # Means are merged over processes inside of the step; all else is told to the first process.
         self.means = list(dict.fromkeys([*(v for _, v, how in self._merges if how == "mean"), *self._lengths]))
         self.periods = self._periods()
         self.by_steps = [(name, period.count) for name, period in self.periods.items() if period.unit == "step"]
@@ -60,6 +61,7 @@ class StepMetrics:
             beside = [name for name in (*phase.recorded, *(f"{NORM}{name}" for name in phase.norms)) if name not in fetches]
             like |= dict.fromkeys(beside, phase.spec.loss or "")
         every = {n: fetches[n].every for n in fetches}
+        # Numbers that a phase records beside its loss are due with it.
         return {n: every.get(like.get(n, n), default) for n in (*self.numbers, *like)}
 
     def check(self) -> None:
@@ -92,6 +94,7 @@ class StepMetrics:
 
     def add(self, found: StepResult, averages: Averages) -> dict[str, float]:
         """Take the numbers of a step into averages, and return the value of every loss."""
+        # NaN until a step has told the loss, so that a step without one is noticed.
         losses = dict.fromkeys(self.losses, math.nan)
         for name, variable, how in self._merges:
             value, weight = found.number(variable, how)
@@ -115,6 +118,7 @@ class StepMetrics:
             PeError: USAGE; `merge: list`, and the devices' values have several shapes.
         """
         section, variable = self._job.run.fetches[name], self.arrays[name]
+        # A value with a row for each sample is joined; a single one is averaged.
         whole = self._block(variable).var(variable).shape[:1] == (-1,)
         how = section.merge or ("concat" if whole else "mean")
         if how != "list":
@@ -139,6 +143,7 @@ class StepMetrics:
         """
         variable = self.numbers[name]
         block = self._block(variable)
+        # The op's name tells more than the variable's, which may be the layer's.
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         # where the data is finite the cause is the model, or else the training
         doubted = loss_doubts(self._job.built.eval)

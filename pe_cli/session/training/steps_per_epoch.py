@@ -74,6 +74,7 @@ def batches_of_epoch(job: Trained, at: Span | None) -> int:
     size = job.step_size
     loader = job.data.loader("train", job.programs, size, drop_last=section.drop_last)
     shares = len(job.places) * job.group.size * job.shares
+    # Counted by the loader that training uses, so that both agree on the last batch.
     batches = len(loader)
     if executor.uneven_batch == "drop":
         # a batch without a sample for every device is left out

@@ -51,10 +51,13 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         self._begin = time.monotonic()
         if threading.current_thread() is not threading.main_thread():
+            # Python handles signals in the main thread, which a long native step keeps for seconds: a second thread reads them from a pipe.
             return self  # whoever runs us there handles signals
         self._pipe = os.pipe()
+        # A full pipe must not block a signal handler.
         os.set_blocking(self._pipe[1], False)
         self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        # The handlers do nothing: they are there so that the signal does not end the process.
         for number in SIGNALS:
             self._before[number] = signal.signal(number, lambda *_: None)
         Thread(target=self._listen, args=(self._pipe[0],), name="signals", daemon=True).start()
@@ -64,6 +67,7 @@ class StopRequest:
         if self._pipe is None:
             return
         signal.set_wakeup_fd(self._wakeup)
+        # A terminal and a launcher may both send one.
         late = time.monotonic() < self._until  # the rest of one request may still come
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if late else handler)
@@ -76,6 +80,7 @@ class StopRequest:
                     if number not in SIGNALS:
                         continue
                     if self._signalled and time.monotonic() >= self._until:
+                        # Somebody asks a second time, so the process ends at once: a step may hang.
                         os._exit(ExitCode.INTERRUPTED)
                     if not self._signalled:
                         self._until = time.monotonic() + self._one
@@ -112,4 +117,5 @@ class SharedStop(StopRequest):
     @property
     def now(self) -> bool:
         """Whether all processes have agreed to stop."""
+        # All processes stop at a step that they have agreed on: alone, one would leave the others in a sum.
         return self.agreed

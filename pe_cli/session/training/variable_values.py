@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 from pe_cli.build.build import Built
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.devices.scope import Scope
-from pe_cli.graph.sharded_updates import Rows
 from pe_cli.io.table_pieces import Pieces, Value
 from pe_cli.program.ir import Role
 from pe_cli.program.operator import UPDATES
 from pe_cli.session.processes.process_group import ProcessGroup
-from pe_cli.session.processes.sharded_optimizer import ShardedOptimizer
+from pe_cli.session.processes.sharded_checkpoint import save_parts
+from pe_cli.session.processes.sharded_optimizer import Division, ShardedOptimizer
 
 Array = np.ndarray[Any, Any]
 #: Between a variable's name and the device, for copies that differ.
@@ -32,13 +32,15 @@ class Values:
         built: the programs.
         scope: of all devices.
         group: processes that train together.
-        rows: variables that they divide, with the rows of each.
+        division: what they divide.
     """
 
-    def __init__(self, built: Built, scope: Scope, group: ProcessGroup | None = None, rows: Mapping[str, Rows] | None = None) -> None:
+    def __init__(self, built: Built, scope: Scope, group: ProcessGroup | None = None, division: Division | None = None) -> None:
         self.built, self.scope = built, scope
         self._team = group or ProcessGroup()
-        self._divided = ShardedOptimizer(rows or {}, scope, self._team)
+        self._division = division or Division()
+        self._divided = ShardedOptimizer(self._division.rows, scope, self._team)
+        # Sums of gradients are 0 between steps and belong to no checkpoint.
         self._sums = {name for phase in built.phases if phase.parts for name in phase.parts.sums}
 
     def load(self, arrays: Mapping[str, Array], *, partial: bool = False) -> int:
@@ -64,6 +66,7 @@ class Values:
                 f"no name in the file is a variable of this model: {_some(unknown)}", code=ExitCode.DATA, hint=hint
             )
         for name in known:
+            # Sizes are checked by the scope, which names both.
             self.put(name, arrays[name])
         if not partial:
             self._set_copies(arrays)
@@ -71,10 +74,14 @@ class Values:
 
     def state(self) -> dict[str, Array]:
         """Return a copy of every variable of the training state; of those that differ between devices, every replica."""
-        found = {name: self._get(name) for name in self.scope if name not in self._sums}
+        return self._copies()
+
+    def _copies(self, but: Container[str] = ()) -> dict[str, Array]:
+        found = {name: self.get(name) for name in self.scope if name not in self._sums and name not in but}
         apart, devices = self._apart(), len(self.scope.places)
         if apart:
             mine = {
+                # Copies of one variable that differ by device have names of their own; the first device's has the plain one.
                 _copy_of(n, self._number(d)): self.scope.get(n, d)
                 for n in apart
                 for d in range(devices)
@@ -90,23 +97,29 @@ class Values:
         Args:
             root: folder of the checkpoints.
         """
-        del root
-        return self.state(), None
+        if not self._division.parameters:
+            return self.state(), None
+        pieces = save_parts(self._division.rows, self.scope, self._team, root)
+        return self._copies(but=self._divided if pieces is not None else ()), pieces
 
     def share(self) -> None:
         """Give servers, where there are some, the values that training begins with."""
 
-    def _get(self, name: str) -> Array:
+    def get(self, name: str) -> Array:
         """Return a variable's value; of what processes divide, all of them ask."""
         return self._divided.whole(name) if name in self._divided else self.scope.get(name)
 
-    def divided(self) -> dict[str, Array]:
-        """Return the values of all that processes divide; all of them ask."""
-        return {name: self._get(name) for name in self.scope if name in self._divided}
-
-    def put(self, name: str, value: Array) -> None:
+    def put(self, name: str, value: Value) -> None:
         """Write a variable's value, of what processes divide this one's rows of it."""
-        self.scope.set(name, self._divided.own(name, value) if name in self._divided else value)
+        self.scope.set(name, self._divided.own(name, value) if name in self._divided else np.asarray(value))
+
+    def copy(self, source: str, target: str) -> None:
+        """Write a parameter's value to a variable of its state, whose rows are those of the parameter where both are divided."""
+        value = self.scope.get(source)
+        if source in self._division.parameters:
+            self.scope.set(target, value)
+        else:
+            self.put(target, value)
 
     def change(self, name: str, value: Array) -> None:
         """Write the value of a variable that all processes change alike, between two steps."""
@@ -120,6 +133,7 @@ class Values:
         """Return what tells whether two processes have the same values, of those that do not differ between devices or processes."""
         mixed = hashlib.sha256()
         for name in sorted(n for n in set(self.scope) - set(self._apart()) - self._sums if n not in self._divided):
+            # In order of name: processes may have made their variables in another order.
             mixed.update(name.encode() + np.array(self.scope.get(name), order="C").tobytes())
         return mixed.hexdigest()
 
@@ -140,11 +154,12 @@ class Values:
         if (missing or unknown) and not partial:
             what = f"no value for {_some(missing)}" if missing else f"{_some(unknown)}, which the model has not"
             raise PeError(f"the checkpoint has {what}", code=ExitCode.DATA, hint="it belongs to another model")
+        # Constants come from the model of now and not from that of the file.
         for name in [n for n in self.scope if n in arrays and n not in constants]:
             if arrays[name].dtype != self.scope.type(name).numpy:
                 text = f"'{name}' is {arrays[name].dtype} in the checkpoint and {self.scope.type(name)} in the model"
                 raise PeError(text, code=ExitCode.DATA)
-            self.put(name, np.asarray(arrays[name]))
+            self.put(name, arrays[name])
         self._set_copies(arrays)
 
     def _set_copies(self, arrays: Mapping[str, Value]) -> None:
@@ -158,6 +173,7 @@ class Values:
         """Return the variables that ops of some roles write in training."""
         return {n for op in self.built.ops if op.role in roles for n in op.output_names()}
 
+    # What the steps themselves write, such as running statistics, every device writes from its own samples.
     def _apart(self) -> list[str]:
         """Return the variables that every device has its own value of: running statistics of its part of the batch."""
         written = self._written([role for role in Role if role not in UPDATES])
@@ -172,9 +188,13 @@ class Values:
     def averaged(self) -> Iterator[None]:
         """Use the moving averages as parameters inside, where there are any."""
         values = self._averages()
+        # Parameters are swapped for their averages and back, so that everything else sees the same scope.
         before = {name: self.scope.get(name) for name in values}
         for name, value in values.items():
-            self.scope.set(name, value)
+            if value.shape == before[name].shape:  # of a sharded parameter these are rows already
+                self.scope.set(name, value)
+            else:
+                self.put(name, value)
         try:
             yield
         finally:
@@ -183,8 +203,11 @@ class Values:
 
     def _averages(self) -> dict[str, Array]:
         """Return the moving averages by parameter, nothing where there are none."""
-        average = self.built.average
-        return average.values(self._get) if average and set(average.averages.values()) <= set(self.scope) else {}
+        average, rows = self.built.average, self._division.rows
+        if average is None or not set(average.averages.values()) <= set(self.scope):
+            return {}
+        alike = all(rows.get(parameter) == rows.get(mean) for parameter, mean in average.averages.items())
+        return average.values(self.scope.get if alike else self.get)
 
     def with_averages(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return the values of a checkpoint with parameters replaced by their moving averages, where there are any.

@@ -45,10 +45,47 @@ def test_decode_undoes_the_scale(column, values):
         pytest.param({"clip": [0.0, 10.0]}, [1, 10, 0], id="clipped"),
         pytest.param({"clip": [0.0, 10.0], "scale": "minmax"}, [0.1, 1, 0], id="clipped, then scaled"),
         pytest.param({"missing": 5.0}, [1, 20, -30], id="a value that fills nothing"),
+        pytest.param({"scale": 100}, [0.01, 0.2, -0.3], id="divided by a number"),
+        pytest.param({"clip": [1, 99], "transform": "log", "scale": 2.0}, np.log([1, 20, 1]) / 2, id="clipped, logarithm, scaled"),
+        pytest.param({"clip": [0, 99], "transform": "log1p"}, np.log1p([1, 20, 0]), id="logarithm of 1 more"),
     ],
 )
 def test_values(column, options, expected):
     np.testing.assert_allclose(column("number", [1, "20", -30.0], **options).encode()[:, 0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("transform", "function"), [("log", np.log), ("log1p", np.log1p)])
+def test_logarithms_are_scaled_and_undone(column, transform, function):
+    cells = [1, 10, 1000, 1e6]
+    found = column("number", cells, [0, 1, 2], transform=transform, scale="standard")
+    expected = StandardScaler().fit(function([cells[:3]]).T).transform(function([cells]).T)
+    np.testing.assert_allclose(found.encode(), expected, rtol=1e-6)
+    np.testing.assert_allclose(found.type.decode(found.options, found.state, expected)[:, 0], cells, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cells", "transform", "message"),
+    [
+        pytest.param([1, 0, 2, -1], "log", "row 2, column 'c': '0' has no logarithm, nor have 1 more", id="zero"),
+        pytest.param([1, 0, "-1.5"], "log1p", "row 3, column 'c': '-1.5' has no logarithm", id="below -1"),
+    ],
+)
+def test_numbers_without_a_logarithm_are_told(column, cells, transform, message):
+    with pytest.raises(PeError) as caught:
+        column("number", cells, [0], transform=transform)
+    assert message in caught.value.message
+    assert "clip" in str(caught.value.hint)
+    fitted = column("number", [1, 2], transform=transform)
+    with pytest.raises(PeError, match="has no logarithm"):
+        fitted.encode(cells)
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": 0}, {"scale": -1}, {"transform": "log", "missing": 0}, {"transform": "log", "dtype": "int64"}], ids=str
+)
+def test_options_that_make_no_numbers_are_refused(options):
+    with pytest.raises(ValueError, match=r"scale|logarithm"):
+        discover()["number"].options.model_validate(options)
 
 
 def test_only_training_rows_count(column):

@@ -15,6 +15,7 @@ from pe_cli.execute.diagnostics.trace import trace
 from pe_cli.execute.executor import Executor
 from pe_cli.execute.memory.usage import usage
 from pe_cli.execute.startup import run_startup
+from pe_cli.graph.sharded_parameters import sharded_parameters
 from pe_cli.graph.sharded_updates import own_rows, own_startup
 from pe_cli.ops.define.registry import discover
 from pe_cli.optim.clip import GradientClipByGlobalNorm
@@ -34,7 +35,10 @@ def executor_of(peers: Simulated | None, devices: int, rule: str, build: dict[st
     """Return an executor with first values, and who has which rows."""
     with MAKING:
         main, startup = network(rule, **settings)
-    rows = own_rows(main, peers.rank, peers.size).state if peers and build.get("reduce_strategy") == "Reduce" else {}
+    strategy, rows = build.get("reduce_strategy", "AllReduce"), {}
+    if peers and strategy != "AllReduce":
+        owned = own_rows(main, peers.rank, peers.size)
+        rows = {**owned.state, **(sharded_parameters(owned.program, owned.rows) if strategy == "Shard" else {})}
     scope = Scope([Place("cpu", d) for d in range(devices)])
     run_startup(own_startup(startup, rows, peers.rank if peers else 0), scope, 1)
     execution = ExecutionStrategy(num_threads=1)  # so that a step runs on the thread that asks for it
@@ -64,10 +68,12 @@ def trained(processes: int, devices: int, rule: str, build: dict[str, object], *
         pytest.param(3, 1, "Lamb", {}, PIECES, id="whole parameters, in pieces"),
     ],
 )
-def test_all_have_the_bits_of_all_reduce_and_each_has_its_rows(processes, devices, rule, settings, build) -> None:
+@pytest.mark.parametrize("strategy", ["Reduce", "Shard"])
+def test_all_have_the_bits_of_all_reduce_and_each_has_its_rows(processes, devices, rule, settings, build, strategy) -> None:
     """Also batches that leave processes without samples."""
     (whole, nbytes), *_ = trained(processes, devices, rule, build, **settings)
-    found = trained(processes, devices, rule, {**build, "reduce_strategy": "Reduce"}, **settings)
+    found = trained(processes, devices, rule, {**build, "reduce_strategy": strategy}, **settings)
+    assert ({"w0", "b0", "w1", "b1"} <= {name for name, (rows, _) in found[0][0].items() if rows}) == (strategy == "Shard")
     for name, (_, value) in whole.items():
         parts = [values[name] for values, _ in found]
         if parts[0][0] is None:

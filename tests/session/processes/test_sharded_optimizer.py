@@ -55,7 +55,8 @@ def test_a_value_of_another_model_is_refused() -> None:
     assert Network(2).run(process) == [ExitCode.DATA] * 2
 
 
-def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
+@pytest.mark.parametrize("strategy", ["Reduce", "Shard"])
+def test_what_is_trained_later_is_divided_anew(bench: Bench, strategy: str) -> None:
     """With averages, and with slow weights that begin where the parameters are then; a run is resumed before and after that."""
     late = "train.groups=[{match: hidden, freeze: until 7 steps}, {match: normal, freeze: {until: 2 epochs}}]"
     optimizer = "train.optimizer={type: Lookahead, k: 3, inner: {type: Adam, learning_rate: 0.02}}"
@@ -64,7 +65,7 @@ def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
     rng = np.random.default_rng(2)
     np.savez(bench.base / "start.npz", **{"hidden.w_0": rng.normal(size=(4, 6)).astype("f4"), "hidden.b_0": np.ones(6, "f4")})
     where = bench.base / "several"
-    reduce = ["build_strategy.reduce_strategy=Reduce", f"output.dir={where}"]
+    reduce = [f"build_strategy.reduce_strategy={strategy}", f"output.dir={where}"]
     discover()  # not by several threads at once
     made = [load_and_build(bench.base / "run.yaml", [*options, *reduce]) for _ in range(3)]
 
@@ -83,10 +84,11 @@ def test_what_is_trained_later_is_divided_anew(bench: Bench) -> None:
     assert bench.seen(next(where.iterdir())) == bench.seen(one)
 
 
-def test_two_gradients_in_a_step_are_those_of_devices_bit_for_bit(bench: Bench) -> None:
+@pytest.mark.parametrize("strategy", ["Reduce", "Shard"])
+def test_two_gradients_in_a_step_are_those_of_devices_bit_for_bit(bench: Bench, strategy: str) -> None:
     """SAM moves all parameters by the length of all gradients, of which each process has its own rows."""
     optimizer, where = "train.optimizer={type: SAM, inner: {type: Adam, learning_rate: 0.02}}", bench.base / "several"
-    options = [optimizer, "build_strategy.reduce_strategy=Reduce", f"output.dir={where}"]
+    options = [optimizer, f"build_strategy.reduce_strategy={strategy}", f"output.dir={where}"]
     discover()  # not by several threads at once
     made = [load_and_build(bench.base / "run.yaml", options) for _ in range(2)]
 

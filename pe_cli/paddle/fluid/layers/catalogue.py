@@ -35,7 +35,6 @@ ORDER = {
     "gather": "input index overwrite",
     "roi_pool": "input rois pooled_height pooled_width spatial_scale rois_lod batch_roi_nums",
     "roi_align": "input rois pooled_height pooled_width spatial_scale sampling_ratio name rois_lod batch_roi_nums",
-    "hsigmoid": "input label num_classes param_attr bias_attr name path_table path_code is_custom is_sparse",
     "deformable_conv": "input offset mask num_filters filter_size stride padding dilation groups deformable_groups im2col_step "
     "param_attr bias_attr modulated name",
     "one_hot": "input depth allow_out_of_range",

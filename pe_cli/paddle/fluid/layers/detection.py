@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError, raised_as
+from pe_cli.paddle.fluid import unique_name
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.program.ir import Variable
@@ -89,7 +90,16 @@ def multi_box_head(  # noqa: PLR0913, PLR0917 (fluid's arguments)
         "multi_box_head", list(inputs), image, base_size, num_classes, each[0], min_ratio, max_ratio, each[1], each[2], steps, step_w,
         step_h, offset, list(variance), flip, clip, kernel_size, pad, stride, None, min_max_aspect_ratios_order,
     )  # fmt: skip
+    if len(inputs) > 1:
+        _name_as_the_original(found)
     return tuple(found)
+
+
+def _name_as_the_original(found: Sequence[Variable]) -> None:
+    """Rename the outputs of a head: the original joins boxes and variances first, and gives the other two their last shape by a reshape."""
+    locations, scores = found[0].name, found[1].name
+    new = [*(f"{unique_name.generate('reshape2')}.tmp_0" for _ in range(2)), locations, scores]
+    found[0].block.rename_vars({v.name: name for v, name in zip(found, new, strict=True)})
 
 
 __all__ = ["box_coder", "multi_box_head"]

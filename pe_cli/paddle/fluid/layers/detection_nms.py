@@ -1,4 +1,4 @@
-"""Detections, thinned out. How many there are only values tell, so the core's catalogue has them with padded rows, or not at all."""
+"""Suppression of overlapping boxes. Only values tell how many stay, so the core has these with padded rows, or not at all."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from typing import Any
 
@@ -17,7 +18,7 @@ from pe_cli.paddle.fluid.constant_sizes import known_or_fed, sizes_of
 from pe_cli.paddle.fluid.framework import ensure_defaults
 from pe_cli.paddle.fluid.layers.catalogue import ORDER, adapt
 from pe_cli.paddle.fluid.layers.composed import call
-from pe_cli.paddle.fluid.layers.ops import greater_equal
+from pe_cli.paddle.fluid.layers.ops import greater_equal, less_than
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.paddle.fluid.variable_operators import power, towards_zero
 from pe_cli.program.ir import Variable
@@ -191,6 +192,34 @@ def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Any:
     return call("reshape", moved, [-1, channels * blocksize**2, high // blocksize, wide // blocksize])
 
 
+def hsigmoid(  # noqa: PLR0913, PLR0917 (fluid's arguments)
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_custom: bool = False,
+    is_sparse: bool = False,
+) -> Any:
+    """Measure classes by the yes-or-no questions on the way to them in a binary tree.
+
+    As in the original, every step that a path is shorter than the longest one adds ln 2, which `hsigmoid` of a model file leaves out.
+    """
+    costs = call("hsigmoid", input, label, num_classes, param_attr, bias_attr, name, path_table, path_code, is_custom, is_sparse)
+    if path_table is not None:
+        lacking = call("reduce_sum", call("cast", less_than(path_table, call("fill_constant", [1], "int64", 0)), input.dtype), [1], True)
+        return call("elementwise_add", costs, call("scale", lacking, math.log(2)))
+    # The first classes are one step higher in the complete tree, unless it has all its leaves at one height.
+    higher = 2 ** (num_classes - 1).bit_length() - num_classes
+    if not higher:
+        return costs
+    lacking = call("cast", less_than(label, call("fill_constant", [1], "int64", higher)), input.dtype)
+    return call("elementwise_add", costs, call("scale", lacking, math.log(2)))
+
+
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Any:
     """Take rows by index. With overwrite, the gradient of a row that is taken several times is that of the last time; else the sum."""
     ensure_defaults()
@@ -299,6 +328,6 @@ batch_norm.__signature__ = inspect.signature(adapt(find("batch_norm")))  # type:
 
 __all__ = [
     "accuracy", "add_position_encoding", "anchor_generator", "batch_norm", "bilinear_tensor_product", "elementwise_div", "elementwise_pow",
-    "exp", "gather", "group_norm", "gru_unit", "l2_normalize", "lod_append", "pad2d", "reduce_mean", "round", "row_conv", "scale",
-    "space_to_depth", "swish",
+    "exp", "gather", "group_norm", "gru_unit", "hsigmoid", "l2_normalize", "lod_append", "pad2d", "reduce_mean", "round", "row_conv",
+    "scale", "space_to_depth", "swish",
 ]  # fmt: skip

@@ -26,6 +26,7 @@ _FIRST = (
 _OTHERS = {
     "log_softmax": Naming("log_softmax", (1,)),
     "sums": Naming("sum"),
+    "hsigmoid": Naming("hierarchical_sigmoid"),
     "logsumexp": Naming("log", before={"exp": 1, "reduce_sum": 1}),
     "argmax": Naming("arg_max"),
     "argmin": Naming("arg_min"),

@@ -17,6 +17,7 @@ from pe_cli.paddle.errors import EnforceNotMet, raised_as
 from pe_cli.paddle.fluid import feeding, run_step
 from pe_cli.paddle.fluid.flags import deadline
 from pe_cli.paddle.fluid.lod_tensor import LoDTensor
+from pe_cli.paddle.fluid.prepared import Setting
 from pe_cli.paddle.fluid.scope import Scope
 from pe_cli.program.ir import Program
 
@@ -31,7 +32,7 @@ class ScopeHost:
         setting: devices.
     """
 
-    def __init__(self, scope: Scope, setting: run_step.Setting) -> None:
+    def __init__(self, scope: Scope, setting: Setting) -> None:
         self._scope, self._setting = scope.root(), setting
         self.has_value, self.read, self.write = self._scope.has_value, self._scope.read, self._scope.write
         self.put, self.rows = self._scope.put, self._scope.rows
@@ -49,7 +50,7 @@ def is_remote(program: Program) -> bool:
 
 
 def run(
-    program: Program, scope: Scope, setting: run_step.Setting, feed: Any, names: Sequence[str], owner: Any
+    program: Program, scope: Scope, setting: Setting, feed: Any, names: Sequence[str], owner: Any
 ) -> dict[str, LoDTensor]:
     """Run a program that talks to other processes, once; a server's ends with the last trainer.
 

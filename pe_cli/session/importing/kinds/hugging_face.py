@@ -8,7 +8,7 @@ from pe_cli.session.importing.define import ImportedModel, ImportWish, ModelKind
 
 
 def _takes(source: Path) -> bool:
-    return source.is_dir()
+    return (source / "config.json").exists()
 
 
 def _read(wish: ImportWish) -> ImportedModel:
@@ -17,4 +17,4 @@ def _read(wish: ImportWish) -> ImportedModel:
     return read(wish)
 
 
-KIND = ModelKind("Hugging Face", "a folder with config.json and model.safetensors", _takes, _read)
+KIND = ModelKind("Hugging Face", "a folder with config.json and model.safetensors", _takes, _read, ("head", "classes", "length"))

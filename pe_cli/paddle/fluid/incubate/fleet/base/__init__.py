@@ -1,4 +1,4 @@
-"""Which process does what."""
+"""The base of fleet: which process is a trainer, which a server."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.io.fluid import tensors
+from pe_cli.io.fluid import pickled, tensors
 from pe_cli.io.regular_files import open_regular
-from pe_cli.paddle import pickled
 
 Array = np.ndarray[Any, Any]
 

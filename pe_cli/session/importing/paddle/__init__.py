@@ -1,0 +1,1 @@
+"""Inference models and programs of PaddlePaddle 1.x become layers."""
