@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.limits import usable_cores
-from pe_cli.core.threads import Thread
+from pe_cli.core.threads import IDLE, Thread
 from pe_cli.kernels.compiler import cache
 from pe_cli.kernels.compiler.digest import extent
 from pe_cli.kernels.compiler.instance import Instance, symbol
@@ -172,6 +172,7 @@ class _Waiting:
                     child.close(wait=True)
             self._timer = threading.Timer(PATIENCE, self.close)
             self._timer.daemon = True
+            self._timer.name = f"{IDLE}-compilers"
             self._timer.start()
 
     def close(self, *, wait: bool = True) -> None:
