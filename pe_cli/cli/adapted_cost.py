@@ -23,13 +23,16 @@ def lines(source: Source, bytes_of: Callable[[tuple[Program, ...]], int]) -> lis
         bytes_of: what training programs need on one device.
     """
     adapted, run = source.built.adapted, source.run
-    if adapted is None or run is None or not source.built.programs:
+    if adapted is None or run is None or not source.built.programs or source.built.programs[0].prefix:  # phases may name that, too
         return []
+    from dataclasses import replace
+
     from pe_cli.build.build import build
     from pe_cli.graph.dot import size_text
-    from pe_cli.session.evaluation.merged_weights import without_adapters
 
-    whole = build(run.model, without_adapters(run)).programs
+    assert run.train is not None
+    section = run.train.model_copy(update={"adapt": None, "groups": [], "by_depth": None})  # which may name what adapt adds
+    whole = build(run.model, replace(run, train=section)).programs
     parameters = source.built.eval.parameters()
     trained = sum(p.type.size for p in parameters if p.trainable)
     where = f" beside {len(adapted.weights)} weights" if adapted.weights else ""

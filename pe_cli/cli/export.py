@@ -75,7 +75,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     if adapters == "merged":
         from pe_cli.session.evaluation.merged_weights import merged
 
-        built, held = merged(job.run, job.built, held)
+        built, held = merged(job.run.model, job.built, held)
         program = built.eval
     if weights is not None:
         _weights(program, held, weights, layout or "pe", values)

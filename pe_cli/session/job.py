@@ -213,7 +213,8 @@ class Job:
         drawn -= self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
         said = "init" if section.init else "adapt" if section.adapt else "groups"
-        by_config = frozen if said != "groups" or section.by_depth else [name for name in frozen if name in self.built.groups]
+        whole = said != "groups" or (section.by_depth is not None and section.by_depth.freeze > 0)
+        by_config = frozen if whole else [name for name in frozen if name in self.built.groups]
         check_frozen(by_config, taken, self.run.at_of("train", said))
         return section.init is not None
 

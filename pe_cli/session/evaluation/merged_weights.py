@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pe_cli.build.build import Built, build
 from pe_cli.build.low_rank import LowRank
-from pe_cli.config.spec import RunSpec
+from pe_cli.config.spec import ModelSpec
 
 Array = np.ndarray[Any, Any]
 
 
-def without_adapters(run: RunSpec) -> RunSpec:
-    """Return a run that trains the model as its file has it."""
-    assert run.train is not None
-    return replace(run, train=run.train.model_copy(update={"adapt": None}))
-
-
-def merged(run: RunSpec, built: Built, values: Mapping[str, Array]) -> tuple[Built, dict[str, Array]]:
+def merged(model: ModelSpec, built: Built, values: Mapping[str, Array]) -> tuple[Built, dict[str, Array]]:
     """Return programs without small matrices, and the values that they compute the same with; what has none to merge is as it is.
 
     Args:
-        run: that `built` is made of.
-        built: programs of the run.
+        model: that `built` is made of.
+        built: programs of a run.
         values: of all variables that stay.
     """
     adapted = built.adapted
     if adapted is None or not adapted.weights:
         return built, dict(values)
-    plain = build(run.model, without_adapters(run))
+    plain = build(model)
     found = {name: value for name, value in values.items() if name not in adapted.new}
     for weight in adapted.weights:
         found[weight.weight] = _merged(weight, values)

@@ -159,14 +159,15 @@ def test_tied_tables_and_filters_are_merged_into_what_is_computed(bench: Bench) 
     np.savez(bench.base / "data.npz", picture=rng.standard_normal((12, 2, 5, 5)).astype(np.float32), **arrays)
     start = {"table.w_0": (7, 6), "shape.w_0": (6, 2, 3, 3), "shape.b_0": (6,)}
     (bench.base / "model.yaml").write_text(TIED)
-    text = CONFIG.replace("ADAPT", "adapt: {type: lora, rank: 2, alpha: 4, targets: [table, shape]}")
+    adapt = "adapt: {type: lora, rank: 2, alpha: 4, targets: [table, shape]}\n  groups: [{match: '*.lora_b', learning_rate: 2x}]"
+    text = CONFIG.replace("ADAPT", adapt)
     (bench.base / "run.yaml").write_text(text.replace("batch_size: 44", "batch_size: 12"))
     np.savez(bench.base / "start.npz", **{name: rng.standard_normal(size).astype(np.float32) for name, size in start.items()})
     folder = bench.train("runs")
     assert bench.run("predict", folder, "--fetch", "logits", "--out", bench.base / "adapted.npz") == 0, bench.err
     assert bench.run("export", folder, "--safetensors", bench.base / "merged.safetensors") == 0, bench.err
     assert read_safetensors(bench.base / "merged.safetensors").keys() == start.keys()
-    plain = ["-o", "train.adapt=null", "--checkpoint", bench.base / "merged.safetensors", "--fetch", "logits"]
+    plain = ["-o", "train.adapt=null", "-o", "train.groups=[]", "--checkpoint", bench.base / "merged.safetensors", "--fetch", "logits"]
     assert bench.run("predict", bench.base / "run.yaml", *plain, "--out", bench.base / "plain.npz") == 0, bench.err
     with np.load(bench.base / "adapted.npz") as ours, np.load(bench.base / "plain.npz") as merged:
         np.testing.assert_allclose(ours["logits"], merged["logits"], atol=2e-6, rtol=1e-5)
