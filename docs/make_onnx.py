@@ -53,7 +53,7 @@ def copied(model: Any) -> Any:
 
 def is_size(value: Any) -> bool:
     """Tell whether a value may say sizes, places or axes."""
-    return isinstance(value, np.ndarray) and value.ndim < 2 and value.dtype.kind in "iu"
+    return isinstance(value, np.ndarray | np.generic) and np.ndim(value) < 2 and value.dtype.kind in "iu"
 
 
 def run_model(model: Any, fed: dict[str, Any], folder: Path) -> tuple[list[Any], int]:
@@ -134,7 +134,7 @@ def result(case: Any) -> dict[str, Any]:
                 differs = agree(case, ours, outputs)
                 if differs:
                     return said | {"state": "wrong", "why": differs, "given": given}
-            return said | {"state": "agrees", "given": given}
+            return said | {"state": "agrees", "given": given, "folded": bool(given) and given == len(fed)}
     except PeError as error:
         return said | {"state": "refused", "why": error.message.partition("): ")[2] or error.message}
     except Exception as error:  # noqa: BLE001 - a test that breaks us is a result
@@ -157,18 +157,34 @@ def page(found: list[dict[str, Any]], total: int) -> str:
         inside, whole = (sum(one["state"] == state for one in part) for part in (scope, found))
         rows.append(f"| {said} | {inside} ({share(inside, len(scope))}) | {whole} ({share(whole, len(found))}) |")
     given = sum(1 for one in found if one["state"] == "agrees" and one["given"])
+    folded = sum(1 for one in found if one["state"] == "agrees" and one["folded"])
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in found:
         if one["state"] != "agrees":
             reasons.setdefault((one["state"], general(one["why"])), []).append(one["name"].removeprefix("test_"))
-    head = HEAD.format(version=onnx.__version__, count=len(found), total=total, scope=len(scope), given=given).rstrip()
+    head = HEAD.format(version=onnx.__version__, count=len(found), total=total, scope=len(scope), given=given, folded=folded).rstrip()
     lines = [head, "", *TABLE, *rows, "", WHY, ""]
     lines += ["| state | why | tests |", "|---|---|---|"]
     for (state, why), names in sorted(reasons.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
         lines.append(f"| {state} | {why.replace('|', ' ')} | {len(names)}: {', '.join(f'`{name}`' for name in names)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *of_packages()]) + "\n"
 
 
+def of_packages() -> list[str]:
+    """Return the table of models that packages bring along; see docs/make_onnx_models.py."""
+    head, *rows = [line.split("\t") for line in (HERE / "onnx_models.tsv").read_text(encoding="utf-8").splitlines()]
+    agree = sum(row[head.index("state")].startswith("agrees") for row in rows)
+    said = MODELS.format(count=len(rows), agree=agree, packages=len({row[0] for row in rows})).rstrip()
+    table = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return [said, "", *table, *(f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in rows)]
+
+
+MODELS = """## Models that packages bring along
+
+`docs/make_onnx_models.py` compares models in wheels of the package index with onnxruntime, for random inputs at batch 1: {agree} of {count}
+models of {packages} packages agree within 1e-4. The error is the largest difference of any output, over the size of the number where that
+is above 1. None of these models is part of pe.
+"""
 STATES = {"agrees": "agrees", "refused": "refused", "wrong": "other values", "broken": "a fault of pe"}
 TABLE = ["| state | types of pe | all |", "|---|---|---|"]
 WHY = "## What does not agree, and why"
@@ -180,7 +196,8 @@ values are compared with the tolerances of the test. {scope} of them feed and ex
 (float32, float64, int64, int32, uint8, bool).
 
 In {given} of the tests that agree, an input that a layer has as a parameter or as an argument is given as an initializer, as it is in the
-files of exporters: weights of `Conv`, axes of `ReduceSum`, the shape of `Reshape`.
+files of exporters: weights of `Conv`, axes of `ReduceSum`, the shape of `Reshape`. In {folded} of these nothing is left to feed, and the
+node is folded: only its values tell the size of what `NonZero`, `Unique`, `Range` and the windows of signals compute.
 An operator that ONNX defines by others is tried by its layer first, and else by that definition.
 """
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 #: Operators with how many inputs they read, and attributes that they may have.
 _OPS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -19,9 +19,30 @@ _OPS: dict[str, tuple[int, dict[str, Any]]] = {
     "MaxPool": (1, {"kernel_shape": [[2, 2], [0, 1], [99, 99]], "strides": [[1, 1], [0, 2]]}), "Pad": (2, {"mode": ["constant", "wrap"]}),
     "Split": (2, {"axis": [0, 1, 7]}), "ReduceSum": (2, {"keepdims": [0, 1]}), "Gemm": (3, {"transA": [0, 1], "alpha": [1.0, 1e38]}),
     "Where": (3, {}), "TopK": (2, {"axis": [-1, 3]}), "LayerNormalization": (3, {"axis": [-1, 0, 8]}),
-    "Resize": (4, {"mode": ["nearest", "linear"]}),
+    "Resize": (4, {"mode": ["nearest", "linear", "cubic"], "antialias": [0, 1], "exclude_outside": [1], "axes": [[0, 1], [7]],
+                   "coordinate_transformation_mode": ["align_corners", "tf_crop_and_resize", "asymmetric", "odd"],
+                   "keep_aspect_ratio_policy": ["not_larger"]}),
     "BatchNormalization": (5, {}), "Flatten": (1, {"axis": [0, 1, -7]}), "CumSum": (2, {}), "OneHot": (3, {}),
     "LSTM": (3, {"hidden_size": [1, 0]}),
+    "GatherND": (2, {"batch_dims": [0, 1, 9]}), "GatherElements": (2, {"axis": [0, -1, 7]}),
+    "ScatterND": (3, {"reduction": ["add", "max", "nothing"]}), "ScatterElements": (3, {"axis": [0, 7], "reduction": ["mul", "min"]}),
+    "TensorScatter": (3, {"axis": [-2, 1], "mode": ["circular", "linear"]}), "Compress": (2, {"axis": [0, 1, -9]}), "NonZero": (1, {}),
+    "Unique": (1, {"axis": [0]}),
+    "ReverseSequence": (2, {"time_axis": [0, 1], "batch_axis": [1, 0, 5]}),
+    "Hardmax": (1, {"axis": [-1, 0, 8]}),
+    "CumProd": (2, {"exclusive": [0, 1]}), "EyeLike": (1, {"k": [0, 2**40], "dtype": [1, 7, 99]}),
+    "BitShift": (2, {"direction": ["LEFT", "up"]}),
+    "BitwiseAnd": (2, {}), "BitwiseNot": (1, {}), "BitCast": (1, {"to": [6, 1, 7, 99]}),
+    "GridSample": (2, {"mode": ["linear", "cubic", "odd"]}),
+    "DFT": (2, {"axis": [1, 0, 9], "inverse": [0, 1], "onesided": [0, 1]}), "STFT": (4, {"onesided": [0, 1]}), "HannWindow": (1, {}),
+    "MelWeightMatrix": (5, {}), "LpPool": (1, {"kernel_shape": [[2, 2], [0, 1], [99, 99]], "p": [2, 0, -1]}),
+    "AveragePool": (1, {"kernel_shape": [[2, 2], [3]], "dilations": [[2, 2], [0, 0], [2**40, 1]], "ceil_mode": [0, 1]}),
+    "MaxUnpool": (3, {"kernel_shape": [[2, 2], [9]], "strides": [[2, 2], [0, 0]]}), "Col2Im": (3, {"strides": [[1, 1], [0, 0]]}),
+    "MatMulInteger": (4, {}), "QuantizeLinear": (3, {"axis": [1, -7], "block_size": [0, 2]}), "QLinearMatMul": (8, {}),
+    "DequantizeLinear": (3, {"axis": [1, 9], "block_size": [0, 3, 2**40]}),
+    "Attention": (4, {"is_causal": [0, 1], "q_num_heads": [0, 1, 3]}),
+    "GRU": (4, {"hidden_size": [1, 0], "linear_before_reset": [0, 1]}), "DeformConv": (3, {"offset_group": [1, 0]}),
+    "ConvTranspose": (2, {"output_padding": [[1, 1], [9, 9]], "strides": [[2, 2], [0, 0]]}),
     "Einsum": (2, {"equation": ["ij,jk->ik", "i,,", "->"]}), "Identity": (1, {}), "Nonsense": (1, {}),
 }  # fmt: skip
 _SIZES = [0, 1, 2, 3, 4, -1, -2, 7, 2**31, 2**62]
@@ -36,12 +57,35 @@ def _constant(draw: random.Random) -> np.ndarray[Any, Any]:
     return np.asarray(array)
 
 
+def _with_rounds(draw: random.Random, name: str, read: str) -> NodeProto:
+    """Return a node with graphs inside, of which some do not fit."""
+    op, info = draw.choice(["Loop", "Scan", "If"]), helper.make_tensor_value_info
+    given = [info("i", TensorProto.INT64, []), info("g", TensorProto.BOOL, []), info("s", TensorProto.FLOAT, None)]
+    nodes = [helper.make_node(draw.choice(["Identity", "Not", "Neg"]), [draw.choice(["g", "s", read])], ["k"])]
+    nodes.append(helper.make_node("Add", [draw.choice(["s", read, "t"]), draw.choice(["s", read])], ["t"]))
+    outputs = [info("k", TensorProto.BOOL, []), *(info(one, TensorProto.FLOAT, None) for one in ("t", draw.choice(["t", "s", "i"])))]
+    if op == "Scan":
+        body = helper.make_graph(nodes, "b", given[3 - draw.randint(1, 3) :], outputs[1:])
+        ways = {"scan_input_directions": draw.choice([[1], [0], [5, 5]]), "scan_input_axes": draw.choice([[0], [1], [9]])}
+        return helper.make_node(op, [read] * draw.randint(1, 3), [name], body=body, num_scan_inputs=draw.choice([1, 2, 0]), **ways)
+    if op == "If":
+        branch = helper.make_graph([helper.make_node("Neg", [read], ["n"])], "b", [], [info("n", TensorProto.FLOAT, None)])
+        return helper.make_node(op, [draw.choice(["rounds", read])], [name], then_branch=branch, else_branch=branch)
+    body = helper.make_graph(nodes, "b", given[: draw.randint(2, 3)], outputs[: draw.randint(1, 3)])
+    return helper.make_node(op, [draw.choice(["rounds", "", read]), draw.choice(["", "rounds"]), read], [name], body=body)
+
+
 def graph(draw: random.Random) -> bytes:
     """Return a model."""
     shape = draw.choice([["N", 4], ["N", 3, 4], [2, 3, 8, 8], ["N", "M"], [], [1, 2**40], [0, 3], ["N", 1]])
     kind = draw.choice([TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, 77])
     names, nodes, held = ["x"], [], []
+    held.append(numpy_helper.from_array(np.asarray(draw.choice([0, 1, 3, 2**40, -1])), "rounds"))
     for i in range(draw.randint(1, 6)):
+        if draw.random() < 0.06:
+            nodes.append(_with_rounds(draw, f"v{i}", draw.choice(names)))
+            names.append(f"v{i}")
+            continue
         op = draw.choice(list(_OPS))
         count, choices = _OPS[op]
         inputs = [draw.choice(names)]
@@ -58,5 +102,5 @@ def graph(draw: random.Random) -> bytes:
     given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     given[0].type.tensor_type.elem_type = kind
     made = helper.make_graph(nodes, "g", given, outputs, held)
-    model: ModelProto = helper.make_model(made, opset_imports=[helper.make_opsetid("", draw.choice([18, 18, 13, 7, 21, 1, 999]))])
+    model: ModelProto = helper.make_model(made, opset_imports=[helper.make_opsetid("", draw.choice([18, 20, 13, 7, 24, 26, 1, 999]))])
     return bytes(model.SerializeToString())

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tests.fuzz import (
     grammar_archives,
     grammar_columns,
+    grammar_folders,
     grammar_graphs,
     grammar_originals,
     grammar_pictures,
@@ -40,5 +41,6 @@ GRAMMARS: dict[str, Grammar] = {
     "picture": grammar_pictures.picture,
     "picture_folder": grammar_pictures.other_picture,
     "onnx_graph": grammar_graphs.graph,
+    "hugging_face": grammar_folders.folder,
 }
 assert all((read_archives, read_columns, read_graphs, read_originals, read_pictures, read_texts, read_tokens))

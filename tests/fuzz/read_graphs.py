@@ -7,6 +7,7 @@ from pathlib import Path
 from pe_cli.config.load import load_model
 from pe_cli.session.importing.define import ImportWish, read_model
 from pe_cli.session.importing.write import model_text, report_text
+from tests.fuzz.grammar_folders import unpacked
 from tests.fuzz.targets import refused, target
 
 
@@ -17,6 +18,21 @@ def onnx_graph(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with refused(folder):
         model = read_model(ImportWish(path, partial=len(data) % 2 == 0))
+        report_text(model).encode()
+        (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")
+        load_model(folder / "model.yaml")
+
+
+@target
+def hugging_face(data: bytes, folder: Path) -> None:
+    """A folder of transformers, as `pe import` takes it: what is made of it is a model file without mistakes."""
+    config, values = unpacked(data)
+    source = folder / "given"
+    source.mkdir(exist_ok=True)
+    (source / "config.json").write_bytes(config)
+    (source / "model.safetensors").write_bytes(values)
+    with refused(folder):
+        model = read_model(ImportWish(source))
         report_text(model).encode()
         (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")
         load_model(folder / "model.yaml")

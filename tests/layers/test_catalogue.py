@@ -277,7 +277,18 @@ for _op in ("less_than", "less_equal", "greater_than", "greater_equal", "equal",
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.probability, f.probability), _op, ["bool[b, 4]"])
 for _op in ("logical_and", "logical_or", "logical_xor"):
     CALLS[_op] = (lambda f, n=_op: getattr(L, n)(L.cast(f.x, "bool"), L.cast(f.x, "bool")), f"cast cast {_op}", ["bool[b, 4]"])
+for _op in ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"):
+    CALLS[_op] = (lambda f, n=_op: getattr(L, n)(f.label, f.label), _op, ["int64[b, 1]"])
 CALLS |= {
+    "bitwise_not": (lambda f: L.bitwise_not(f.label), "bitwise_not", ["int64[b, 1]"]),
+    "bitcast": (lambda f: L.bitcast(f.x, "int32"), "bitcast", ["int32[b, 4]"]),
+    "cumprod": (lambda f: L.cumprod(f.x), "cumprod", ["float32[b, 4]"]),
+    "take_along_axis": (lambda f: L.take_along_axis(f.x, f.label), "take_along_axis", ["float32[b, 1]"]),
+    "put_along_axis": (lambda f: L.put_along_axis(f.x, f.label, f.yes), "put_along_axis", ["float32[b, 4]"]),
+    "grid_sample": (
+        lambda f: L.grid_sample(f.image, L.affine_grid(f.volume, [3, 1, 4, 5]), "bicubic"), "affine_grid grid_sample",
+        ["float32[b, 6, 4, 5]"],
+    ),
     "logical_not": (lambda f: L.logical_not(L.cast(f.x, "bool")), "cast logical_not", ["bool[b, 4]"]),
     "increment": (lambda f: L.increment(L.mean(f.x), 2.0), "mean increment", ["float32[1]"]),
     "fill_constant_batch_size_like": (

@@ -12,6 +12,10 @@ from pe_cli.layers.nn.padded_recurrent import parameters_of, rows_of
 from pe_cli.program.ir import Variable
 from pe_cli.program.param_attr import ParamAttr
 
+Step = Callable[[Variable, Variable], Variable]
+#: Makes the step of a cell: `cell(weight of the state, bias of it or None)`.
+Cell = Callable[[Variable, "Variable | None"], Step]
+
 
 @dataclass(frozen=True)
 class _Way:
@@ -19,23 +23,19 @@ class _Way:
 
     Args:
         helper: of the layer.
-        step: `step(projected input, projected state, state) -> next state`.
-        weight: of the state.
-        bias: of it, None for none.
+        step: `step(projected input, state) -> next state`.
         back: the last step first.
     """
 
     helper: LayerHelper
-    step: Callable[[Variable, Variable, Variable], Variable]
-    weight: Variable
-    bias: Variable | None
+    step: Step
     back: bool
 
     def over(self, projected: Variable, start: Variable, counts: Variable | None) -> tuple[Variable, Variable]:
         """Append the steps of [time, batch, ...]; counts is 1 for those that count. Return their states and the last one."""
 
         def body(inputs: list[Variable], states: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-            after = self.step(inputs[0], _product(self.helper, states[0], self.weight, self.bias), states[0])
+            after = self.step(inputs[0], states[0])
             if counts is None:
                 return [after], [after]
             change = self.helper.one("elementwise_sub", {"X": after, "Y": states[0]})
@@ -54,7 +54,7 @@ def _product(helper: LayerHelper, x: Variable, weight: Variable, bias: Variable 
 
 def _stacked(
     helper: LayerHelper,
-    step: Callable[[Variable, Variable, Variable], Variable],
+    cell: Cell,
     gates: int,
     input: Variable,
     hidden_size: int,
@@ -88,7 +88,7 @@ def _stacked(
             start = starts[len(ends)]
             if start is None:
                 start = find("fill_constant_batch_size_like").fn(x, [-1, hidden_size], x.dtype, 0.0, 1, 0)
-            out, last = _Way(helper, step, made["WeightHh"], made.get("BiasHh"), back).over(projected, start, counts)
+            out, last = _Way(helper, cell(made["WeightHh"], made.get("BiasHh")), back).over(projected, start, counts)
             outs.append(out)
             ends.append(last)
         x = outs[0] if len(outs) == 1 else helper.one("concat", {"X": outs}, {"axis": 2})
@@ -129,11 +129,12 @@ def gru(
     bias_hh_attr: ParamAttr | bool | None = None,
     is_test: bool = False,
     name: str | None = None,
+    reset_after: bool = True,
 ) -> tuple[Variable, Variable]:
     """Run GRU layers over padded sequences.
 
     r, z = s(x_r + h_r), s(x_z + h_z),  h' = z h + (1 - z) tanh(x_c + r h_c),  s = sigmoid, where x_r, x_z, x_c = split(x_t W_ih + b_ih)
-    and h_r, h_z, h_c = split(h W_hh + b_hh)
+    and h_r, h_z, h_c = split(h W_hh + b_hh); without reset_after, tanh(x_c + (r h) W_hh,c + b_hh,c)
 
     Args:
         input: [batch, time, width], or [time, batch, width] where time_major.
@@ -152,6 +153,7 @@ def gru(
         bias_hh_attr: of b_hh likewise.
         is_test: no dropout; `clone(for_test=True)` sets it.
         name: prefix of the names of the parameters.
+        reset_after: the state is reset after its product with W_hh, as in Keras and PyTorch; otherwise before, as in Cho et al. 2014.
 
     Returns:
         Outputs [batch, time, directions x hidden_size] of the last layer, and the last states, [layers x directions, batch, hidden_size].
@@ -164,19 +166,41 @@ def gru(
     """
     helper = LayerHelper("gru", name)
 
-    def step(projected: Variable, around: Variable, state: Variable) -> Variable:
-        parts = [find("split").fn(v, [2 * hidden_size, hidden_size], 1) for v in (projected, around)]
-        both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": parts[0][0], "Y": parts[1][0]})})
-        reset, update = find("split").fn(both, 2, 1)
-        seen = helper.one("elementwise_mul", {"X": reset, "Y": parts[1][1]})
-        fresh = helper.one("tanh", {"X": helper.one("elementwise_add", {"X": parts[0][1], "Y": seen})})
+    def mixed(projected: Variable, update: Variable, seen: Variable, state: Variable) -> Variable:
+        fresh = helper.one("tanh", {"X": helper.one("elementwise_add", {"X": projected, "Y": seen})})
         old = helper.one("elementwise_sub", {"X": state, "Y": fresh})
         return helper.one("elementwise_add", {"X": helper.one("elementwise_mul", {"X": old, "Y": update}), "Y": fresh})
 
+    def after(weight: Variable, bias: Variable | None) -> Step:
+        def step(projected: Variable, state: Variable) -> Variable:
+            around = _product(helper, state, weight, bias)
+            parts = [find("split").fn(v, [2 * hidden_size, hidden_size], 1) for v in (projected, around)]
+            both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": parts[0][0], "Y": parts[1][0]})})
+            reset, update = find("split").fn(both, 2, 1)
+            seen = helper.one("elementwise_mul", {"X": reset, "Y": parts[1][1]})
+            return mixed(parts[0][1], update, seen, state)
+
+        return step
+
+    def before(weight: Variable, bias: Variable | None) -> Step:
+        gates, inner = find("split").fn(weight, [2 * hidden_size, hidden_size], 1)
+        shifts = (None, None) if bias is None else find("split").fn(bias, [2 * hidden_size, hidden_size], 0)
+
+        def step(projected: Variable, state: Variable) -> Variable:
+            first, last = find("split").fn(projected, [2 * hidden_size, hidden_size], 1)
+            around = _product(helper, state, gates, shifts[0])
+            both = helper.one("sigmoid", {"X": helper.one("elementwise_add", {"X": first, "Y": around})})
+            reset, update = find("split").fn(both, 2, 1)
+            seen = _product(helper, helper.one("elementwise_mul", {"X": reset, "Y": state}), inner, shifts[1])
+            return mixed(last, update, seen, state)
+
+        return step
+
     attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
     ways = _ways(helper, is_bidirec, is_reverse)
+    cell = after if reset_after else before
     return _stacked(
-        helper, step, 3, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
+        helper, cell, 3, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
     )
 
 
@@ -235,11 +259,15 @@ def simple_rnn(
     if activation not in ("tanh", "relu"):
         raise helper.error(f"simple_rnn: activation is {activation!r}", hint="tanh or relu")
 
-    def step(projected: Variable, around: Variable, state: Variable) -> Variable:
-        return helper.one(activation, {"X": helper.one("elementwise_add", {"X": projected, "Y": around})})
+    def cell(weight: Variable, bias: Variable | None) -> Step:
+        def step(projected: Variable, state: Variable) -> Variable:
+            around = _product(helper, state, weight, bias)
+            return helper.one(activation, {"X": helper.one("elementwise_add", {"X": projected, "Y": around})})
+
+        return step
 
     attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
     ways = _ways(helper, is_bidirec, is_reverse)
     return _stacked(
-        helper, step, 1, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
+        helper, cell, 1, input, hidden_size, num_layers, dropout_prob, ways, init_h, sequence_length, time_major, attrs, is_test
     )

@@ -1,4 +1,4 @@
-"""Layers that compare, combine truths and count: less_than, equal, ..., logical_and, ..., reduce_all, reduce_any."""
+"""Layers that compare, and combine truths and bits: less_than, ..., logical_and, ..., bitwise_and, ..., reduce_all, reduce_any."""
 
 from __future__ import annotations
 
@@ -33,6 +33,29 @@ Source:
     fluid.layers.{name}.
 """
 LOGIC = {"logical_and": "both are true", "logical_or": "one is true, or both", "logical_xor": "exactly one is true"}
+BITWISE = {
+    "bitwise_and": "Keep the bits that both of two tensors have.",
+    "bitwise_or": "Keep the bits that one of two tensors has, or both.",
+    "bitwise_xor": "Keep the bits that exactly one of two tensors has.",
+    "bitwise_left_shift": "Shift the bits of one tensor to the left, by the numbers of another.",
+    "bitwise_right_shift": "Shift the bits of one tensor to the right, by the numbers of another; the sign stays.",
+}
+_BITWISE_DOC = """{what}
+
+Args:
+    x: any shape, int64, int32, uint8 or bool.
+    y: shape and dtype of x, or sizes of 1.
+    name: prefix of the output's name.
+
+Returns:
+    Shape and dtype of x; gradients stop there.
+
+Raises:
+    PeError: shapes or dtypes do not fit.
+
+Source:
+    numpy.{name}.
+"""
 _LOGIC_DOC = """Tell where {what} of two tensors.
 
 Args:
@@ -64,6 +87,8 @@ for _name, _what in COMPARISONS.items():
     layer(_make(_name, _COMPARISON_DOC, _what))
 for _name, _what in LOGIC.items():
     layer(_make(_name, _LOGIC_DOC, _what))
+for _name, _what in BITWISE.items():
+    layer(_make(_name, _BITWISE_DOC, _what))
 
 
 _REDUCED = {"reduce_all": ("all elements are", "reduce_min"), "reduce_any": ("one element is", "reduce_max")}

@@ -229,7 +229,7 @@ def test_what_says_more_than_its_layer_takes_is_refused(tmp_path):
     """An attribute that no form asks for changes a result, unless it has its default."""
     for text, said in (
         ("y = Dropout(x, r, t)", "in evaluation, too"),
-        ('s = Resize<mode="linear", coordinate_transformation_mode="align_corners">(i, , f) y = Flatten(s)', "no whole size"),
+        ('s = Resize<mode="linear", coordinate_transformation_mode="odd">(i, , f) y = Flatten(s)', "odd is not known"),
     ):
         given = {"r": np.float32(0.5), "t": np.array(True), "f": np.array([1, 1, 0.6, 0.6], np.float32)}
         body = "i = Reshape(x, k) " * ("Resize" in text) + text

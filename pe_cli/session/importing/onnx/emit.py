@@ -65,7 +65,8 @@ class Emitter:
         """Return a name for a layer or feed that is like a wanted one, and that nothing else has."""
         text = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted[:_LONGEST]).strip("_-") or "value"
         text = text if text[0].isalpha() else f"v_{text}"
-        found = next(name for name in itertools.chain([text], (f"{text}_{i}" for i in itertools.count(2))) if name not in self._taken)
+        names = itertools.chain([text], (f"{text}_{i}" for i in itertools.count(2)))
+        found = next(name for name in names if name not in self._taken and name not in self.block.vars)
         self._taken.add(found)
         return found
 
@@ -126,9 +127,7 @@ class Emitter:
     def _constant(self, array: Array, initializer: str | None, wanted: str) -> Value:
         scalar, dtype = array.ndim == 0, array.dtype.name
         shape = [1] if scalar else list(array.shape)
-        if array.size == 0:
-            raise Unimportable(f"a constant of shape {shape} has no elements", "leave it out of the graph")
-        first = array.reshape(-1)[0]
+        first = array.reshape(-1)[0] if array.size else dtype == "bool"
         plain = bool((array == first).all()) and math.isfinite(float(first)) and abs(float(first)) < 2**53
         trained = initializer is not None and dtype in FLOATS and array.size > 1
         name = initializer or wanted

@@ -226,14 +226,42 @@ def _where(node: Node, given: Sequence[Array]) -> Array:
 
 @fold("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")
 def _reduce(node: Node, given: Sequence[Array]) -> Array:
-    axes = _axes(node, given)
-    if not axes and node.attr("noop_with_empty_axes", 0):
+    axes, stays = _axes(node, given), node.attr("noop_with_empty_axes", 0)
+    if not axes and stays:
         return given[0]
     ways: dict[str, Callable[..., Any]] = {
         "ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean,
     }  # fmt: skip
-    found = np.asarray(ways[node.op](given[0], axis=tuple(axes) if axes else None, keepdims=bool(node.attr("keepdims", 1))))
+    first = {} if given[0].size else {"initial": _ends(given[0].dtype, node.op)} if node.op in ("ReduceMax", "ReduceMin") else {}
+    found = np.asarray(ways[node.op](given[0], axis=tuple(axes) if axes else None, keepdims=bool(node.attr("keepdims", 1)), **first))
     return found if given[0].dtype == object else found.astype(given[0].dtype)
+
+
+def _ends(dtype: Any, op: str) -> Any:
+    """Return what the largest or smallest of nothing is: the other end of a type."""
+    if dtype.kind == "f":
+        return -np.inf if op == "ReduceMax" else np.inf
+    if dtype.kind == "b":
+        return op == "ReduceMin"
+    return np.iinfo(dtype).min if op == "ReduceMax" else np.iinfo(dtype).max
+
+
+@fold("NonZero")
+def _nonzero(node: Node, given: Sequence[Array]) -> Array:
+    return np.stack(np.nonzero(given[0])).astype(np.int64)
+
+
+@fold("Unique")
+def _unique(node: Node, given: Sequence[Array]) -> Sequence[Array]:
+    x = given[0]
+    axis = None if "axis" not in node.attrs else int(node.attrs["axis"]) % x.ndim
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    inverse = np.asarray(inverse).reshape(-1)
+    if not node.attr("sorted", 1):
+        order = np.argsort(first)
+        values = np.take(values, order, 0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    return [np.asarray(one, np.int64) if i else np.asarray(one) for i, one in enumerate((values, first, inverse, counts))]
 
 
 @fold("Range")

@@ -196,6 +196,27 @@ class Node:
         """Append a layer with several outputs, which have no names of their own in the graph."""
         return self.emitter.outputs_of(type, f"{self.key}_{type}", args)
 
+    def by(self, op: str, values: Sequence[Value | None], hint: str, opset: int = 0, /, **attrs: Any) -> Value:
+        """Return what another operator computes on the way to an output; its first output.
+
+        Args:
+            op: of ONNX's own.
+            values: its inputs.
+            hint: of its layers' names.
+            opset: whose version it is of; 0 for that of the node.
+            attrs: its attributes.
+        """
+        name = f"{self.outputs[0]}@{hint}"
+        keys = {**self.keys, name: self.emitter.key(f"{self.key}_{hint}")}
+        inner = Node(
+            op, opset or self.opset, Attributes(attrs), [f"{name}:{i}" for i in range(len(values))], values, [name], keys, self.emitter,
+            {name: 1}, {name: {""}},
+        )  # fmt: skip
+        made = discover()["", op](inner)
+        first = made if isinstance(made, Value) else made[0]
+        assert first is not None, f"{op} has computed nothing"
+        return first
+
     def number_like(self, value: float, like: Value, hint: str) -> Value:
         """Return a tensor [1] of one number in the type of a variable."""
         return self.mid("fill_constant", hint, shape=[1], dtype=like.dtype, value=float(value))

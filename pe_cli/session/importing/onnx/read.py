@@ -18,6 +18,7 @@ from pe_cli.session.importing.onnx import file as onnx_file
 from pe_cli.session.importing.onnx.emit import Emitter
 from pe_cli.session.importing.onnx.fold import FOLDS, UNFIT, folded
 from pe_cli.session.importing.onnx.node import Attributes, Node, discover
+from pe_cli.session.importing.onnx.subgraphs import INSIDE
 from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known
 
 #: What exporters append to the names of values.
@@ -47,7 +48,7 @@ def import_model(model: Any, wish: ImportWish) -> ImportedModel:
     A node without a layer, or of which the layer cannot do what it asks for, is taken for what ONNX itself defines it by, where it does.
     """
     whole, plain, own = replace(wish, partial=False), model, onnx_file.kinds_of(model)
-    written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS}
+    written = {kind for kind in own if kind not in discover() and kind[1] not in FOLDS and kind[1] not in INSIDE}
     first: Unimportable | None = None
     while True:
         model = onnx_file.written_out(plain, written, wish.source)
@@ -107,6 +108,7 @@ class _Graph:
         self.values: dict[str, Value] = {}
         self.missing: set[str] = set()
         self.failures: list[PeError] = []
+        self.written_out = 0
         self.keys: dict[str, str] = {}
         self.uses: Counter[str] = Counter()
         self.takers: defaultdict[str, set[str]] = defaultdict(set)
@@ -187,16 +189,17 @@ class _Graph:
             if len(dims) > onnx_file.MOST_AXES or math.prod(s for s in dims if isinstance(s, int)) > onnx_file.MOST_ELEMENTS:
                 raise data_error(f"{self.path}: the input '{given.name}' says to be {known(tuple(dims[: onnx_file.MOST_AXES]))}")
             value = self.emitter.feed(given.name, dims, dtype, batch=self.lifted and bool(dims))
-            self.values[given.name] = Value(dtype, variable=value.variable, dims=value.dims)
+            self.values[given.name] = Value(dtype, variable=value.variable, dims=value.dims, said=said)
 
     def _value(self, name: str) -> Value | None:
         """Return a value by its name in the graph."""
         if name in self.values:
             return self.values[name]
         if name in self.pending:
-            array = onnx_file.array_of(self.path, self.pending.pop(name))
+            tensor = self.pending.pop(name)
+            array, said = onnx_file.array_of(self.path, tensor), onnx_file.element_type(tensor.data_type)[0]
             own = name.startswith("const@") and self.model.producer_name == "pe"
-            self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name)
+            self.values[name] = Value(array.dtype.name, constant=array, initializer=None if own else name, said=said)
             return self.values[name]
         return None
 
@@ -222,7 +225,7 @@ class _Graph:
                 node.op_type, self.opsets.get(domain, 0), attributes, inputs, values, list(node.output), self.keys, self.emitter,
                 self.uses, self.takers,
             )  # fmt: skip
-            self._set(node, self._branch(found) if node.op_type == "If" and domain == "" else self._computed(found, domain))
+            self._set(node, self._computed(found, domain))
         except PeError as error:
             inside = isinstance(error, Unimportable) and error.kind is not None  # of a branch: it says its node already
             failure = error if inside else self._failure(node, domain, error)
@@ -245,30 +248,19 @@ class _Graph:
             if found is not None:
                 node.check_read(domain)
                 return found
-        form = self.forms.get((domain, node.op))
-        if form is None:
+        inside, form = INSIDE.get(node.op) if domain == "" else None, self.forms.get((domain, node.op))
+        if inside is None and form is None:
             raise Unimportable("it has no layer" if domain == "" else f"its domain '{domain}' is not known")
         try:
-            made = form(node)
+            made = inside(self, node) if inside is not None else form(node) if form is not None else []
             node.check_read(domain)
         except UNFIT as error:  # a node that its operator's definition does not allow
             raise Unimportable(f"its inputs or attributes do not fit: {error}", "check the file: onnx.checker.check_model") from None
         return [made] if isinstance(made, Value) else list(made)
 
-    def _branch(self, node: Node) -> Sequence[Value | None]:
-        """Write the branch out that a constant condition chooses.
-
-        Raises:
-            PeError: the condition is computed, or a node of the branch has no form.
-        """
-        chosen = bool(node.const(0, "the condition").reshape(-1)[0])
-        graph = node.attr("then_branch" if chosen else "else_branch")
-        if graph is None:
-            raise Unimportable("a branch is missing")
-        node.emitter.note("an If whose condition is a constant is the branch that it chooses")
+    def take(self, graph: Any, names: Sequence[str]) -> list[Value | None]:
+        """Read all nodes of an inner graph; return the values of some names; see `subgraphs`."""
         self.pending |= {tensor.name: tensor for tensor in graph.initializer}
-        names = [given.name for given in graph.output]
-        self.keys |= {name: self.keys[outer] for name, outer in zip(names, node.outputs, strict=False) if outer in self.keys}
         self._prepare(graph.node, names)
         for inner in graph.node:
             self._one(inner)

@@ -98,6 +98,7 @@ class Value:
         dims: sizes of a variable.
         scalar: the variable is [1], and the graph's value has no axis.
         initializer: name of the initializer that a constant is.
+        said: ONNX's name of its element type, where the file says one that none of ours is.
         later: computes sizes in the step, where a layer takes them as numbers.
     """
 
@@ -108,6 +109,7 @@ class Value:
     dims: tuple[Size, ...] = ()
     scalar: bool = False
     initializer: str | None = None
+    said: str = ""
     later: Callable[[], Value] | None = field(default=None, compare=False)
 
     @property

@@ -93,10 +93,16 @@ def _apart(node: Node, rest: Value, x: Value, y: Value) -> Value:
 
 def _whole_quotient(node: Node, x: Value, y: Value) -> Value:
     """Divide whole numbers and cut the fraction off: the layer rounds down."""
+    own = x.dtype
+    if own not in NUMBERS:
+        x, y = (node.mid("cast", f"{n}_wide", x=v, dtype="int32", dims=v.dims) for n, v in (("x", x), ("y", y)))
     x, y, dims = pair(node, x, y)
     down = node.mid("elementwise_floordiv", "down", x=x, y=y, dims=dims)
     rest = node.mid("elementwise_mod", "rest", x=x, y=y, dims=dims)
     more = node.mid("cast", "more", x=_apart(node, rest, x, y), dtype=x.dtype, dims=dims)
+    if own != x.dtype:
+        wide = node.mid("elementwise_add", "wide", x=down, y=more, dims=dims)
+        return node.out("cast", x=wide, dtype=own, dims=dims, scalar=x.scalar and y.scalar)
     return node.out("elementwise_add", x=down, y=more, dims=dims, scalar=x.scalar and y.scalar)
 
 
@@ -218,3 +224,37 @@ def where(node: Node) -> Value:
     x, y = spread(node, x, target, [y, condition], "x"), spread(node, y, target, [x, condition], "y")
     scalar = condition.scalar and x.scalar and y.scalar
     return node.out("select", condition=spread_as(node, condition, target), x=x, y=y, dims=target, scalar=scalar)
+
+
+_BITS = {"BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor"}
+
+
+@form(*_BITS)
+def bits(node: Node) -> Value:
+    return combined(node, _BITS[node.op], node.var(0), node.var(1))
+
+
+def _own_bits(node: Node, index: int) -> Value:
+    """Return an input whose element type has as many bits here as in the file.
+
+    Raises:
+        Unimportable: it has more.
+    """
+    x, said = node.var(index), node.value(index).said
+    if said not in ("", x.dtype):
+        raise Unimportable(f"it takes the bits of {said}, which is {x.dtype} here and has others")
+    return x
+
+
+@form("BitShift")
+def shift(node: Node) -> Value:
+    x, y, way = _own_bits(node, 0), node.var(1), str(node.attr("direction", ""))
+    if way not in ("LEFT", "RIGHT"):
+        raise Unimportable(f"its direction is '{way}'")
+    return combined(node, f"bitwise_{way.lower()}_shift", x, y)
+
+
+@form("BitwiseNot")
+def other_bits(node: Node) -> Value:
+    x = _own_bits(node, 0)
+    return kept(node, x, "bitwise_not", x=x)

@@ -137,8 +137,14 @@ def _embedded(node: Node, rows: np.ndarray) -> Value:
     return node.out("embedding", input=ids, dims=dims, **args)
 
 
+def _is_one_number(equation: str) -> bool:
+    """Tell whether an equation leaves no axis."""
+    given, arrow, wanted = equation.partition("->")
+    return not wanted if arrow else "." not in given and not any(given.count(letter) == 1 for letter in given if letter != ",")
+
+
 @form("Einsum")
 def einsum(node: Node) -> Value:
     operands = [node.var(i) for i in range(len(node.values))]
     equation = str(node.attr("equation", "")).replace(" ", "")
-    return node.out("einsum", equation=equation, operands=operands, scalar=equation.endswith("->"))
+    return node.out("einsum", equation=equation, operands=operands, scalar=_is_one_number(equation))

@@ -133,14 +133,29 @@ def shrink(node: Node) -> Value:
 @form("IsInf")
 def is_infinite(node: Node) -> Value:
     x = floats(node)
-    if not (node.attr("detect_negative", 1) and node.attr("detect_positive", 1)):
-        raise Unimportable("the layer isinf tells both signs")
-    return kept(node, x, "isinf", x=x)
+    low, high = node.attr("detect_negative", 1), node.attr("detect_positive", 1)
+    if low and high:
+        return kept(node, x, "isinf", x=x)
+    zero, infinite = node.number_like(0.0, x, "zero"), node.mid("isinf", "infinite", x=x, dims=x.dims)
+    side = node.mid("greater_than" if high else "less_than", "side", x=x, y=zero, dims=x.dims)
+    if not low and not high:
+        side = node.mid("logical_xor", "never", x=infinite, y=infinite, dims=x.dims)
+    return kept(node, x, "logical_and", x=infinite, y=side)
+
+
+def _between(node: Node, x: Value) -> Value:
+    """Clip by limits that are computed: the smaller of the larger one."""
+    for type, index in (("elementwise_max", 1), ("elementwise_min", 2)):
+        if node.has(index):
+            x = node.mid(type, ("low", "high")[index - 1], x=x, y=node.var(index), dims=x.dims)
+    return x
 
 
 @form("Clip")
 def clip(node: Node) -> Value:
     x = node.var()
+    if any(node.has(index) and node.value(index).constant is None for index in (1, 2)) and x.dtype in NUMBERS:
+        return _between(node, x)
     whole = x.dtype not in FLOATS
     # of numbers of 64 bits, 1024 in front of the end is as far as a float says exactly
     least, most = {"int32": (-(2.0**31), 2.0**31 - 1), "int64": (-(2.0**63), 2.0**63 - 1024)}.get(x.dtype, (-_LARGEST, _LARGEST))
@@ -154,6 +169,10 @@ def clip(node: Node) -> Value:
 def cast(node: Node) -> Value:
     from pe_cli.session.importing.onnx.file import element_type
 
+    if node.op == "CastLike" and node.value().constant is not None:
+        held = node.value()
+        with np.errstate(all="ignore"):
+            return Value(node.value(1).dtype, constant=node.const(0).astype(node.value(1).dtype), initializer=held.initializer)
     x = node.var()
     if node.op == "CastLike":
         said = ours = node.value(1).dtype
@@ -166,12 +185,55 @@ def cast(node: Node) -> Value:
     return x if ours == x.dtype else kept(node, x, "cast", x=x, dtype=ours)
 
 
+@form("BitCast")
+def bitcast(node: Node) -> Value:
+    from pe_cli.session.importing.onnx.file import element_type
+
+    x = node.var()
+    said, ours = element_type(int(node.attr("to", 1)))
+    if said not in (ours, {"float32": "float", "float64": "double"}.get(ours)) or node.value().said not in ("", x.dtype, "float", "double"):
+        raise Unimportable(f"it takes the bits of {node.value().said or x.dtype} for {said}, and variables have others")
+    return kept(node, x, "bitcast", x=x, dtype=ours)
+
+
+@form("OptionalHasElement")
+def has_element(node: Node) -> Value:
+    return Value("bool", constant=np.asarray(node.has(0)))
+
+
+@form("Optional", "OptionalGetElement")
+def element(node: Node) -> Value:
+    """Return what is always there here.
+
+    Raises:
+        Unimportable: it makes what is nothing.
+    """
+    return node.value(0)
+
+
+@form("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def features(node: Node) -> Value:
+    index = node.const(1, "the places").reshape(-1).astype(np.int64)
+    x = node.value(0)
+    return node.by("Gather", [x, Value("int64", constant=index)], "columns", 13, axis=x.rank - 1)
+
+
+@form("Binarizer", domain="ai.onnx.ml")
+def binarizer(node: Node) -> Value:
+    x = node.var()
+    limit = node.number_like(float(node.attr("threshold", 0.0)), x, "threshold")
+    above = node.mid("greater_than", "above", x=x, y=limit, dims=x.dims)
+    return kept(node, x, "cast", x=above, dtype=x.dtype)
+
+
 @form("Identity", "Dropout")
 def identity(node: Node) -> list[Value | None]:
     if node.op == "Dropout":
-        if node.has(2) and bool(node.const(2, "training_mode").any()):
+        if node.has(2) and bool(node.const(2, "training_mode").any()) and node.number("ratio", 1, 0.5) != 0:
             raise Unimportable("it drops values in evaluation, too", "export the model for evaluation")
         node.emitter.note("Dropout passes its input on, as in evaluation; a layer of type dropout brings it back")
         if node.wants(1):
-            raise Unimportable("its mask is read")
+            x = node.var(0)
+            same, other = (node.mid(type, f"mask_{type}", x=x, y=x, dims=x.dims) for type in ("equal", "not_equal"))
+            return [x, node.mid("logical_or", "mask", x=same, y=other, dims=x.dims)]
     return [node.value(0), None]

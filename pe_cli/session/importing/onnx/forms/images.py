@@ -11,6 +11,7 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
+from pe_cli.session.importing.onnx.forms.windows import tap_by_tap
 from pe_cli.session.importing.onnx.node import Node, form
 from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
 
@@ -87,6 +88,21 @@ def conv(node: Node) -> Value:
     return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
 
 
+@form("DeformConv")
+def deform_conv(node: Node) -> Value:
+    x, offset, weight = floats(node), node.var(2), node.const(1, "weight")
+    if weight.ndim != 4:
+        raise Unimportable(f"filters {list(weight.shape)}: the layer deformable_conv goes over images")
+    strides, dilations, pads = window(node, weight.shape[2:], x.dims[2:])
+    if pads[:2] != pads[2:]:
+        raise Unimportable(f"paddings {pads} that differ from side to side, which the layer deformable_conv has not")
+    args: dict[str, Any] = {"input": x, "offset": offset, "num_filters": weight.shape[0], "filter_size": list(weight.shape[2:])}
+    args |= {"stride": strides, "padding": pads[:2], "dilation": dilations, "groups": int(node.attr("group", 1))}
+    args |= {"deformable_groups": int(node.attr("offset_group", 1)), "param_attr": {"name": node.parameter(1, "weight")[1]}}
+    args |= {"mask": node.var(4)} if node.has(4) else {"mask": None, "modulated": False}
+    return node.out("deformable_conv", bias_attr=channels_bias(node, 3), **args)
+
+
 @form("ConvTranspose")
 def conv_transpose(node: Node) -> Value:
     x, weight = floats(node), node.const(1, "weight")
@@ -112,7 +128,7 @@ def conv_transpose(node: Node) -> Value:
     if any(extra):
         pads = [*pads[:axes], *(p - more for p, more in zip(pads[axes:], extra, strict=True))]
     if min(pads, default=0) < 0:
-        raise Unimportable(f"output_padding {extra} goes beyond the paddings {pads}, and the layer conv2d_transpose only cuts off")
+        return _widened(node, pads, axes)
     taps = list(weight.shape[2:])
     if axes == 1:
         x = as_images(node, x)
@@ -131,19 +147,42 @@ def conv_transpose(node: Node) -> Value:
     return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
 
 
+def _widened(node: Node, pads: Ints, axes: int) -> Value:
+    """Set zeros beside what a transposed convolution makes, where it is wider than that, and add the bias then.
+
+    Raises:
+        Unimportable: it is to be wider in front, too.
+    """
+    if min(pads[:axes]) < 0:
+        raise Unimportable(f"paddings {pads} below 0 in front")
+    names = ("dilations", "group", "kernel_shape", "strides")
+    attrs = {name: node.attrs[name] for name in names if name in node.attrs}
+    made = node.by("ConvTranspose", [node.value(0), node.value(1)], "cut", pads=[max(0, p) for p in pads], **attrs)
+    more = [max(0, -p) for p in pads[axes:]]
+    dims = [*made.dims[:2], *(size + m if isinstance(size, int) else size for size, m in zip(made.dims[2:], more, strict=True))]
+    args: dict[str, Any] = {"x": made, "paddings": [0, 0, 0, 0, *(side for m in more for side in (0, m))], "pad_value": 0.0}
+    if not node.has(2):
+        return node.out("pad", dims=dims, **args)
+    bias = node.const(2, "bias").reshape(-1, *([1] * axes))
+    added = node.emitter.variable(Value(bias.dtype.name, constant=bias, initializer=node.value(2).initializer), f"{node.key}_bias")
+    return node.out("elementwise_add", x=node.mid("pad", "wide", dims=dims, **args), y=added, dims=dims)
+
+
 @form("MaxPool", "AveragePool")
-def pool(node: Node) -> Value:
-    x = floats(node)
+def pool(node: Node) -> Value | list[Value | None]:
+    x = node.var() if node.op == "MaxPool" else floats(node)
+    if x.dtype not in FLOATS:
+        wide = node.mid("cast", "float", x=x, dtype="float64", dims=x.dims)
+        made = node.by("MaxPool", [wide], "of_float", **{name: dict.__getitem__(node.attrs, name) for name in node.attrs})
+        node.attrs.read |= node.attrs.keys()
+        return node.out("cast", x=made, dtype=x.dtype, dims=made.dims)
     taps = node.ints("kernel_shape") or []
     if len(taps) not in (1, 2, 3) or len(x.dims) != len(taps) + 2:
         raise Unimportable(f"windows {taps} over {list(known(x.dims))}: layers pool 1, 2 and 3 axes")
-    if node.wants(1):
-        raise Unimportable("the places of the largest are read")
     strides, dilations, pads = window(node, taps, x.dims[2:])
-    if set(dilations) != {1}:
-        raise Unimportable(f"dilations {dilations}, which no layer pools with")
-    if node.op == "AveragePool" and node.attr("ceil_mode", 0) and node.attr("count_include_pad", 0) and any(pads):
-        raise Unimportable("ceil_mode with count_include_pad: windows beyond the paddings count otherwise in the layer")
+    beyond = node.op == "AveragePool" and node.attr("ceil_mode", 0) and node.attr("count_include_pad", 0) and any(pads)
+    if set(dilations) != {1} or beyond or node.wants(1):
+        return tap_by_tap(node, x, taps)
     rows = len(taps) == 1
     if rows:
         x, taps, strides, pads = as_images(node, x), [1, *taps], [1, *strides], [0, pads[0], 0, pads[1]]

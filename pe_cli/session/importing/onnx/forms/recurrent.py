@@ -42,13 +42,11 @@ def _activation(node: Node, usual: list[str], both: bool) -> dict[str, Any]:
     if acts != usual * (2 if both else 1):
         raise Unimportable(f"its activations are {acts}, and the layer has {usual}")
     unusual = [name for name in ("clip", "input_forget") if node.attr(name, 0)]
-    if node.op == "GRU" and not node.attr("linear_before_reset", 0):
-        unusual.append("linear_before_reset: 0")
     if node.has(7):
         unusual.append("peepholes")
     if unusual:
         raise Unimportable(f"the layer has no {', '.join(unusual)}")
-    return {}
+    return {"reset_after": False} if node.op == "GRU" and not node.attr("linear_before_reset", 0) else {}
 
 
 def _states(node: Node) -> dict[str, Any]:

@@ -23,9 +23,9 @@ def _dims(x: Value, axes: list[int], keep: bool) -> tuple[list[Size], bool]:
 
 def _axes(node: Node, x: Value) -> list[int] | None:
     """Return the axes that go; None where the input stays as it is."""
-    axes = node.ints("axes", 1)
+    axes, stays = node.ints("axes", 1), node.attr("noop_with_empty_axes", 0)
     if not axes:
-        return None if node.attr("noop_with_empty_axes", 0) else list(range(len(x.dims)))
+        return None if stays else list(range(len(x.dims)))
     rank = len(x.dims)
     if any(not -rank <= axis < rank for axis in axes):
         raise Unimportable(f"axes {axes} do not fit {list(known(x.dims))}")
@@ -133,10 +133,18 @@ def cumsum(node: Node) -> Value:
 def topk(node: Node) -> list[Value | None]:
     x, axis = node.var(), node.axis(-1)
     k = int(node.attr("k", 0)) or int(node.const(1, "k").reshape(-1)[0])
-    if axis != len(x.dims) - 1 or not node.attr("largest", 1) or x.dtype not in FLOATS:
-        raise Unimportable("the layer topk takes the largest floats of the last axis")
-    made = node.outs("topk", input=x, k=k)
-    return [Value(one.dtype, variable=one.variable, dims=(*x.dims[:-1], k)) for one in made]
+    if axis == len(x.dims) - 1 and node.attr("largest", 1) and x.dtype in FLOATS:
+        made = node.outs("topk", input=x, k=k)
+        return [Value(one.dtype, variable=one.variable, dims=(*x.dims[:-1], k)) for one in made]
+    own = x.dtype
+    if own not in NUMBERS:
+        x = node.mid("cast", "number", x=x, dtype="int32", dims=x.dims)
+    made = node.outs("argsort", input=x, axis=axis, descending=bool(node.attr("largest", 1)))
+    dims = [k if a == axis else size for a, size in enumerate(x.dims)]
+    cut: dict[str, Any] = {"axes": [axis], "starts": [0], "ends": [k], "dims": dims}
+    held = [Value(one.dtype, variable=one.variable, dims=x.dims) for one in made]
+    first, places = (node.mid("slice", f"first_{i}", input=one, **cut) for i, one in enumerate(held))
+    return [first if own == x.dtype else node.mid("cast", "own", x=first, dtype=own, dims=dims), places]
 
 
 @form("LpNormalization")
@@ -154,8 +162,8 @@ def lp_normalization(node: Node) -> Value:
 def one_hot(node: Node) -> Value:
     index, values = node.var(0), node.const(2, "values").reshape(-1)
     depth = int(node.const(1, "depth").reshape(-1)[0])
-    if int(node.attr("axis", -1)) not in (-1, len(index.dims)):
-        raise Unimportable("its new axis is not the last one")
+    rank = 0 if index.scalar else len(index.dims)
+    axis = int(node.attr("axis", -1)) % (rank + 1)
     if index.dtype != "int64":
         index = node.mid("cast", "ids", x=index, dtype="int64", dims=index.dims)
     zero = node.number_like(0.0, index, "zero")
@@ -168,4 +176,8 @@ def one_hot(node: Node) -> Value:
     off, on = float(values[0]), float(values[1])
     made = node.mid("one_hot", "ones", input=ids, depth=depth, allow_out_of_range=True, dims=dims)
     scaled = made if (off, on) == (0.0, 1.0) else node.mid("scale", "values", x=made, scale=on - off, bias=off, dims=dims)
-    return node.out("cast", x=scaled, dtype=values.dtype.name, dims=dims)
+    if axis == rank:
+        return node.out("cast", x=scaled, dtype=values.dtype.name, dims=dims)
+    typed = node.mid("cast", "typed", x=scaled, dtype=values.dtype.name, dims=dims)
+    perm = [*range(axis), rank, *range(axis, rank)]
+    return node.out("transpose", x=typed, perm=perm, dims=[dims[a] for a in perm])

@@ -1,91 +1,148 @@
-"""Resize and Upsample: images of another size."""
+"""Resize and Upsample: images of another size, by a layer that does it, or by the weights of each axis."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.forms.elementwise import floats
+from pe_cli.session.importing.onnx.forms.matrices import along_axis
+from pe_cli.session.importing.onnx.forms.resize_weights import Way, weights
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
+from pe_cli.session.importing.onnx.values import Size, Unimportable, Value
+
+#: Elements that a place of an axis counts for: its weights take time of their own.
+_PLACE = 16
+_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 
 
 @form("Resize", "Upsample")
 def resize(node: Node) -> Value:
     x = floats(node)
-    outs = _sizes(node, x)
-    if list(outs[:2]) != list(x.dims[:2]) or len(outs) not in (3, 4):
-        raise Unimportable(f"it makes {list(known(tuple(outs)))} of {list(known(x.dims))}: layers resize rows and images")
-    where = _places(node)
+    outs, scales = _sizes(node, x)
+    way = _way(node)
+    roi = _region(node, x) if way.where == "tf_crop_and_resize" else {}
+    outside = float(node.attr("extrapolation_value", 0.0))
+    if tuple(outs) == x.dims and not roi:
+        return node.out("assign", input=x, dims=x.dims)
+    return _by_layer(node, x, outs, scales, way) or _by_weights(node, x, outs, scales, way, roi, outside)
+
+
+def _way(node: Node) -> Way:
+    """Return what the attributes say.
+
+    Raises:
+        Unimportable: a mode that is not known.
+    """
     mode = str(node.attr("mode", "nearest"))
-    target: dict[str, Any] = {"out_shape": [int(str(size)) for size in outs[2:]]}
-    if mode == "nearest":
-        return _nearest(node, x, outs, target, where)
-    if mode not in ("linear", "bilinear"):
-        raise Unimportable(f"mode {mode}: layers resize by nearest and linear")
-    if node.attr("antialias", 0):
-        raise Unimportable("antialias, which no layer has")
+    if mode not in _MODES:
+        raise Unimportable(f"mode {mode} is not known")
+    if node.op == "Upsample" or node.opset < 11:
+        return Way(_MODES[mode], "asymmetric", "floor")
+    return Way(
+        _MODES[mode], str(node.attr("coordinate_transformation_mode", "half_pixel")), str(node.attr("nearest_mode", "round_prefer_floor")),
+        float(node.attr("cubic_coeff_a", -0.75)), bool(node.attr("exclude_outside", 0)), bool(node.attr("antialias", 0)),
+    )  # fmt: skip
+
+
+def _axes(node: Node, x: Value) -> list[int]:
+    return [int(a) % len(x.dims) for a in node.attr("axes", range(len(x.dims)))]
+
+
+def _region(node: Node, x: Value) -> dict[int, tuple[float, float]]:
+    """Return which part of each axis is looked at."""
+    numbers = [float(v) for v in node.const(1, "the region").reshape(-1)]
+    axes = _axes(node, x)
+    return {axis: (numbers[i], numbers[len(axes) + i]) for i, axis in enumerate(axes)}
+
+
+def _sizes(node: Node, x: Value) -> tuple[list[Size], dict[int, float]]:
+    """Return the sizes of the output, and the scale of each axis that has one.
+
+    Raises:
+        Unimportable: a size that is not known is scaled.
+    """
+    axes = _axes(node, x)
+    made: list[Size] = list(x.dims)
+    if node.op == "Resize" and node.opset >= 11 and node.has(3):
+        value = node.value(3)
+        given = list(value.sizes) if value.sizes is not None else [int(v) for v in node.const(3, "sizes")]
+        given, scales = _proportional(node, x, axes, given)
+        for axis, size in zip(axes, given, strict=True):
+            made[axis] = size
+        return made, scales
+    index = 1 if node.op == "Upsample" or node.opset < 11 else 2
+    found = node.attrs["scales"] if "scales" in node.attrs else node.const(index, "scales")
+    scales = {}
+    for axis, scale in zip(axes, map(float, found), strict=True):
+        size = x.dims[axis]
+        if scale != 1:
+            if not isinstance(size, int):
+                raise Unimportable("it scales a size that is not known")
+            made[axis], scales[axis] = int(size * scale), scale
+    return made, scales
+
+
+def _proportional(node: Node, x: Value, axes: list[int], given: list[Size]) -> tuple[list[Size], dict[int, float]]:
+    """Return sizes that keep the proportion of the sides, where that is asked for."""
+    policy = str(node.attr("keep_aspect_ratio_policy", "stretch"))
+    pairs = [(out, x.dims[axis]) for out, axis in zip(given, axes, strict=True)]
+    if not all(isinstance(out, int) and isinstance(size, int) for out, size in pairs):
+        if policy != "stretch":
+            raise Unimportable("it keeps the proportion of sides that are not known")
+        return given, {}
+    ratios = [int(str(out)) / int(str(size)) for out, size in pairs]
+    if policy == "stretch":
+        return given, {axis: ratio for axis, ratio in zip(axes, ratios, strict=True) if ratio != 1}
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [int(np.floor(int(str(size)) * ratio + 0.5)) for _, size in pairs], dict.fromkeys(axes, ratio)
+
+
+def _by_layer(node: Node, x: Value, outs: list[Size], scales: dict[int, float], way: Way) -> Value | None:
+    """Append a layer that resizes so; None where there is none."""
+    whole = all(isinstance(size, int) for size in outs[2:])
+    if list(outs[:2]) != list(x.dims[:2]) or len(outs) not in (3, 4) or not whole or way.antialias or way.exclude:
+        return None
+    sizes = [(int(str(out)), size, scales.get(axis + 2)) for axis, (out, size) in enumerate(zip(outs[2:], x.dims[2:], strict=True))]
+    exact = not any(isinstance(size, int) and scale is not None and abs(size * scale - out) > 1e-6 for out, size, scale in sizes)
+    target: dict[str, Any] = {"out_shape": [out for out, _, _ in sizes]}
+    if way.mode == "nearest":
+        times = [out // size if isinstance(size, int) and out % size == 0 else 0 for out, size, _ in sizes]
+        if all(times) and (way.where, way.rounding) in _REPEATS:
+            return _repeated(node, x, outs, times)
+        if way.where == "asymmetric" and way.rounding == "floor" and len(outs) == 4 and exact:
+            return node.out("resize_nearest", input=x, align_corners=False, dims=outs, **target)
+        return None
     names = {"half_pixel": (False, 0), "pytorch_half_pixel": (False, 0), "align_corners": (True, 1), "asymmetric": (False, 1)}
-    if where not in names or (where == "pytorch_half_pixel" and 1 in outs[2:]):
-        raise Unimportable(f"{where}: layers resize by half_pixel, align_corners and asymmetric")
-    _check_scales(node, x, outs)
-    corners, align_mode = names[where]
+    if way.mode != "linear" or way.where not in names or not exact or (way.where == "pytorch_half_pixel" and 1 in outs[2:]):
+        return None
+    corners, align_mode = names[way.where]
     how = "LINEAR" if len(outs) == 3 else "BILINEAR"
     return node.out("image_resize", input=x, resample=how, align_corners=corners, align_mode=align_mode, dims=outs, **target)
 
 
-def _places(node: Node) -> str:
-    if node.op == "Upsample" or node.opset < 11:
-        return "asymmetric"
-    return str(node.attr("coordinate_transformation_mode", "half_pixel"))
+def _by_weights(
+    node: Node, x: Value, outs: list[Size], scales: dict[int, float], way: Way, roi: dict[int, tuple[float, float]], outside: float
+) -> Value:
+    """Multiply each axis by the weights of its places.
 
-
-def _sizes(node: Node, x: Value) -> list[Size]:
-    """Return the sizes of the output."""
-    if node.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unimportable("it keeps the proportion of the sides")
-    if "scales" in node.attrs or node.op == "Upsample" or node.opset < 11:
-        scales = [float(v) for v in (node.attrs["scales"] if "scales" in node.attrs else node.const(1, "scales"))]
-    elif node.has(3):
-        value = node.value(3)
-        given = list(value.sizes) if value.sizes is not None else [int(v) for v in node.const(3, "sizes")]
-        axes = [int(a) % len(x.dims) for a in node.attr("axes", range(len(x.dims)))]
-        return [given[axes.index(axis)] if axis in axes else size for axis, size in enumerate(x.dims)]
-    else:
-        scales = [float(v) for v in node.const(2, "scales")]
-    axes = [int(a) % len(x.dims) for a in node.attr("axes", range(len(x.dims)))]
-    made: list[Size] = list(x.dims)
-    for axis, scale in zip(axes, scales, strict=True):
-        size = x.dims[axis]
-        if scale == 1:
+    Raises:
+        Unimportable: sizes are not known.
+    """
+    made = x
+    for axis, (size, out) in enumerate(zip(x.dims, outs, strict=True)):
+        part = roi.get(axis, (0.0, 1.0))
+        if size == out and axis not in scales and part == (0.0, 1.0):
             continue
-        if not isinstance(size, int):
-            raise Unimportable("it scales a size that is not known")
-        made[axis] = int(size * scale)
-    return made
-
-
-def _check_scales(node: Node, x: Value, outs: list[Size]) -> None:
-    """Refuse a scale that is not the ratio of the sizes: places would be others."""
-    if node.has(2) and node.opset >= 11:
-        scales = [float(v) for v in node.const(2, "scales").reshape(-1)]
-        axes = [int(a) % len(x.dims) for a in node.attr("axes", range(len(x.dims)))]
-        for axis, scale in zip(axes, scales, strict=False):
-            size, out = x.dims[axis], outs[axis]
-            if isinstance(size, int) and isinstance(out, int) and abs(size * scale - out) > 1e-6:
-                raise Unimportable(f"a scale of {scale} makes {size} to {size * scale}, which is no whole size")
-
-
-def _nearest(node: Node, x: Value, outs: list[Size], target: dict[str, Any], where: str) -> Value:
-    """Append the layer for the nearest pixel, or repeat pixels where sizes are multiples."""
-    pairs = zip(outs, x.dims, strict=True)
-    times = [out // size if isinstance(out, int) and isinstance(size, int) and out % size == 0 else 0 for out, size in pairs]
-    rounding = str(node.attr("nearest_mode", "round_prefer_floor")) if node.opset >= 11 and node.op == "Resize" else "floor"
-    if all(times[2:]) and (where, rounding) in _REPEATS:
-        return _repeated(node, x, outs, times[2:])
-    if where == "asymmetric" and rounding == "floor" and len(outs) == 4:
-        _check_scales(node, x, outs)
-        return node.out("resize_nearest", input=x, align_corners=False, dims=outs, **target)
-    raise Unimportable(f"nearest with {where} and {rounding}: the layer resize_nearest has asymmetric and floor")
+        if not isinstance(size, int) or not isinstance(out, int):
+            raise Unimportable("it resizes by what no layer does, and the sizes are not known")
+        bounded([out, size, _PLACE], "the weights of an axis")
+        matrix, beyond = weights(way, size, out, scales.get(axis, out / size), part)
+        bias = np.where(beyond, outside, 0.0) if beyond.any() else None
+        made = along_axis(node, made, axis, matrix.T, f"axis_{axis}", bias)
+    return node.out("assign", input=made, dims=outs)
 
 
 #: Ways in which a multiple of a size repeats every pixel.

@@ -10,9 +10,9 @@ import numpy as np
 
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.broadcasting import filled_like, spread, together
-from pe_cli.session.importing.onnx.fold import slices
+from pe_cli.session.importing.onnx.forms.parts import nothing
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Array, NeedsConstant, Size, Symbol, Unimportable, Value, known, product
+from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Unimportable, Value, known, product
 
 
 @form("Constant")
@@ -90,9 +90,11 @@ def reshape(node: Node) -> Value:
     dims = () if x.scalar else x.dims
     wanted = target_of(node, 1)
     keep = not node.attr("allowzero", 0)
-    if any(size == 0 and (not keep or axis >= len(dims)) for axis, size in enumerate(wanted)):
-        raise Unimportable(f"the shape {wanted} has no elements, or keeps an axis that is not there")
-    made: list[Size] = [dims[axis] if size == 0 else size for axis, size in enumerate(wanted)]
+    if any(size == 0 and keep and axis >= len(dims) for axis, size in enumerate(wanted)):
+        raise Unimportable(f"the shape {wanted} keeps an axis that is not there")
+    made: list[Size] = [dims[axis] if size == 0 and keep else size for axis, size in enumerate(wanted)]
+    if 0 in made or 0 in dims:
+        return nothing(x, made)
     _lift(dims, made)
     if -1 in made:
         place = made.index(-1)
@@ -181,81 +183,6 @@ def unsqueeze(node: Node) -> Value:
     return node.reshaped(x, [1 if axis in places else next(rest) for axis in range(rank)])
 
 
-@form("Concat")
-def concat(node: Node) -> Value:
-    values = [node.var(i) for i in range(len(node.values))]
-    axis = node.axis(1)
-    if len(values) == 1:
-        return values[0]
-    dims: list[Size] = list(values[0].dims)
-    total: Size = 0
-    for value in values:
-        added = value.dims[axis]
-        total = total + added if isinstance(total, int) and isinstance(added, int) else Symbol(f"{node.key}:{axis}")
-    dims[axis] = total
-    return node.out("concat", input=values, axis=axis, dims=dims)
-
-
-@form("Split")
-def split(node: Node) -> list[Value | None]:
-    x, axis, parts = node.var(0), node.axis(0), len(node.outputs)
-    size = x.dims[axis]
-    sizes = node.ints("split", 1)
-    if sizes is None:
-        if not isinstance(size, int):
-            raise Unimportable("it cuts an axis whose size is not known")
-        each = -(-size // parts)
-        sizes = [min(each, size - i * each) for i in range(parts)]
-    if len(sizes) != parts or min(sizes) < 1:
-        raise Unimportable(f"it cuts {known((size,))[0]} into {sizes}, and a part has one element at least")
-    if parts == 1:
-        return [x]
-    made = node.outs("split", input=x, num_or_sections=sizes, dim=axis)
-    rest = x.dims[axis + 1 :]
-    return [Value(one.dtype, variable=one.variable, dims=(*x.dims[:axis], n, *rest)) for one, n in zip(made, sizes, strict=True)]
-
-
-@form("Slice")
-def slice_(node: Node) -> Value:
-    x = node.var(0)
-    given: list[Array | None] = [None]
-    for index, name in ((1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")):
-        given.append(node.const(index, name) if node.has(index) else None)
-    dims, cuts = list(x.dims), []
-    for axis, part in enumerate(slices(node, given, len(x.dims))):
-        if part != slice(None):
-            dims[axis], cut = _cut(part, x.dims[axis], f"{node.key}:{axis}")
-            cuts += [] if cut is None else [(axis, *cut)]
-    if not cuts:
-        return x
-    axes, starts, ends, steps = (list(numbers) for numbers in zip(*cuts, strict=True))
-    if all(step == 1 for step in steps):
-        return node.out("slice", input=x, axes=axes, starts=starts, ends=ends, dims=dims)
-    return node.out("strided_slice", input=x, axes=axes, starts=starts, ends=ends, strides=steps, dims=dims)
-
-
-def _cut(part: slice, size: Size, name: str) -> tuple[Size, tuple[int, int, int] | None]:
-    """Return the size that is left of an axis, and start, end and stride; None where all of it is left.
-
-    Raises:
-        Unimportable: nothing is left, or it goes backwards over a size that is not known.
-    """
-    if isinstance(size, int):
-        start, stop, step = part.indices(size)
-        length = len(range(start, stop, step))
-        if length < 1:
-            raise Unimportable(f"it takes {part.start}:{part.stop}:{part.step} of {size}, which is nothing")
-        whole = length == size and step == 1
-        return length, None if whole else (start, -size - 1 if step < 0 and stop < 0 else stop, step)
-    far = 2**31 - 1
-    start, stop, step = int(part.start or 0), far if part.stop is None else min(int(part.stop), far), int(part.step or 1)
-    if step < 0:
-        raise Unimportable("it goes backwards over an axis whose size is not known")
-    if start == 0 and stop == far and step == 1:
-        return size, None
-    return Symbol(name), (start, stop, step)
-
-
 @form("Expand")
 def expand(node: Node) -> Value:
     x = node.var(0)
@@ -284,34 +211,6 @@ def constant_of_shape(node: Node) -> Value:
     value = node.attr("value")
     number, dtype = (0.0, "float32") if value is None else (float(value.reshape(-1)[0]), value.dtype.name)
     return filled_like(node, target_of(node, 0), [], dtype, number, "filled", last=True)
-
-
-@form("Pad")
-def pad(node: Node) -> Value:
-    x, mode = node.var(0), node.attr("mode", "constant")
-    pads = node.ints("pads", 1) or []
-    axes = [axis % len(x.dims) for axis in node.ints("axes", 3) or range(len(x.dims))]
-    number = node.number("value", 2, 0.0)
-    rank, each = len(x.dims), len(axes)
-    if len(pads) != 2 * each:
-        raise Unimportable(f"pads {pads} do not fit {each} axes")
-    before, after = [0] * rank, [0] * rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[each + i]
-    if min(before + after) < 0:
-        raise Unimportable(f"pads {pads} cut off")
-    dims: list[Size] = [
-        size + b + a if isinstance(size, int) else size if not (a or b) else Symbol(f"{node.key}:{axis}")
-        for axis, (size, b, a) in enumerate(zip(x.dims, before, after, strict=True))
-    ]
-    if not any(before + after):
-        return x
-    sides = [side for pair in zip(before, after, strict=True) for side in pair]
-    if mode == "constant":
-        return node.out("pad", x=x, paddings=sides, pad_value=number, dims=dims)
-    if mode not in ("reflect", "edge") or rank != 4 or any(sides[:4]):
-        raise Unimportable(f"mode {mode} of {rank} axes: the layer pad2d continues rows and columns of images, by reflect and edge")
-    return node.out("pad2d", input=x, paddings=sides[4:], mode=mode, dims=dims)
 
 
 @form("DepthToSpace", "SpaceToDepth")
