@@ -98,11 +98,11 @@ def _of_paddle(error: ImportError) -> PeError | None:
 
 def _attribute(error: AttributeError) -> PeError | None:
     """Return what to say of an attribute that an object of this package does not have; None of an object of another one."""
-    kind = type(error.obj)
+    kind, name = type(error.obj), error.name or ""
     if not kind.__module__.startswith("pe_cli.") or not _raised_by_a_script(error):
         return None
-    hint = _DYNAMIC.get(error.name) or did_you_mean(error.name, (name for name in dir(kind) if not name.startswith("_")))
-    return PeError(f"{kind.__name__} has no '{error.name}'", hint=hint or "docs/coverage.md lists the names that there are")
+    hint = _DYNAMIC.get(name) or did_you_mean(name, (other for other in dir(kind) if not other.startswith("_")))
+    return PeError(f"{kind.__name__} has no '{name}'", hint=hint or "docs/coverage.md lists the names that there are")
 
 
 def _not_installed(name: str, place: Span) -> PeError:

@@ -110,7 +110,7 @@ class Vector(ColumnType[VectorOptions]):
 def _number(options: VectorOptions) -> NumberOptions:
     return NumberOptions(
         of=None, missing=options.missing, scale=options.scale, clip=options.clip, dtype="float32", decimal=options.decimal,
-        thousands=options.thousands, unit=options.unit, empty=options.empty,
+        thousands=options.thousands, unit=options.unit, empty=options.empty, transform=None,
     )  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def _with_left_out(model: Any, chosen: Iterable[tuple[str, str]]) -> Any:
     for number, node in enumerate(made.graph.node):
         if _kind(node) not in kinds or node.domain not in ("", "ai.onnx") or "" not in node.input:
             continue
-        schema = onnx.defs.get_schema(node.op_type, version)
+        schema: Any = onnx.defs.get_schema(node.op_type, version)
         if not schema.has_context_dependent_function or any(name and name not in types for name in node.input):
             continue
         given = [types[name].SerializeToString() if name else b"" for name in node.input]

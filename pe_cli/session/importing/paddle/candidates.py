@@ -123,15 +123,15 @@ def _padding_row(g: Given) -> Any:
     return None if g.op.attrs["padding_idx"] == -1 else g.op.attrs["padding_idx"]
 
 
-_REDUCE = {"input": "X", "dim": _reduced}
-_COMPARE = {"x": "X", "y": "Y"}
-_WINDOW = {"pool_size": "ksize", "pool_type": "pooling_type", "pool_stride": "strides", "pool_padding": "paddings"}
-_CONV = {
+_REDUCE: _Words = {"input": "X", "dim": _reduced}
+_COMPARE: _Words = {"x": "X", "y": "Y"}
+_WINDOW: _Words = {"pool_size": "ksize", "pool_type": "pooling_type", "pool_stride": "strides", "pool_padding": "paddings"}
+_CONV: _Words = {
     "filter_size": _sizes("Filter"), "stride": "strides", "padding": "paddings", "dilation": "dilations", "param_attr": "Filter",
     "bias_attr": lambda g: False, "groups": lambda g: None if g.op.attrs["groups"] == 1 else g.op.attrs["groups"],
 }  # fmt: skip
-_CELL = {"gate_activation": "gate_activation", "candidate_activation": "candidate_activation", "bias_attr": _own("Bias")}
-_TABLE = {"input": "Ids", "size": lambda g: list(g.shape("W")), "padding_idx": _padding_row, "param_attr": "W"}
+_CELL: _Words = {"gate_activation": "gate_activation", "candidate_activation": "candidate_activation", "bias_attr": _own("Bias")}
+_TABLE: _Words = {"input": "Ids", "size": lambda g: list(g.shape("W")), "padding_idx": _padding_row, "param_attr": "W"}
 #: Operators whose layer has another name, or takes other words: its name, empty for that of the operator, and these words.
 _LAYERS: dict[str, tuple[str, _Words]] = {
     "batch_norm": ("", {

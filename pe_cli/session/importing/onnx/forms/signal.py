@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pe_cli.session.importing.onnx.fold import bounded, fold
@@ -103,7 +105,7 @@ _WINDOWS = {"HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "Bl
 
 
 @fold(*_WINDOWS)
-def window(node: Node, given: list[Array]) -> Array:
+def window(node: Node, given: Sequence[Array]) -> Array:
     from pe_cli.session.importing.onnx.file import element_type
 
     size = int(given[0].reshape(-1)[0])
@@ -114,7 +116,7 @@ def window(node: Node, given: list[Array]) -> Array:
 
 
 @fold("MelWeightMatrix")
-def mel(node: Node, given: list[Array]) -> Array:
+def mel(node: Node, given: Sequence[Array]) -> Array:
     from pe_cli.session.importing.onnx.file import element_type
 
     bins, length, rate, low, high = (float(v.reshape(-1)[0]) for v in given)
