@@ -27,9 +27,9 @@ MAY_COMPARE = {
 #: Names that are words, too.
 WORDS = {
     "abs", "accuracy", "after", "assign", "attention", "auc", "cast", "ceil", "clip", "concat", "cond", "cos", "dropout", "equal", "exp",
-    "expand", "flatten", "floor", "gather", "increment", "log", "mean", "momentum", "one_hot", "pad", "pow", "reciprocal", "reshape",
-    "reverse", "round", "scale", "scan", "scatter", "select", "shape", "sign", "sin", "slice", "split", "sqrt", "square", "stack",
-    "sum", "transpose", "unique", "weight_norm", "while", "greater_than", "less_than",
+    "expand", "flatten", "floor", "gather", "increment", "log", "log1p", "mean", "momentum", "one_hot", "pad", "pow", "reciprocal",
+    "reshape", "reverse", "round", "scale", "scan", "scatter", "select", "shape", "sign", "sin", "slice", "split", "sqrt", "square",
+    "stack", "sum", "transpose", "unique", "weight_norm", "while", "greater_than", "less_than",
 }  # fmt: skip
 ALL = set(discover())
 NAMES = ALL - WORDS

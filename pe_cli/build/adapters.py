@@ -14,7 +14,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.patterns import nearest
 from pe_cli.core.types import FLOATS
 from pe_cli.layers.define.helper import LayerHelper, activations
-from pe_cli.ops.define.traits import Weight
+from pe_cli.ops.define.traits import PassesGradient, Weight
 from pe_cli.program.initializer import Constant, Initializer, Normal
 from pe_cli.program.ir import Operator, Parameter, Program, Variable
 from pe_cli.program.param_attr import ParamAttr
@@ -106,8 +106,7 @@ def _biases(matching: Matching, section: AdaptSection, mistakes: Mistakes) -> li
 def _is_bias(parameter: Parameter, readers: Sequence[Operator]) -> bool:
     for op in readers:
         slots = {slot for slot, names in op.inputs.items() if parameter.name in names}
-        added = op.definition.get(Weight)
-        if slots != {"Bias"} and not (added is not None and added.kind == "elementwise" and op.type == "elementwise_add"):
+        if slots != {"Bias"} and not (op.definition.has(Weight) and op.definition.has(PassesGradient)):
             return False
     return bool(readers) and len(parameter.shape) == 1
 

@@ -17,6 +17,9 @@ class Insertion:
         program: of forward ops, changed.
         op: of the main block, with one output that layers read; its output gets another name.
 
+    Raises:
+        PeError: no gradient flows to the op; with its place.
+
     Attributes:
         given: what the op gives, under its new name.
     """

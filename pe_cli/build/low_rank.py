@@ -139,7 +139,7 @@ def _scaled(inserted: Insertion, x: Variable, section: AdaptSection) -> Variable
 def _of_matrix(inserted: Insertion, op: Operator, first: Variable, second: Variable, section: AdaptSection) -> Variable:
     """Return scale x A B, or scale x B^T A^T where the weight is read transposed."""
     x = _dropped(inserted, op.inputs["X"][0], section)
-    if op.type == "mul":
+    if "x_num_col_dims" in op.attrs:  # of rows of any rank, which matmul's attributes do not say
         attrs = {"x_num_col_dims": op.attrs["x_num_col_dims"], "y_num_col_dims": 1}
         inner = _scaled(inserted, inserted.one("mul", {"X": x, "Y": first}, attrs), section)
         return inserted.one("mul", {"X": inner, "Y": second}, attrs)

@@ -129,6 +129,11 @@ def own_startup(startup: Program, state: Mapping[str, Rows], rank: int) -> Progr
     return made
 
 
+def drawn_values(startup: Program) -> set[str]:
+    """Return the variables to which a startup program gives values that it draws, also where this process takes its rows of them."""
+    return {n.removesuffix(WHOLE) for op in startup.top_ops if op.definition.has(Random) for n in op.output_names()}
+
+
 def rows_by_rank(op: Operator) -> Rows:
     """Return who has which rows of what `take_rows` takes, or `put_rows` gives."""
     flat = op.attrs["rows"]

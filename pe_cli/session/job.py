@@ -26,11 +26,10 @@ from pe_cli.execute.plan.dynamic_sizes import executor_of
 from pe_cli.execute.plan.thread_layout import best_layout
 from pe_cli.execute.startup import run_startup
 from pe_cli.graph.replicate import shared_variables
-from pe_cli.graph.sharded_updates import WHOLE
+from pe_cli.graph.sharded_updates import drawn_values
 from pe_cli.kernels.compiler import target
 from pe_cli.kernels.compiler.instance import Instance
 from pe_cli.kernels.language import Kernel
-from pe_cli.ops.define.traits import Random
 from pe_cli.program.epoch_attributes import count_epochs, epochs_of
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
@@ -78,8 +77,7 @@ class Job:
         group: ProcessGroup | None = None,
         fitted: Fitted | None = None,
     ) -> None:
-        # Before anything compiles: kernels are for one set of instructions.
-        target.use(run.executor.instructions)
+        target.use(run.executor.instructions)  # before anything compiles
         self.run = run
         self.group = group or ProcessGroup()
         self.observer = observer if observer and self.group.leads else Observer()
@@ -208,9 +206,7 @@ class Job:
             for line in start.lines():
                 self.note(line)
             taken = start.values
-        random = [op for op in self.built.startup.top_ops if op.definition.has(Random)]
-        drawn = {n.removesuffix(WHOLE) for op in random for n in op.output_names()}
-        drawn -= self.built.waiting.keys()
+        drawn = drawn_values(self.built.startup) - self.built.waiting.keys()
         frozen = [p.name for p in self.built.eval.parameters() if not p.trainable and p.name in drawn]
         said = "init" if section.init else "adapt" if section.adapt else "groups"
         whole = said != "groups" or (section.by_depth is not None and section.by_depth.freeze > 0)

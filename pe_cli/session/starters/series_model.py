@@ -148,7 +148,8 @@ class _Model:
                 ("earlier:", flow({"shape": [shape.length, wide]}), "the same of the rows before"),
             ]
         categories = {**({looked.found.key: "key"} if looked.found.key else {}), **_static(looked)}
-        parts = [self._add("seen", "fc", input="past", size=self._plan.hidden, act="relu")]
+        seen = self._add("seen", "fc", input="past", size=self._plan.hidden, act="relu")
+        parts = [seen]
         for column, feed in categories.items():
             self._feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(column)}'"))
             row = "which" if feed == "key" else f"{feed}_row"

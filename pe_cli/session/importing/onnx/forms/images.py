@@ -11,33 +11,9 @@ import numpy as np
 from pe_cli.core.types import FLOATS
 from pe_cli.session.importing.onnx.fold import bounded
 from pe_cli.session.importing.onnx.forms.elementwise import floats, kept
-from pe_cli.session.importing.onnx.forms.windows import tap_by_tap
+from pe_cli.session.importing.onnx.forms.windows import tap_by_tap, window
 from pe_cli.session.importing.onnx.node import Node, form
-from pe_cli.session.importing.onnx.values import Size, Unimportable, Value, known
-
-Ints = list[int]
-
-
-def window(node: Node, filter: Sequence[int], sizes: Sequence[Size]) -> tuple[Ints, Ints, Ints]:
-    """Return strides, dilations and paddings of a node: before each axis, then after each.
-
-    Raises:
-        Unimportable: the padding depends on a size that is not known.
-    """
-    axes = len(filter)
-    strides, dilations = node.ints("strides", None, [1] * axes) or [], node.ints("dilations", None, [1] * axes) or []
-    auto = node.attr("auto_pad", "NOTSET")
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        pads = [0] * (2 * axes)
-        for i, (size, taps, stride, dilation) in enumerate(zip(sizes, filter, strides, dilations, strict=True)):
-            if not isinstance(size, int):
-                raise Unimportable(f"auto_pad {auto} of a size that is not known")
-            reach = dilation * (taps - 1) + 1
-            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
-            small = total // 2
-            pads[i], pads[axes + i] = (small, total - small) if auto == "SAME_UPPER" else (total - small, small)
-        return strides, dilations, pads
-    return strides, dilations, (node.ints("pads", None, [0] * (2 * axes)) or []) if auto == "NOTSET" else [0] * (2 * axes)
+from pe_cli.session.importing.onnx.values import Unimportable, Value, known
 
 
 def sides(pads: Sequence[int]) -> Any:
@@ -147,7 +123,7 @@ def conv_transpose(node: Node) -> Value:
     return node.reshaped(made, [made.dims[0], made.dims[1], made.dims[3]])
 
 
-def _widened(node: Node, pads: Ints, axes: int) -> Value:
+def _widened(node: Node, pads: list[int], axes: int) -> Value:
     """Set zeros beside what a transposed convolution makes, where it is wider than that, and add the bias then.
 
     Raises:

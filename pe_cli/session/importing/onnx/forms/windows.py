@@ -60,14 +60,34 @@ class Windows:
         return found
 
 
+def window(node: Node, filter: Sequence[int], sizes: Sequence[Size]) -> tuple[list[int], list[int], list[int]]:
+    """Return strides, dilations and paddings of a node: before each axis, then after each.
+
+    Raises:
+        Unimportable: the padding depends on a size that is not known.
+    """
+    axes = len(filter)
+    strides, dilations = node.ints("strides", None, [1] * axes) or [], node.ints("dilations", None, [1] * axes) or []
+    auto = node.attr("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = [0] * (2 * axes)
+        for i, (size, taps, stride, dilation) in enumerate(zip(sizes, filter, strides, dilations, strict=True)):
+            if not isinstance(size, int):
+                raise Unimportable(f"auto_pad {auto} of a size that is not known")
+            reach = dilation * (taps - 1) + 1
+            total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+            small = total // 2
+            pads[i], pads[axes + i] = (small, total - small) if auto == "SAME_UPPER" else (total - small, small)
+        return strides, dilations, pads
+    return strides, dilations, (node.ints("pads", None, [0] * (2 * axes)) or []) if auto == "NOTSET" else [0] * (2 * axes)
+
+
 def windows(node: Node, x: Value, taps: list[int]) -> Windows:
     """Return where the windows of a node lie.
 
     Raises:
         Unimportable: sizes are not known, or a window has too many taps.
     """
-    from pe_cli.session.importing.onnx.forms.images import window
-
     sizes = [size for size in x.dims[2:] if isinstance(size, int)]
     if len(sizes) != len(taps) or math.prod(taps) > MOST_TAPS:
         raise Unimportable(f"windows {taps} over sizes that are not known, or of more than {MOST_TAPS} taps")
