@@ -23,6 +23,10 @@ WITHOUT = {
         "ctc_align_sequences beam_search beam_search_decode even_sequences filter_by_instag filter_by_instag_grad where_index "
         "unique_with_counts unique_sorted split_rows merge_rows first_rows rows_like get_tensor_from_selected_rows"
     ),
+    "it is there for imported ONNX files, and has kernels for CPUs alone: a plan for place: cuda names it": (
+        "bitcast bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cumprod cumprod_grad grid_sample "
+        "grid_sample_grad put_along_axis put_along_axis_grad take_along_axis take_along_axis_grad"
+    ),
     "it is of the Python names alone, whose lists and hashed texts lie on the host": (
         "list_of list_put list_get list_first pyramid_hash pyramid_hash_grad"
     ),

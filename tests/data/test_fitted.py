@@ -58,7 +58,7 @@ def edited(change):
         pytest.param(lambda v, f: v["columns"]["age"].update(type="numbr"), "column 'age' has no type that is known: 'numbr'", id="a type"),
         pytest.param(lambda v, f: v["columns"]["age"]["state"].update(shift="1"), "'age': shift must be a list", id="text for numbers"),
         pytest.param(lambda v, f: v["columns"]["age"]["state"].pop("fill"), "column 'age': fill is missing", id="a missing key"),
-        pytest.param(lambda v, f: v["columns"]["age"]["options"].update(scale=3), "'age': scale must be none", id="a wrong option"),
+        pytest.param(lambda v, f: v["columns"]["age"]["options"].update(scale="wide"), "column 'age': scale", id="a wrong option"),
         pytest.param(lambda v, f: v["columns"].update(age=3), "column 'age' has no type", id="no column"),
         pytest.param(
             lambda v, f: v["columns"]["Straße/1"]["state"].update(classes={"file": "other.json"}), "other.json: no such file", id="a file"
