@@ -15,6 +15,7 @@ from pe_cli.core.types import TensorType
 from pe_cli.execute.servers import connections
 from pe_cli.execute.servers.trainer import SLACK, array_of
 from pe_cli.graph.servers.server_program import Kept
+from pe_cli.io.fluid.value_files import is_original, read_original
 from pe_cli.io.table_pieces import room
 from pe_cli.io.tensors import described, read_rows, read_safetensors
 from pe_cli.paddle.errors import EnforceNotMet, FluidValueError, raised_as
@@ -100,15 +101,18 @@ def _asked(servers: Servers, endpoint: str, kept: Kept, rows: tuple[int, ...]) -
 
 
 def rows_of(file: Path, kept: Kept) -> Array:
-    """Return what a server keeps of a saved variable; no other rows are read.
+    """Return what a server keeps of a saved variable, a file of the original's or one of safetensors; of these no other rows are read.
 
     Raises:
         FluidValueError: the file is missing or damaged, or has another variable; a ValueError.
     """
     with raised_as(FluidValueError):
-        dtype, shape = described(file).get(kept.whole, (None, ()))
+        whole = read_original(file, [kept.whole])[kept.whole] if is_original(file) else None
+        dtype, shape = (whole.dtype, whole.shape) if whole is not None else described(file).get(kept.whole, (None, ()))
         begin, mine = kept.begin or 0, kept.type.shape
         fits = shape == mine if kept.begin is None else len(shape) == len(mine) and shape[1:] == mine[1:] and shape[0] >= begin + mine[0]
         if dtype != kept.type.numpy or not fits:
             raise FluidValueError(f"{file} has {dtype}{list(shape)} for '{kept.whole}', of which a server keeps {kept.type}")
+        if whole is not None:
+            return whole if kept.begin is None else whole[begin : begin + mine[0]]
         return read_rows(file, kept.whole, begin, begin + mine[0]) if mine else read_safetensors(file)[kept.whole]
