@@ -43,9 +43,17 @@ class _Watch:
             self.broken.append(f"{event} {args!r:.200}, called by {_callers()}")
         changes = event in _CHANGES or (event == "open" and isinstance(args[2], int) and args[2] & _WRITING)
         if changes and isinstance(args[0], str | bytes | os.PathLike) and not _ours():
-            path = Path(os.fsdecode(args[0])).absolute()
+            path = Path(_beside(event, args), os.fsdecode(args[0])).absolute()
             if path != Path(os.devnull) and not path.is_relative_to(self.folder):
                 self.broken.append(f"{event} {path}")
+
+
+def _beside(event: str, args: tuple[object, ...]) -> Path:
+    """Return the folder that a path begins at: a file descriptor may say it."""
+    descriptor = args[-1]
+    if event in ("os.remove", "os.rmdir", "os.mkdir") and isinstance(descriptor, int) and descriptor >= 0:
+        return Path(f"/proc/self/fd/{descriptor}").resolve()
+    return Path.cwd()
 
 
 def _ours() -> bool:

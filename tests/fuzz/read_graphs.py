@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from unittest import mock
 
 from pe_cli.config.load import load_model
 from pe_cli.session.importing.define import ImportWish, read_model
@@ -31,7 +33,7 @@ def hugging_face(data: bytes, folder: Path) -> None:
     source.mkdir(exist_ok=True)
     (source / "config.json").write_bytes(config)
     (source / "model.safetensors").write_bytes(values)
-    with refused(folder):
+    with refused(folder), mock.patch.object(tempfile, "tempdir", str(folder)):  # where the model file is tried
         model = read_model(ImportWish(source))
         report_text(model).encode()
         (folder / "model.yaml").write_text(model_text(model), encoding="utf-8")

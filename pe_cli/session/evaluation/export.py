@@ -179,7 +179,7 @@ class Exporting:
                 units = self._units(answer.column, self.job.built.eval.var(target).dtype)
             if answer is None or not answer.classes or answer.lengths or answer.spelled:
                 found.append(Told(target, target, units))
-                if answer is not None and answer.spelled and not answer.lengths:
+                if answer is not None and answer.classes and answer.spelled and not answer.lengths:
                     found.append(Told(f"{target}_label", target, (Names(answer.classes),)))
                 continue
             found += told_of(answer, self.job.built.eval)
