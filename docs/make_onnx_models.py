@@ -51,7 +51,9 @@ def expected(file: Path) -> tuple[dict[str, Any], list[Any]]:
         ValueError: it computes nothing of any size that is tried.
     """
     import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
+    said: list[str] = []
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
@@ -59,9 +61,9 @@ def expected(file: Path) -> tuple[dict[str, Any], list[Any]]:
         fed = numbers(session, size)
         try:
             return fed, session.run(None, fed)
-        except Exception:  # noqa: BLE001 - whatever it says of a size, another one is tried
-            continue
-    raise ValueError("onnxruntime computes nothing of the sizes that are tried")
+        except (errors.Fail, errors.InvalidArgument, errors.RuntimeException) as error:  # of this size
+            said.append(f"{size}: {error}"[:200])
+    raise ValueError(f"onnxruntime computes nothing of the sizes that are tried ({'; '.join(said)}): add one to SIZES")
 
 
 def computed(file: Path, fed: dict[str, Any], folder: Path, fixed: bool) -> tuple[list[Any], int]:

@@ -93,7 +93,7 @@ def gradients(
 
 def mark_role_vars(program: Program, pairs: Sequence[tuple[Parameter, Variable]]) -> None:
     """Say of the ops that make gradients whose they are, so that devices add them up."""
-    # The last writer has the complete gradient; an earlier one has a part.
+    # The last writer has the complete gradient; earlier ones have parts of it.
     last = {gradient.name: parameter.name for parameter, gradient in pairs}
     for op in reversed(program.top_ops):
         for name in op.output_names():

@@ -191,7 +191,7 @@ class Plan:
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
         self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
-        # On a card a feed is always lent: it is copied there by the step itself, from where the caller has it.
+        # On a card every feed is lent: the step itself copies it there from where the caller has it.
         host = device(self.graph.places[0].kind).is_host
         self._inlets: dict[tuple[str, int], PlanSlot] = {}
         self._outlets: list[list[tuple[str, PlanSlot]]] = []
