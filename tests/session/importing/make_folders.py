@@ -238,10 +238,49 @@ def distilbert_masked() -> None:
     write("distilbert_masked", shaken(hf.DistilBertForMaskedLM(config)), {"input_ids": ids, "labels": told}, masked)
 
 
+LLAMA = {
+    "vocab_size": VOCAB, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 12, "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
+
+
+def llama() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, rope_theta=500.0, attention_bias=True, mlp_bias=True))
+    write("llama", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+    tokenizer(HERE / "llama")
+
+
+def llama_classes() -> None:
+    import transformers as hf
+
+    config = hf.LlamaConfig(**LLAMA, head_dim=6, num_labels=3, pad_token_id=0)
+    write("llama_classes", shaken(hf.LlamaForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
+
+
+def mistral() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.MistralForCausalLM(hf.MistralConfig(**LLAMA, sliding_window=11))
+    write("mistral", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+
+
+def qwen2() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.Qwen2ForCausalLM(hf.Qwen2Config(**LLAMA, tie_word_embeddings=True))
+    write("qwen2", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+
+
 FOLDERS = {
     "bert": bert, "bert_masked": bert_masked, "roberta": roberta, "distilbert": distilbert, "gpt2": gpt2, "gpt2_classes": gpt2_classes,
     "bert_embedding": bert_embedding, "bert_tokens": bert_tokens, "roberta_masked": roberta_masked, "distilbert_masked": distilbert_masked,
     "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
+    "llama": llama, "llama_classes": llama_classes, "mistral": mistral, "qwen2": qwen2,
 }  # fmt: skip
 
 if __name__ == "__main__":
