@@ -153,13 +153,9 @@ class ConfigValues:
 
     def _one(self, name: str, said: Mapping[str, Any]) -> Any:
         kind, key = said.get("is", "size"), said["key"]
-        if "grid" in said:  # squares of a picture
-            side, square = (self._one(each, self._family.values[each]) for each in said["grid"])
-            if side % square:
-                raise self._wrong(key, f"is {side}, and no multiple of {square}")
-            return (side // square) ** 2 + said.get("plus", 0)
-        if "product" in said:
-            return math.prod(self._one(each, self._family.values[each]) for each in said["product"])
+        for form, make in self._forms().items():
+            if form in said:
+                return make(said)
         keys = key if isinstance(key, list) else [key]
         value = next((found for each in keys if (found := self._said(each)) is not None), None)
         if value is None:
@@ -175,12 +171,44 @@ class ConfigValues:
             made, kind = made[said["item"]] // said.get("divide", 1), "size"
         return made * said.get("times", 1) + said.get("plus", 0) if isinstance(made, int) and kind in ("size", "id", "count") else made
 
+    def _forms(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+        """Return how values are made of others: key that says so -> function of what the family says."""
+        return {
+            "grid": self._grid,
+            "product": lambda said: math.prod(map(self._named, said["product"])),
+            "equal": lambda said: len(set(map(self._named, said["equal"]))) == 1,
+            "at_least": lambda said: max(said["at_least"], self._named(said["of"])),
+            "scaled": self._scaled,
+        }
+
+    def _grid(self, said: Mapping[str, Any]) -> int:
+        """Return the number of squares of a picture."""
+        side, square = map(self._named, said["grid"])
+        if side % square:
+            raise self._wrong(said["key"], f"is {side}, and no multiple of {square}")
+        return int((side // square) ** 2 + said.get("plus", 0))
+
+    def _named(self, name: str) -> Any:
+        return self._one(name, self._family.values[name])
+
+    def _scaled(self, said: Mapping[str, Any]) -> int:
+        """Return a number of channels times a factor, as MobileNets have it: rounded down, or to a multiple of a divisor."""
+        channels = self._named(said["scaled"]) if isinstance(said["scaled"], str) else said["scaled"]
+        wanted, least = channels * self._named(said["by"]), self._named(said["least"])
+        if "divisor" in said:
+            wanted, divisor = round(wanted), self._named(said["divisor"])
+            made = max(least, int(wanted + divisor / 2) // divisor * divisor)
+            made += divisor * (made < 0.9 * wanted)  # not more than a tenth less
+        else:
+            made = max(least, int(wanted))
+        return _whole(made, 1, _MOST_SIZE, lambda why: self._wrong(said["key"], f"makes a size that {why}"))
+
     def _derived(self, text: str, key: Any) -> int:
         """Return what a default says of another value: `name`, `name*4` or `name/other`."""
         of, _, under = text.partition("/")
         name, _, factor = of.partition("*")
-        found: int = self._one(name, self._family.values[name]) * int(factor or 1)
-        parts = self._one(under, self._family.values[under]) if under else 1
+        found: int = self._named(name) * int(factor or 1)
+        parts = self._named(under) if under else 1
         if found % parts:
             raise self._wrong(key, f"is missing, and {found} is no multiple of {parts}")
         return found // parts
