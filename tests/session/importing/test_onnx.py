@@ -165,6 +165,15 @@ def test_what_is_exported_again_is_imported_as_the_same(text, values, tmp_path):
         np.testing.assert_array_equal(again.arrays[name], value)
 
 
+def test_metadata_of_which_a_model_file_has_no_room_is_left_out(tmp_path):
+    model = graph("(float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+    for key in ("author", "long", "after"):
+        model.metadata_props.add(key=key, value="z" * (40_000 if key == "long" else 3))
+    made = imported(model, tmp_path)
+    assert made.metadata == {"author": "zzz"}
+    assert any("left out: 2 entries of metadata" in note for note in made.notes)
+
+
 def test_the_same_file_gives_the_same_bytes(tmp_path):
     model = graph("(float[N, 4] x) => (float[N, 3] y) { h = MatMul(x, w) y = Add(h, b) }", w=W, b=B)
     texts = [[file.read_bytes() for file in write(imported(model, tmp_path), tmp_path / name)] for name in "ab"]

@@ -25,8 +25,8 @@ from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Un
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
 #: Kinds of nodes that are taken for what ONNX defines them by, each after a try without.
 MOST_KINDS = 32
-#: Characters of an entry of the metadata that is kept, with its key.
-MOST_METADATA = 100_000
+#: Characters of metadata that are kept, with their keys.
+MOST_METADATA = 32_768
 #: The first axis of everything that is fed.
 BATCH = Symbol("batch")
 
@@ -340,12 +340,16 @@ class _Graph:
         )  # fmt: skip
 
     def _metadata(self) -> dict[str, str]:
-        """Return what the file says of itself, without what an export says anew."""
+        """Return what the file says of itself, as far as a model file has room for it, without what an export says anew."""
         said = {entry.key: entry.value for entry in self.model.metadata_props if entry.key and not entry.key.startswith("pe.")}
-        long = [key for key, text in said.items() if len(key) + len(text) > MOST_METADATA]
-        for key in long:
-            self.emitter.note(f"left out of the metadata: {key[:40]!r} has more than {MOST_METADATA:,} characters")
-        return {key: text for key, text in said.items() if key not in long}
+        kept, room = {}, MOST_METADATA
+        for key, text in said.items():
+            room -= len(key) + len(text)
+            if room < 0:
+                self.emitter.note(f"left out: {len(said) - len(kept)} entries of metadata, which has more than {MOST_METADATA:,} characters")
+                break
+            kept[key] = text
+        return kept
 
 
 def _read_inside(node: Any) -> set[str]:
