@@ -346,7 +346,7 @@ class _Graph:
         for key, text in said.items():
             room -= len(key) + len(text)
             if room < 0:
-                self.emitter.note(f"left out: {len(said) - len(kept)} entries of metadata, which has more than {MOST_METADATA:,} characters")
+                self.emitter.note(f"left out: {len(said) - len(kept)} entries of metadata: more than {MOST_METADATA:,} characters")
                 break
             kept[key] = text
         return kept
