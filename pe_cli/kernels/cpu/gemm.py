@@ -7,6 +7,7 @@ from typing import Any
 
 from pe_cli.kernels.compiler.target import vector_registers
 from pe_cli.kernels.cpu.dot_products import MOST, dots
+from pe_cli.kernels.cpu.matrix_tiles import tiles_scratch
 from pe_cli.kernels.cpu.microkernels import PAST, WIDEST, block_units, panel
 from pe_cli.kernels.cpu.non_temporal import fence_non_temporal, is_non_temporal, touch
 from pe_cli.kernels.cpu.transpose import transpose
@@ -46,13 +47,14 @@ NARROW = 3
 
 
 def gemm_scratch(n: int, k: int) -> int:
-    """Return the elements of scratch that `gemm` may use for a shape or a smaller one, the same for every element type and any m.
+    """Return the elements of scratch that `gemm` and `gemm_tiles` may use for a shape or a smaller one, for every element type and any m.
 
     Args:
         n: columns of C.
         k: length of the sums.
     """
-    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM + TURNED_ROOM
+    vectors = min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM + TURNED_ROOM
+    return max(vectors, tiles_scratch(n, k))
 
 
 def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
