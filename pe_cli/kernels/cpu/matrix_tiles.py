@@ -111,24 +111,90 @@ def halves_paired(env: Any) -> None:
     b.ret_void()
 
 
+class _Tiles(_Halves):
+    """Writes products of tiles: by the processor's instructions, or where it has none by vectors, which round as these do."""
+
+    def call(self, name: str, *args: Any) -> None:
+        """Emit an instruction of tiles."""
+        self.b.call(self.env.function(f"llvm.x86.{name}", self.ir.VoidType(), [x.type for x in args]), list(args))
+
+    def place(self, *terms: Any) -> Any:
+        """Return a pointer to bytes at the sum of some integers."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.b.add(total, term)
+        return self.b.inttoptr(total, self.byte_pointer)
+
+    def instructions(self, high: int, wide: int) -> None:
+        """Emit the product of high x wide tiles: eight registers, of which four hold sums."""
+        b, a, constant = self.b, self.a, self.constant
+        cells = [(r, c) for r in range(high) for c in range(wide)]
+
+        def number(value: int) -> Any:
+            return self.ir.Constant(self.ir.IntType(8), value)
+
+        def body(values: list[Any]) -> list[Any]:
+            left, right = values
+            for r in range(high):
+                self.call("tileloadd64", number(4 + r), self.place(left, b.mul(a["stride"], constant(TILE * r))), a["stride"])
+            for c in range(wide):
+                self.call("tileloadd64", number(6 + c), self.place(right, b.mul(a["step"], constant(c))), constant(BYTES // TILE))
+            for r, c in cells:
+                self.call("tdpbf16ps", number(2 * r + c), number(4 + r), number(6 + c))
+            return [b.add(left, constant(2 * TERMS)), b.add(right, constant(BYTES))]
+
+        for r, c in cells:
+            self.call("tilezero", number(2 * r + c))
+        self.some(a["count"], [a["a"], a["b"]], body)
+        for r, c in cells:
+            self.call("tilestored64", number(2 * r + c), self.place(a["out"], constant(4 * TILE * (r * SIDE + c))), constant(4 * SIDE))
+
+    def multiply_adds(self, high: int, wide: int) -> None:
+        """Emit the same by multiply-adds: the first terms of a tile's pairs are added up, and the second, then both to the sums before."""
+        b, a, constant, ir = self.b, self.a, self.constant, self.ir
+        words, floats = ir.VectorType(self.i32, TILE), ir.VectorType(ir.FloatType(), TILE)
+        upper, shift = ir.Constant(words, [0xFFFF0000] * TILE), ir.Constant(words, [16] * TILE)
+        fma = self.env.function(f"llvm.fma.v{TILE}f32", floats, [floats] * 3)
+        zero, first = ir.Constant(floats, [0.0] * TILE), ir.Constant(words, [0] * TILE)
+
+        def halves(value: Any) -> list[Any]:
+            return [b.bitcast(b.shl(value, shift), floats), b.bitcast(b.and_(value, upper), floats)]
+
+        def pair(values: list[Any]) -> list[Any]:
+            left, right, *sums = values
+            word = b.load(b.bitcast(self.place(left), self.i32.as_pointer()), align=2)
+            every = b.shuffle_vector(b.insert_element(ir.Constant(words, ir.Undefined), word, ir.Constant(self.i32, 0)), first, first)
+            line = b.load(b.bitcast(self.place(right), words.as_pointer()), align=4)
+            sums = [b.call(fma, [x, y, s]) for x, y, s in zip(halves(every), halves(line), sums, strict=True)]
+            return [b.add(left, constant(2 * HALF)), b.add(right, constant(BYTES // TILE)), *sums]
+
+        def tile(values: list[Any]) -> list[Any]:
+            left, right, total = values
+            _, _, even, odd = self.loop(constant(TERMS // 2), [left, right, zero, zero], pair)
+            return [b.add(left, constant(HALF * TERMS)), b.add(right, constant(BYTES)), b.fadd(total, b.fadd(even, odd))]
+
+        for c in range(wide):
+
+            def row(values: list[Any], c: int = c) -> list[Any]:
+                left, out = values
+                _, _, total = self.some(a["count"], [left, b.add(a["b"], b.mul(a["step"], constant(c))), zero], tile)
+                b.store(total, b.bitcast(self.place(out, constant(4 * TILE * c)), floats.as_pointer()), align=4)
+                return [b.add(left, a["stride"]), b.add(out, constant(4 * SIDE))]
+
+            self.loop(constant(TILE * high), [a["a"], a["out"]], row)
+
+
 @routine
-def tiles_multiplied(env: Any) -> None:  # noqa: C901 - a case for each number of tiles, and loops over these
+def tiles_multiplied(env: Any) -> None:
     """Emit `entry(high, wide, a, stride, b, step, count, out)`: out = A B, of high x wide tiles, one or two each.
 
     A's rows are stride bytes apart. B's tiles lie one behind the other, count of them; step bytes lie between columns of tiles. A row of
     out has SIDE elements.
     """
-    names = ("high", "wide", "a", "stride", "b", "step", "count", "out")
-    code = _Halves(env, names)
-    b, a, ir = code.b, code.a, code.ir
-    byte, i8 = ir.IntType(8).as_pointer(), ir.IntType(8)
+    from pe_cli.kernels.compiler.target import matrix_tiles
 
-    def call(name: str, *args: Any) -> None:
-        b.call(env.function(f"llvm.x86.{name}", ir.VoidType(), [x.type for x in args]), list(args))
-
-    def number(value: int) -> Any:
-        return ir.Constant(i8, value)
-
+    code = _Tiles(env, ("high", "wide", "a", "stride", "b", "step", "count", "out"))
+    b, a = code.b, code.a
     done = code.fn.append_basic_block("done")
     which = b.add(b.shl(b.sub(a["high"], code.constant(1)), code.constant(1)), b.sub(a["wide"], code.constant(1)))
     choice = b.switch(which, done)
@@ -137,26 +203,10 @@ def tiles_multiplied(env: Any) -> None:  # noqa: C901 - a case for each number o
             block = code.fn.append_basic_block(f"tiles_{high}_{wide}")
             choice.add_case(code.constant(2 * (high - 1) + wide - 1), block)
             b.position_at_end(block)
-            cells = [(r, c) for r in range(high) for c in range(wide)]
-            for r, c in cells:
-                call("tilezero", number(2 * r + c))
-
-            def body(values: list[Any], high: int = high, wide: int = wide, cells: Any = cells) -> list[Any]:
-                left, right = values
-                for r in range(high):
-                    at = b.add(left, b.mul(a["stride"], code.constant(TILE * r)))
-                    call("tileloadd64", number(4 + r), b.inttoptr(at, byte), a["stride"])
-                for c in range(wide):
-                    at = b.add(right, b.mul(a["step"], code.constant(c)))
-                    call("tileloadd64", number(6 + c), b.inttoptr(at, byte), code.constant(BYTES // TILE))
-                for r, c in cells:
-                    call("tdpbf16ps", number(2 * r + c), number(4 + r), number(6 + c))
-                return [b.add(left, code.constant(2 * TERMS)), b.add(right, code.constant(BYTES))]
-
-            code.some(a["count"], [a["a"], a["b"]], body)
-            for r, c in cells:
-                at = b.add(a["out"], code.constant(4 * (TILE * r * SIDE + TILE * c)))
-                call("tilestored64", number(2 * r + c), b.inttoptr(at, byte), code.constant(4 * SIDE))
+            if matrix_tiles():
+                code.instructions(high, wide)
+            else:
+                code.multiply_adds(high, wide)
             b.branch(done)
     b.position_at_end(done)
     b.ret_void()
@@ -182,7 +232,11 @@ def _configure(env: Any, args: list[Any]) -> Any:
     """Make eight tiles of 16 rows of 64 bytes; until `_release` the system keeps them for this thread."""
     from llvmlite import ir
 
+    from pe_cli.kernels.compiler.target import matrix_tiles
+
     del args
+    if not matrix_tiles():
+        return
     kind = ir.ArrayType(ir.IntType(8), len(CONFIGURATION))
     name = "tile_configuration"
     held = env.module.globals.get(name)
@@ -200,8 +254,11 @@ def _release(env: Any, args: list[Any]) -> Any:
     """Give the tiles back, so that other threads need not save them."""
     from llvmlite import ir
 
+    from pe_cli.kernels.compiler.target import matrix_tiles
+
     del args
-    env.builder.call(env.function("llvm.x86.tilerelease", ir.VoidType(), []), [])
+    if matrix_tiles():
+        env.builder.call(env.function("llvm.x86.tilerelease", ir.VoidType(), []), [])
 
 
 @helper
