@@ -118,6 +118,46 @@ def test_an_elementwise_op_of_narrow_numbers_needs_no_wide_copies(rng, monkeypat
     assert len(made) == count, made
 
 
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        pytest.param("mul", {"X": (40, 70), "Y": (70, 35)}, {}, id="matrices"),
+        pytest.param("matmul", {"X": (3, 20, 37), "Y": (3, 41, 37)}, {"transpose_Y": True, "alpha": 0.5}, id="a batch of them"),
+        pytest.param("fused_gemm_epilogue", {"X": (33, 600), "Y": (600, 17), "Bias": (17,)}, {"activation": "relu"}, id="with a bias"),
+    ],
+)
+def test_a_product_by_matrix_tiles_reads_what_is_stored(rng, monkeypatch, op, shapes, attrs):
+    made = []
+    convert = rounded_ops._convert
+    monkeypatch.setattr(rounded_ops, "_convert", lambda low, x, out: (made.append((x.dtype, out.dtype)), convert(low, x, out)))
+    x = {name: rounded(rng.standard_normal(shape).astype("float32")) for name, shape in shapes.items()}
+    wanted = op_runner(op, {name: [value] for name, value in x.items()}, attrs)({name: [value] for name, value in x.items()})
+    for tiles, copies in ((False, 2), (True, 0)):
+        made.clear()
+        monkeypatch.setattr("pe_cli.ops.define.tile_products.matrix_tiles", lambda tiles=tiles: tiles)
+        program = fed(x)
+        block = program.global_block()
+        block.create_var("out", TensorType(wanted.shape, "float32"))
+        block.append_op(op, {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}, {"Out": "out"}, attrs)
+        np.testing.assert_allclose(run(program, x, ["out"])["out"], wanted, rtol=1e-4, atol=1e-4)
+        assert made.count((BFLOAT16, "float32")) == copies, made
+
+
+def test_gradients_of_a_product_by_matrix_tiles_are_those_of_its_factors(rng, monkeypatch):
+    from pe_cli.program.backward import gradients
+
+    monkeypatch.setattr("pe_cli.ops.define.tile_products.matrix_tiles", lambda: True)
+    x = {"x": rng.standard_normal((30, 50)).astype("float32"), "y": rng.standard_normal((50, 20)).astype("float32")}
+    program = fed(x)
+    block = program.global_block()
+    block.append_op("mul", {"X": cast(program, "x", BFLOAT16), "Y": cast(program, "y", BFLOAT16)}, {"Out": "out"})
+    block.append_op("reduce_sum", {"X": "out"}, {"Out": "s"}, {"reduce_all": True})
+    names = [g.name for g in gradients([block.var("s")], [block.var("x"), block.var("y")])]
+    found = run(program, x, names)
+    np.testing.assert_allclose(found[names[0]], np.broadcast_to(rounded(x["y"]).sum(1), (30, 50)), rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(found[names[1]], np.broadcast_to(rounded(x["x"]).sum(0)[:, None], (50, 20)), rtol=1e-2, atol=1e-2)
+
+
 def test_what_stays_from_step_to_step_cannot_be_narrow():
     block = Program("p").global_block()
     with pytest.raises(PeError, match=r"'w' is kept from step to step, and cannot be bfloat16") as found:

@@ -23,12 +23,14 @@ from pe_cli.kernels.cpu.conv_geometry import (
     WIDTH,
 )
 from pe_cli.kernels.cpu.gemm import add_bias, gemm_bias, gemm_scratch
+from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles
 from pe_cli.kernels.cpu.transpose import oihw_to_hwio
 from pe_cli.kernels.cpu.winograd import winograd_images
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
+from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
 from pe_cli.ops.define.work_parts import areas
 from pe_cli.ops.fused.fused_elementwise import GRADIENTS
@@ -53,6 +55,13 @@ ACTIVATION = {"activation": Attr("none", "applied to the sum", ("none", "relu"))
 def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
     """C = A B + bias, cut off below 0 where asked; ld elements lie between the rows of B and of C."""
     gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
+
+
+@by_tiles(product_bias)
+@kernel
+def tile_product_bias(m: Int, n: Int, k: Int, a: Addr, b: Addr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
+    """Do `product_bias` with A and B of bfloat16."""
+    gemm_tiles(0, 0, m, n, k, a, k, b, ld, 0, address(c), ld, address(scratch), address(bias), cut)
 
 
 @helper

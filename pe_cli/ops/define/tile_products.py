@@ -1,0 +1,52 @@
+"""Kernels whose factors may be bfloat16 where the processor has matrix tiles: they read what is stored, and not a copy of float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
+from pe_cli.kernels.compiler.target import matrix_tiles
+from pe_cli.kernels.language import Kernel
+
+#: Kernels of float32, and those that do the same with factors of bfloat16.
+_BY_TILES: dict[Any, Kernel] = {}
+
+
+def by_tiles(of: Kernel) -> Callable[[Kernel], Kernel]:
+    """Register a kernel that does what another does, with factors of bfloat16: those that are `Ptr` there and `Addr` here."""
+
+    def register(kernel: Kernel) -> Kernel:
+        assert len(kernel.params) == len(of.params), f"{kernel} has other parameters than {of}"
+        _BY_TILES[of] = kernel
+        return kernel
+
+    return register
+
+
+def with_tiles(call: Call, stored: Mapping[Buffer, Buffer]) -> Call:
+    """Return a call of a product whose factors are stored as bfloat16, or the call itself where they are not, or there are no tiles.
+
+    Args:
+        call: of float32.
+        stored: for copies of float32 that are only read, what they are copies of.
+    """
+    kernel = _BY_TILES.get(call.kernel)
+    if kernel is None or call.dtype != "float32" or not matrix_tiles():
+        return call
+    args = list(call.args)
+    for i, (wide, narrow) in enumerate(zip(call.kernel.params, kernel.params, strict=True)):
+        if (wide, narrow) == ("Ptr", "Addr"):
+            found = _stored(args[i], stored)
+            if found is None:
+                return call
+            args[i] = found
+    return replace(call, kernel=kernel, args=tuple(args))
+
+
+def _stored(arg: Any, stored: Mapping[Buffer, Buffer]) -> Any:
+    """Return the place of a factor as it is stored, if it is one of bfloat16."""
+    if not all(b in stored for b in buffers_of(arg)):
+        return None
+    return Offset(stored[arg.buffer], arg.elements) if isinstance(arg, Offset) else stored.get(arg)
