@@ -14,6 +14,7 @@ from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define import bfloat16_storage as rounded_ops
+from pe_cli.ops.define.tile_products import with_tiles
 from pe_cli.program.ir import Program
 from tests.ops.support import PLACE, op_runner
 
@@ -156,6 +157,35 @@ def test_gradients_of_a_product_by_matrix_tiles_are_those_of_its_factors(rng, mo
     found = run(program, x, names)
     np.testing.assert_allclose(found[names[0]], np.broadcast_to(rounded(x["y"]).sum(1), (30, 50)), rtol=1e-2, atol=1e-2)
     np.testing.assert_allclose(found[names[1]], np.broadcast_to(rounded(x["x"]).sum(0)[:, None], (50, 20)), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_fusion", "fused_conv2d_moments"])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2]])
+def test_a_convolution_of_single_pixels_by_matrix_tiles_is_the_same(rng, monkeypatch, op, strides):
+    """And so are its gradients."""
+    from pe_cli.program.backward import gradients
+
+    x = {"Input": rng.standard_normal((2, 6, 8, 24)), "Filter": rng.standard_normal((40, 24, 1, 1)), "Bias": rng.standard_normal(40)}
+    x = {name: rounded(value.astype("float32")) for name, value in x.items() if name != "Bias" or op == "conv2d_fusion"}
+    found, used = [], []
+    monkeypatch.setattr(rounded_ops, "with_tiles", lambda call, stored: (used.append(with_tiles(call, stored)), used[-1])[1])
+    for tiles in (False, True):
+        monkeypatch.setattr("pe_cli.ops.define.tile_products.matrix_tiles", lambda tiles=tiles: tiles)
+        used.clear()
+        program = fed(x)
+        block = program.global_block()
+        given = {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}
+        outputs = {"Output": "out", **({"Moments": "m"} if op == "fused_conv2d_moments" else {})}
+        block.append_op(op, given, outputs, {"strides": strides, "data_format": "NHWC"})
+        names = ["out"]
+        if op == "conv2d":
+            block.append_op("square", {"X": "out"}, {"Out": "q"})
+            block.append_op("reduce_sum", {"X": "q"}, {"Out": "s"}, {"reduce_all": True})
+            names += [g.name for g in gradients([block.var("s")], [block.var("Input"), block.var("Filter")])]
+        found.append(run(program, x, names))
+        assert any("tile_" in call.kernel.name for call in used) is tiles or strides != [1, 1]
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, rtol=2e-2, atol=2e-2 * np.abs(value).max(), err_msg=name)
 
 
 def test_what_stays_from_step_to_step_cannot_be_narrow():

@@ -10,16 +10,23 @@ from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
 from pe_cli.kernels.compiler.target import matrix_tiles
 from pe_cli.kernels.language import Kernel
 
-#: Kernels of float32, and those that do the same with factors of bfloat16.
-_BY_TILES: dict[Any, Kernel] = {}
+#: For kernels of float32, those that do the same with factors of bfloat16, and which arguments these are.
+_BY_TILES: dict[Any, tuple[Kernel, tuple[int, ...], Callable[..., bool]]] = {}
 
 
-def by_tiles(of: Kernel) -> Callable[[Kernel], Kernel]:
-    """Register a kernel that does what another does, with factors of bfloat16: those that are `Ptr` there and `Addr` here."""
+def by_tiles(of: Kernel, *factors: str, suits: Callable[..., bool] = lambda *_: True) -> Callable[[Kernel], Kernel]:
+    """Register a kernel that does what another does, with factors of bfloat16.
+
+    Args:
+        of: the other one, of as many parameters.
+        factors: names of those parameters of the registered one; addresses.
+        suits: of a call's arguments: whether it is one that the registered kernel can do.
+    """
 
     def register(kernel: Kernel) -> Kernel:
         assert len(kernel.params) == len(of.params), f"{kernel} has other parameters than {of}"
-        _BY_TILES[of] = kernel
+        names = kernel.fn.__code__.co_varnames
+        _BY_TILES[of] = kernel, tuple(map(names.index, factors)), suits
         return kernel
 
     return register
@@ -32,16 +39,17 @@ def with_tiles(call: Call, stored: Mapping[Buffer, Buffer]) -> Call:
         call: of float32.
         stored: for copies of float32 that are only read, what they are copies of.
     """
-    kernel = _BY_TILES.get(call.kernel)
-    if kernel is None or call.dtype != "float32" or not matrix_tiles():
+    if call.kernel not in _BY_TILES or call.dtype != "float32" or not matrix_tiles():
+        return call
+    kernel, factors, suits = _BY_TILES[call.kernel]
+    if not suits(*call.args):
         return call
     args = list(call.args)
-    for i, (wide, narrow) in enumerate(zip(call.kernel.params, kernel.params, strict=True)):
-        if (wide, narrow) == ("Ptr", "Addr"):
-            found = _stored(args[i], stored)
-            if found is None:
-                return call
-            args[i] = found
+    for i in factors:
+        found = _stored(args[i], stored)
+        if found is None:
+            return call
+        args[i] = found
     return replace(call, kernel=kernel, args=tuple(args))
 
 

@@ -43,7 +43,7 @@ def products(
             c[i] *= T(alpha)
 
 
-@by_tiles(products)
+@by_tiles(products, "a", "b")
 @kernel
 def tile_products(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
@@ -91,7 +91,7 @@ def product_times(
             c[i] = fma(step, whole[i], c[i])
 
 
-@by_tiles(product_times)
+@by_tiles(product_times, "a", "b")
 @kernel
 def tile_product_times(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, factor: Ptr, once: Int, whole: Ptr,

@@ -1,0 +1,117 @@
+"""Kernels of conv2d with images and filters of bfloat16, by matrix tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pe_cli.kernels.calls import Numbers
+from pe_cli.kernels.cpu.conv_geometry import (
+    CHANNELS,
+    DILATION_X,
+    DILATION_Y,
+    FILTERS,
+    GROUPS,
+    HEIGHT,
+    OUT_HEIGHT,
+    OUT_WIDTH,
+    PAD_X,
+    PAD_Y,
+    PITCH,
+    STRIDE_X,
+    STRIDE_Y,
+    TAPS_X,
+    TAPS_Y,
+    WIDTH,
+)
+from pe_cli.kernels.cpu.conv_tiles import conv_tiles, conv_tiles_scratch, pack_filters, strips_bytes
+from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
+from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, helper, kernel
+from pe_cli.ops.define.tile_products import by_tiles
+from pe_cli.ops.nn.conv_kernels import (
+    backward_data,
+    backward_data_pointwise,
+    backward_data_winograd,
+    backward_weight_pointwise,
+    forward,
+    forward_pointwise,
+    forward_winograd,
+)
+
+
+def dense(*args: Any) -> bool:
+    """Return whether a call's convolution has taps side by side and all channels in one group."""
+    (g,) = (arg.values for arg in args if isinstance(arg, Numbers))
+    return bool(g[GROUPS] == g[DILATION_Y] == g[DILATION_X] == 1)
+
+
+def tile_scratch(image: tuple[int, ...], out: tuple[int, ...], taps: tuple[int, int], stride: tuple[int, int]) -> int:
+    """Return the elements of float32 that these kernels use for images and results of [height, width, channels]."""
+    ahead = conv_tiles_scratch(image[1], image[2], out[1], out[2], taps, stride)
+    return max(ahead, conv_tiles_scratch(out[1], out[2], image[1], image[2], taps, (1, 1)))
+
+
+@helper
+def filters_ahead(w, filters, g):
+    """Bring filters into tiles for images; return the address of the tiles, and that of the scratch behind them."""
+    strips = (filters + 63) // 64 * 64
+    area = g[TAPS_Y] * g[TAPS_X]
+    pack_filters(w, g[CHANNELS] * area, area, g[TAPS_X], 1, g[FILTERS], g[CHANNELS], g[TAPS_Y], g[TAPS_X], strips)
+    return strips, strips + strips_bytes(g[TAPS_Y], g[TAPS_X] * g[CHANNELS], g[FILTERS])
+
+
+@helper
+def convolve_tiles(x, strips, y, scratch, first, last, g):
+    """Convolve images first to last."""
+    conv_tiles(
+        x + HALF * first * g[HEIGHT] * g[WIDTH] * g[CHANNELS], last - first, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH],
+        g[FILTERS], g[TAPS_Y], g[TAPS_X], g[STRIDE_Y], g[STRIDE_X], g[PAD_Y], g[PAD_X], 1, 1, strips, 0,
+        y + SIZE * first * g[OUT_HEIGHT] * g[OUT_WIDTH] * g[PITCH], g[PITCH], scratch,
+    )  # fmt: skip
+
+
+@by_tiles(forward, "x", "w", suits=dense)
+@by_tiles(forward_winograd, "x", "w", suits=dense)
+@kernel
+def tile_forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward`."""
+    strips, scratch = filters_ahead(w, filters, g)
+    convolve_tiles(x, strips, y, scratch, 0, n, g)
+
+
+@by_tiles(backward_data, "dy", "w", suits=dense)
+@by_tiles(backward_data_winograd, "dy", "w", suits=dense)
+@kernel
+def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """Do `backward_data`: a convolution of dy, with as many zeros between its pixels as results are apart, and taps in reverse order."""
+    strips = (filters + 63) // 64 * 64
+    area = g[TAPS_Y] * g[TAPS_X]
+    pack_filters(
+        w + HALF * (area - 1), area, g[PITCH] * area, -g[TAPS_X], -1, g[CHANNELS], g[FILTERS], g[TAPS_Y], g[TAPS_X], strips
+    )
+    behind = strips + strips_bytes(g[TAPS_Y], g[TAPS_X] * g[FILTERS], g[CHANNELS])
+    conv_tiles(
+        dy, n, g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[HEIGHT], g[WIDTH], g[CHANNELS], g[TAPS_Y], g[TAPS_X], 1, 1,
+        g[TAPS_Y] - 1 - g[PAD_Y], g[TAPS_X] - 1 - g[PAD_X], g[STRIDE_Y], g[STRIDE_X], strips, acc, dx, g[PITCH], behind,
+    )  # fmt: skip
+
+
+@by_tiles(forward_pointwise, "x", "w")
+@kernel
+def tile_forward_pointwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
+    """Do `forward_pointwise`."""
+    gemm_tiles(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, 0, 0)
+
+
+@by_tiles(backward_data_pointwise, "dy", "w")
+@kernel
+def tile_backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
+    """Do `backward_data_pointwise`."""
+    gemm_tiles(0, 0, n * g[HEIGHT] * g[WIDTH], g[CHANNELS], g[FILTERS], dy, g[FILTERS], w, g[PITCH], acc, dx, g[PITCH], filters, 0, 0)
+
+
+@by_tiles(backward_weight_pointwise, "x", "dy")
+@kernel
+def tile_backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight_pointwise`."""
+    at, to = dy + HALF * low, dw + SIZE * low * g[CHANNELS]
+    gemm_tiles(1, 0, high - low, g[CHANNELS], n * g[HEIGHT] * g[WIDTH], at, g[FILTERS], x, g[CHANNELS], 0, to, g[CHANNELS], filters, 0, 0)
