@@ -188,6 +188,47 @@ def test_a_convolution_of_single_pixels_by_matrix_tiles_is_the_same(rng, monkeyp
         np.testing.assert_allclose(found[1][name], value, rtol=2e-2, atol=2e-2 * np.abs(value).max(), err_msg=name)
 
 
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_fusion", "fused_conv2d_moments"])
+@pytest.mark.parametrize(
+    ("image", "filters", "taps", "attrs"),
+    [
+        pytest.param((9, 7, 3), 5, (3, 3), {"paddings": [1, 1]}, id="few channels"),
+        pytest.param((8, 8, 32), 33, (3, 3), {"paddings": [1, 1]}, id="as Winograd's way takes them"),
+        pytest.param((11, 10, 17), 40, (5, 2), {"paddings": [2, 0]}, id="filters that are not square"),
+        pytest.param((9, 9, 8), 16, (3, 3), {"paddings": [1, 1], "strides": [2, 2]}, id="with holes"),
+        pytest.param((9, 12, 8), 16, (2, 3), {"paddings": [3, 4], "strides": [1, 2]}, id="more zeros than taps"),
+        pytest.param((40, 130, 24), 8, (3, 3), {}, id="more rows than stand between zeros at a time"),
+        pytest.param((7, 7, 8), 8, (3, 3), {"dilations": [2, 2]}, id="taps that are apart, by vectors"),
+        pytest.param((7, 7, 8), 8, (3, 3), {"groups": 2}, id="groups, by vectors"),
+    ],
+)
+def test_a_convolution_by_matrix_tiles_is_the_same(rng, monkeypatch, op, image, filters, taps, attrs):
+    """And so are its gradients; sums of bfloat16 differ by how they are rounded."""
+    from pe_cli.program.backward import gradients
+
+    x = {"Input": rng.standard_normal((2, *image)), "Filter": rng.standard_normal((filters, image[2] // attrs.get("groups", 1), *taps))}
+    x |= {"Bias": rng.standard_normal(filters)} if op == "conv2d_fusion" else {}
+    x = {name: rounded(value.astype("float32")) for name, value in x.items()}
+    found = []
+    for tiles in (False, True):
+        for module in ("pe_cli.ops.define.tile_products", "pe_cli.ops.nn.conv_lowering", "pe_cli.ops.nn.conv_calls"):
+            monkeypatch.setattr(f"{module}.matrix_tiles", lambda tiles=tiles: tiles)
+        program = fed(x)
+        block = program.global_block()
+        given = {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}
+        outputs = {"Output": "out", **({"Moments": "m"} if op == "fused_conv2d_moments" else {})}
+        block.append_op(op, given, outputs, {**attrs, "data_format": "NHWC"})
+        names = ["out"]
+        if op == "conv2d":
+            block.append_op("square", {"X": "out"}, {"Out": "q"})
+            block.append_op("reduce_sum", {"X": "q"}, {"Out": "s"}, {"reduce_all": True})
+            names += [g.name for g in gradients([block.var("s")], [block.var("Input"), block.var("Filter")])]
+        found.append(run(program, x, names))
+    for name, value in found[0].items():
+        size = np.sqrt((value**2).mean())
+        np.testing.assert_allclose(found[1][name], value, rtol=1e-2, atol=2e-2 * size, err_msg=name)
+
+
 def test_what_stays_from_step_to_step_cannot_be_narrow():
     block = Program("p").global_block()
     with pytest.raises(PeError, match=r"'w' is kept from step to step, and cannot be bfloat16") as found:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pe_cli.kernels.cpu.matrix_tiles import (
     BYTES,
+    DEPTH,
     HALF,
     SIDE,
     TERMS,
@@ -19,6 +20,8 @@ from pe_cli.kernels.cpu.matrix_tiles import (
     copy_halves,
     finish_block,
     multiply_tiles,
+    pack_rows,
+    pair_halves,
     release_tiles,
 )
 from pe_cli.kernels.language import T, helper, intrinsic, pointer, shared
@@ -47,6 +50,13 @@ def conv_tiles_scratch(width: int, channels: int, out_width: int, filters: int, 
 def strips_bytes(rows, terms, filters):
     """Return the bytes of what `pack_filters` makes, of filters of so many rows of terms."""
     return rows * ((terms + TERMS - 1) // TERMS) * BYTES * ((filters + SIDE - 1) // SIDE * SIDE // TILE)
+
+
+def gradient_tiles_scratch(channels: int, out_width: int, filters: int, taps: tuple[int, int]) -> int:
+    """Return the elements of float32 that `filter_gradient_tiles` uses besides its sums; sizes are those of `conv_tiles_scratch`."""
+    across = (out_width + taps[1]) // 2 * 2
+    band = max(BAND, taps[0] * across * max(channels, filters)) + (2 * TERMS + taps[1]) * max(channels, filters)
+    return SIDE * SIDE + SIDE * DEPTH + 2 * band + 256
 
 
 @intrinsic("void", "int64", "int64")
@@ -180,9 +190,73 @@ def conv_tiles(
                         at = band + HALF * (run * sy * line + first * sx * channels)
                         multiply_tiles(
                             (some + TILE - 1) // TILE, (columns + TILE - 1) // TILE, at,
-                            HALF * sx * channels, strips + j // TILE * rows * count * BYTES, rows * count * BYTES, rows, HALF * line, count,
-                            made,
+                            HALF * sx * channels, strips + j // TILE * rows * count * BYTES, BYTES // TILE, rows * count * BYTES,
+                            rows, HALF * line, count, made,
                         )  # fmt: skip
                         to = y + 4 * (((image * oh + top + run) * ow) * pitch + j)
                         _results(made, first, some, across if joined else ow, ow, columns, acc, to, pitch)
+    release_tiles()
+
+
+@shared
+def filter_gradient_tiles(
+    x, dy, n, height, width, channels, oh, ow, filters, rows, taps, pad_y, pad_x, low, high, sums, scratch
+):  # fmt: skip
+    """Write the gradient of filters, of their rows of taps from low to high, to sums[rows, taps, filters, channels]; the stride is 1.
+
+    An element is a sum over pixels. Pairs of neighbouring pixels are made of the rows of images once, beginning with even ones and with
+    odd ones, so that each tap finds its terms in order where they stand.
+
+    Args:
+        x, n, height, width, channels, oh, ow, filters, rows, taps, pad_y, pad_x: as for `conv_tiles`.
+        dy: address of the gradient of the results, [n, oh, ow, filters] of bfloat16.
+        low, high: rows of taps.
+        sums: address of float32.
+        scratch: address of `gradient_tiles_scratch` elements.
+    """
+    across = (ow + taps) // 2 * 2
+    line = across * channels
+    behind = (TERMS + taps + 2) // 2 * 2
+    many = max(1, BAND // (across * max(channels, filters)) - rows + 1)
+    made = (scratch + 63) // 64 * 64
+    block = made + 4 * SIDE * SIDE
+    work = block + HALF * SIDE * DEPTH
+    band = work + HALF * SIDE * DEPTH
+    size = (many + rows - 1) * across + behind
+    given = band + HALF * (size * channels + TERMS)
+    even = given + HALF * (many * across * filters + TERMS)
+    odd = even + HALF * size * channels + 2 * BYTES // TILE
+    for row in range(low, high):
+        _blank(sums + 4 * row * taps * filters * channels, 2 * taps * filters * channels)
+    configure_tiles()
+    for image in range(n):
+        at_x, at_y = x + HALF * image * height * width * channels, dy + HALF * image * oh * ow * filters
+        for top in range(0, oh, many):
+            some = min(many, oh - top)
+            seen = some + rows - 1
+            _place_rows(at_x, height, width, channels, 1, 1, top, seen, across, pad_y, pad_x, band)
+            _blank(band + HALF * seen * line, behind * channels)
+            for q in range((seen * across + behind) // 2 - 1):
+                first = band + 2 * HALF * q * channels
+                pair_halves(first, first + HALF * channels, even + 2 * HALF * q * channels, channels, BYTES // TILE)
+                pair_halves(first + HALF * channels, first + 2 * HALF * channels, odd + 2 * HALF * q * channels, channels, BYTES // TILE)
+            _place_rows(at_y, oh, ow, filters, 1, 1, top, some, across, 0, 0, given)
+            for begin in range(0, some * across, DEPTH):
+                depth = min(DEPTH, some * across - begin)
+                filled = (depth + TERMS - 1) // TERMS * TERMS
+                for o in range(0, filters, SIDE):
+                    wanted = min(SIDE, filters - o)
+                    pack_rows(1, given + HALF * (begin * filters + o), filters, depth, wanted, block, work)
+                    for row in range(low, high):
+                        for tap in range(taps):
+                            start = begin + row * across + tap
+                            pairs = (odd if tap % 2 else even) + 2 * HALF * (start // 2) * channels
+                            to = sums + 4 * ((row * taps + tap) * filters + o) * channels
+                            for c in range(0, channels, SIDE):
+                                columns = min(SIDE, channels - c)
+                                multiply_tiles(
+                                    (wanted + TILE - 1) // TILE, (columns + TILE - 1) // TILE, block, HALF * filled, pairs + 2 * HALF * c,
+                                    2 * HALF * channels, BYTES // TILE, 1, 0, filled // TERMS, made,
+                                )  # fmt: skip
+                                finish_block(made, wanted, columns, 1, to + 4 * c, channels, 0, 0)
     release_tiles()

@@ -138,10 +138,10 @@ class _Tiles(_Halves):
             for r in range(high):
                 self.call("tileloadd64", number(4 + r), self.place(left, b.mul(a["stride"], constant(TILE * r))), a["stride"])
             for c in range(wide):
-                self.call("tileloadd64", number(6 + c), self.place(right, b.mul(a["step"], constant(c))), constant(BYTES // TILE))
+                self.call("tileloadd64", number(6 + c), self.place(right, b.mul(a["step"], constant(c))), a["line"])
             for r, c in cells:
                 self.call("tdpbf16ps", number(2 * r + c), number(4 + r), number(6 + c))
-            return [b.add(left, constant(2 * TERMS)), b.add(right, constant(BYTES))]
+            return [b.add(left, constant(2 * TERMS)), b.add(right, b.mul(a["line"], constant(TILE)))]
 
         def part(values: list[Any]) -> list[Any]:
             left, right = values
@@ -171,12 +171,13 @@ class _Tiles(_Halves):
             every = b.shuffle_vector(b.insert_element(ir.Constant(words, ir.Undefined), word, ir.Constant(self.i32, 0)), first, first)
             line = b.load(b.bitcast(self.place(right), words.as_pointer()), align=4)
             sums = [b.call(fma, [x, y, s]) for x, y, s in zip(halves(every), halves(line), sums, strict=True)]
-            return [b.add(left, constant(2 * HALF)), b.add(right, constant(BYTES // TILE)), *sums]
+            return [b.add(left, constant(2 * HALF)), b.add(right, a["line"]), *sums]
 
         def tile(values: list[Any]) -> list[Any]:
             left, right, total = values
             _, _, even, odd = self.loop(constant(TERMS // 2), [left, right, zero, zero], pair)
-            return [b.add(left, constant(HALF * TERMS)), b.add(right, constant(BYTES)), b.fadd(total, b.fadd(even, odd))]
+            after = b.add(right, b.mul(a["line"], constant(TILE)))
+            return [b.add(left, constant(HALF * TERMS)), after, b.fadd(total, b.fadd(even, odd))]
 
         def part(values: list[Any]) -> list[Any]:
             left, right, total = values
@@ -196,14 +197,14 @@ class _Tiles(_Halves):
 
 @routine
 def tiles_multiplied(env: Any) -> None:
-    """Emit `entry(high, wide, a, stride, b, step, parts, shift, count, out)`: out = A B, of high x wide tiles, one or two each.
+    """Emit `entry(high, wide, a, stride, b, line, step, parts, shift, count, out)`: out = A B, of high x wide tiles, one or two each.
 
-    A sum has parts of count tiles; parts of A lie shift bytes apart, and its rows stride bytes, in which they may overlap. B's tiles lie
-    one behind the other; step bytes lie between columns of tiles. A row of out has SIDE elements.
+    A sum has parts of count tiles; parts of A lie shift bytes apart, and its rows stride bytes, in which they may overlap. B has a line of
+    pairs for every two terms, line bytes apart, and step bytes lie between columns of tiles. A row of out has SIDE elements.
     """
     from pe_cli.kernels.compiler.target import matrix_tiles
 
-    code = _Tiles(env, ("high", "wide", "a", "stride", "b", "step", "parts", "shift", "count", "out"))
+    code = _Tiles(env, ("high", "wide", "a", "stride", "b", "line", "step", "parts", "shift", "count", "out"))
     b, a = code.b, code.a
     done = code.fn.append_basic_block("done")
     which = b.add(b.shl(b.sub(a["high"], code.constant(1)), code.constant(1)), b.sub(a["wide"], code.constant(1)))
@@ -228,11 +229,11 @@ def copy_halves(env: Any, args: list[Any]) -> Any:
 
 
 @intrinsic("void", *["int64"] * 5)
-def _pair(env: Any, args: list[Any]) -> Any:
+def pair_halves(env: Any, args: list[Any]) -> Any:
     call_routine(halves_paired, env, args)
 
 
-@intrinsic("void", *["int64"] * 10)
+@intrinsic("void", *["int64"] * 11)
 def multiply_tiles(env: Any, args: list[Any]) -> Any:
     call_routine(tiles_multiplied, env, args)
 
@@ -288,9 +289,9 @@ def _pack_columns(tb, b, ldb, depth, columns, strips, work):
             transpose(work, filled // 2, strips + j // TILE * step, TILE, TILE, filled // 2)
     else:
         for p in range(depth // 2):
-            _pair(b + 4 * p * ldb, b + (4 * p + 2) * ldb, strips + 4 * TILE * p, columns, step)
+            pair_halves(b + 4 * p * ldb, b + (4 * p + 2) * ldb, strips + 4 * TILE * p, columns, step)
         if depth % 2:
-            _pair(b + 2 * (depth - 1) * ldb, 0, strips + 4 * TILE * (depth // 2), columns, step)
+            pair_halves(b + 2 * (depth - 1) * ldb, 0, strips + 4 * TILE * (depth // 2), columns, step)
         for j in range(0, columns, TILE):
             blank = pointer(strips + j // TILE * step + 4 * TILE * ((depth + 1) // 2))
             for i in range((filled // 2 - (depth + 1) // 2) * TILE):
@@ -298,14 +299,14 @@ def _pack_columns(tb, b, ldb, depth, columns, strips, work):
 
 
 @helper
-def _pack_rows(ta, a, lda, depth, rows, block, work):
+def pack_rows(ta, a, lda, depth, rows, block, work):
     """Copy op(A)[rows, depth] to rows side by side, filled up with zeros to whole tiles; rows is at most SIDE."""
     filled = (depth + TERMS - 1) // TERMS * TERMS
     if ta:
         for p in range(depth // 2):
-            _pair(a + 4 * p * lda, a + (4 * p + 2) * lda, work + 4 * SIDE * p, rows, 4 * TILE)
+            pair_halves(a + 4 * p * lda, a + (4 * p + 2) * lda, work + 4 * SIDE * p, rows, 4 * TILE)
         if depth % 2:
-            _pair(a + 2 * (depth - 1) * lda, 0, work + 4 * SIDE * (depth // 2), rows, 4 * TILE)
+            pair_halves(a + 2 * (depth - 1) * lda, 0, work + 4 * SIDE * (depth // 2), rows, 4 * TILE)
         blank = pointer(work + 4 * SIDE * ((depth + 1) // 2))
         for i in range((filled // 2 - (depth + 1) // 2) * SIDE):
             blank[i] = T(0)
@@ -373,12 +374,12 @@ def gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut)
             for i0 in range(0, m, SIDE):
                 rows = min(SIDE, m - i0)
                 if depth > 0:
-                    _pack_rows(ta, a + 2 * (done * lda + i0 if ta else i0 * lda + done), lda, depth, rows, block, work)
+                    pack_rows(ta, a + 2 * (done * lda + i0 if ta else i0 * lda + done), lda, depth, rows, block, work)
                 for j in range(0, wide, SIDE):
                     columns = min(SIDE, wide - j)
                     multiply_tiles(
                         (rows + TILE - 1) // TILE, (columns + TILE - 1) // TILE, block, 2 * filled, strips + j // TILE * filled * TILE * 2,
-                        filled * TILE * 2, 1, 0, filled // TERMS, made,
+                        BYTES // TILE, filled * TILE * 2, 1, 0, filled // TERMS, made,
                     )  # fmt: skip
                     at = bias + 4 * (j0 + j) if bias != 0 and last else 0
                     finish_block(made, rows, columns, add, c + 4 * (i0 * ldc + j0 + j), ldc, at, cut)

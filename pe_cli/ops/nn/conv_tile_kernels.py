@@ -23,15 +23,24 @@ from pe_cli.kernels.cpu.conv_geometry import (
     TAPS_Y,
     WIDTH,
 )
-from pe_cli.kernels.cpu.conv_tiles import conv_tiles, conv_tiles_scratch, pack_filters, strips_bytes
+from pe_cli.kernels.cpu.conv_tiles import (
+    conv_tiles,
+    conv_tiles_scratch,
+    filter_gradient_tiles,
+    gradient_tiles_scratch,
+    pack_filters,
+    strips_bytes,
+)
 from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
-from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, helper, kernel
+from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, helper, kernel, pointer
 from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.nn.conv_kernels import (
     backward_data,
     backward_data_pointwise,
     backward_data_winograd,
+    backward_weight,
     backward_weight_pointwise,
+    backward_weight_winograd,
     forward,
     forward_pointwise,
     forward_winograd,
@@ -44,10 +53,17 @@ def dense(*args: Any) -> bool:
     return bool(g[GROUPS] == g[DILATION_Y] == g[DILATION_X] == 1)
 
 
+def side_by_side(*args: Any) -> bool:
+    """Return whether it is `dense`, and its results see pixels side by side."""
+    (g,) = (arg.values for arg in args if isinstance(arg, Numbers))
+    return dense(*args) and bool(g[STRIDE_Y] == g[STRIDE_X] == 1)
+
+
 def tile_scratch(image: tuple[int, ...], out: tuple[int, ...], taps: tuple[int, int], stride: tuple[int, int]) -> int:
     """Return the elements of float32 that these kernels use for images and results of [height, width, channels]."""
     ahead = conv_tiles_scratch(image[1], image[2], out[1], out[2], taps, stride)
-    return max(ahead, conv_tiles_scratch(out[1], out[2], image[1], image[2], taps, (1, 1)))
+    sums = taps[0] * taps[1] * out[2] * image[2] + gradient_tiles_scratch(image[2], out[1], out[2], taps)
+    return max(ahead, conv_tiles_scratch(out[1], out[2], image[1], image[2], taps, (1, 1)), sums)
 
 
 @helper
@@ -93,6 +109,23 @@ def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
         dy, n, g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[HEIGHT], g[WIDTH], g[CHANNELS], g[TAPS_Y], g[TAPS_X], 1, 1,
         g[TAPS_Y] - 1 - g[PAD_Y], g[TAPS_X] - 1 - g[PAD_X], g[STRIDE_Y], g[STRIDE_X], strips, acc, dx, g[PITCH], behind,
     )  # fmt: skip
+
+
+@by_tiles(backward_weight, "x", "dy", suits=side_by_side)
+@by_tiles(backward_weight_winograd, "x", "dy", suits=side_by_side)
+@kernel
+def tile_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
+    """Do `backward_weight`."""
+    area, channels = g[TAPS_Y] * g[TAPS_X], g[CHANNELS]
+    filter_gradient_tiles(
+        x, dy, n, g[HEIGHT], g[WIDTH], channels, g[OUT_HEIGHT], g[OUT_WIDTH], g[FILTERS], g[TAPS_Y], g[TAPS_X], g[PAD_Y], g[PAD_X], low,
+        high, filters, filters + SIZE * area * g[FILTERS] * channels,
+    )  # fmt: skip
+    sums, out = pointer(filters), pointer(dw)
+    for o in range(g[FILTERS]):
+        for c in range(channels):
+            for tap in range(low * g[TAPS_X], high * g[TAPS_X]):
+                out[(o * channels + c) * area + tap] = sums[(tap * g[FILTERS] + o) * channels + c]
 
 
 @by_tiles(forward_pointwise, "x", "w")
