@@ -30,18 +30,18 @@ from pe_cli.kernels.language import T, helper, intrinsic, pointer, shared
 BAND = 64 * 1024
 
 
-def conv_tiles_scratch(width: int, channels: int, out_width: int, filters: int, taps: tuple[int, int], stride: tuple[int, int]) -> int:
+def conv_tiles_scratch(channels: int, out_width: int, filters: int, taps: tuple[int, int], stride: int) -> int:
     """Return the elements of float32 that `conv_tiles` uses: for a block of results, filters, and rows of an image.
 
     Args:
-        width, channels: of the images.
+        channels: of the images.
         out_width: columns of the results.
         filters: how many.
         taps: rows and columns of a filter.
-        stride: rows and columns between results.
+        stride: columns from one result to the next.
     """
-    across = max(width, (out_width - 1) * stride[1] + taps[1])
-    band = max(BAND, taps[0] * across * channels) + SIDE * stride[1] * channels + 4 * TERMS
+    across = (out_width - 1) * stride + taps[1]
+    band = max(BAND, taps[0] * across * channels) + SIDE * stride * channels + 4 * TERMS
     strips = taps[0] * -(-taps[1] * channels // TERMS) * BYTES * -(-filters // SIDE) * SIDE // TILE
     return SIDE * SIDE + band // 2 + strips // 4 + 64
 

@@ -27,8 +27,6 @@ SIDE, TILE = 32, 16
 HALF = 2
 #: Terms in a tile, and bytes.
 TERMS, BYTES = 32, 1024
-#: Elements of float32 of the scratch besides B's block: A's block twice, a block of results, and what aligns them to lines.
-ROOM = 2 * SIDE * DEPTH // 2 + SIDE * SIDE + 16
 #: A row of a tile configuration: palette 1; eight tiles of 16 rows of 64 bytes.
 CONFIGURATION = bytes([1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8])
 
@@ -40,7 +38,9 @@ def tiles_scratch(n: int, k: int) -> int:
         n: columns of C.
         k: length of the sums.
     """
-    return min(-(-n // SIDE) * SIDE * -(-min(k, DEPTH) // TERMS) * TERMS, BLOCK) // 2 + ROOM
+    filled = -(-min(k, DEPTH) // TERMS) * TERMS
+    # B's block, A's twice, a block of results, and what aligns them to lines
+    return min(-(-n // SIDE) * SIDE * filled, BLOCK) // 2 + SIDE * filled + SIDE * SIDE + 16
 
 
 class _Halves(VectorCode):
@@ -356,8 +356,8 @@ def gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut)
     if m <= 0 or n <= 0:
         return
     block = (scratch + 63) // 64 * 64
-    work = block + 2 * SIDE * DEPTH
-    made = work + 2 * SIDE * DEPTH
+    work = block + HALF * SIDE * ((min(k, DEPTH) + TERMS - 1) // TERMS * TERMS)
+    made = work + (work - block)
     strips = made + 4 * SIDE * SIDE
     configure_tiles()
     done = 0

@@ -18,12 +18,13 @@ from pe_cli.kernels.cpu.conv_geometry import (
     WIDTH,
 )
 from pe_cli.kernels.cpu.gemm import add_bias, gemm_bias
-from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles
+from pe_cli.kernels.cpu.matrix_tiles import gemm_tiles, tiles_scratch
 from pe_cli.kernels.cpu.transpose import oihw_to_hwio
 from pe_cli.kernels.cpu.winograd import winograd_images
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
 from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
+from pe_cli.ops.nn.conv_tile_kernels import pointwise_room
 
 
 @kernel
@@ -32,7 +33,7 @@ def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: 
     gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
 
 
-@by_tiles(product_bias, "a", "b")
+@by_tiles(product_bias, "a", "b", scratch="scratch", room=lambda m, n, k, *_: tiles_scratch(n, k))
 @kernel
 def tile_product_bias(m: Int, n: Int, k: Int, a: Addr, b: Addr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
     """Do `product_bias` with A and B of bfloat16."""
@@ -102,7 +103,7 @@ def pointwise_bias(
     gemm_bias(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, bias, cut)
 
 
-@by_tiles(pointwise_bias, "x", "w")
+@by_tiles(pointwise_bias, "x", "w", scratch="filters", room=pointwise_room)
 @kernel
 def tile_pointwise_bias(
     x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int

@@ -45,7 +45,7 @@ from pe_cli.ops.nn.conv_kernels import (
     geometry_of,
 )
 from pe_cli.ops.nn.conv_lowering import Images
-from pe_cli.ops.nn.conv_tile_kernels import convolve_tiles, dense, filters_ahead
+from pe_cli.ops.nn.conv_tile_kernels import convolve_tiles, dense, filters_ahead, forward_room, pointwise_room
 
 #: Bytes of output whose statistics are taken while they are in the second cache.
 BLOCK = 256 << 10
@@ -143,8 +143,8 @@ def forward_pointwise_moments(
     write_moments(means, squares, moments, rows, width, g[FILTERS])
 
 
-@by_tiles(forward_moments, "x", "w", suits=dense)
-@by_tiles(forward_winograd_moments, "x", "w", suits=dense)
+@by_tiles(forward_moments, "x", "w", scratch="filters", room=forward_room, suits=dense)
+@by_tiles(forward_winograd_moments, "x", "w", scratch="filters", room=forward_room)
 @kernel
 def tile_forward_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
@@ -155,7 +155,7 @@ def tile_forward_moments(
     _by_blocks(convolve_tiles, x, strips, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
-@by_tiles(forward_pointwise_moments, "x", "w")
+@by_tiles(forward_pointwise_moments, "x", "w", scratch="filters", room=pointwise_room)
 @kernel
 def tile_forward_pointwise_moments(
     x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,

@@ -97,7 +97,7 @@ def fused_gemm_epilogue_cpu(o: Lowering) -> None:
         o.call(
             product_bias, bottom - top, end - begin, k, Offset(x, top * k), Offset(y, begin), Offset(o.input("Bias"), begin),
             Offset(out, top * n + begin), n, int(o.attrs["activation"] == "relu"),
-            o.scratch(gemm_scratch(end - begin, k), out.dtype), part=number if len(parts) > 1 else None,
+            o.scratch(gemm_scratch(end - begin, k, ta=False), out.dtype), part=number if len(parts) > 1 else None,
         )  # fmt: skip
 
 

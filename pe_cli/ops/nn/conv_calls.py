@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from pe_cli.kernels.compiler.target import matrix_tiles
 from pe_cli.kernels.cpu.conv import conv_backward_data_scratch
 from pe_cli.ops.define.lowering import Buffer, Offset
 from pe_cli.ops.nn.conv_kernels import (
@@ -78,8 +77,7 @@ def correlate(images: Images, source: Buffer, upstream: Buffer, w: Buffer, dw: B
         w: the filters.
         dw: their gradient.
     """
-    # Parts of a product need one each, and so do those of what matrix tiles do.
-    o, scratch = images.o, None if images.pointwise or matrix_tiles() else images.filter_scratch(w)
+    o, scratch = images.o, None if images.pointwise else images.filter_scratch(w)  # a product's parts need one each
     chosen = images.kernel(backward_weight, backward_weight_depthwise, backward_weight_pointwise, backward_weight_winograd)
     for number, rows in enumerate(images.rows()):
         own = scratch or images.filter_scratch(w)

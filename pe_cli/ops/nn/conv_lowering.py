@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pe_cli.kernels.compiler.target import matrix_tiles
 from pe_cli.kernels.cpu.conv import conv_forward_scratch
 from pe_cli.kernels.cpu.conv_geometry import (
     CHANNELS,
@@ -25,7 +24,6 @@ from pe_cli.kernels.language import Kernel
 from pe_cli.ops.define.lowering import Buffer, Lowering, Numbers
 from pe_cli.ops.define.work_parts import COLUMNS, ENOUGH, Pair, column_pairs, pairs
 from pe_cli.ops.nn.conv_kernels import pick, turn
-from pe_cli.ops.nn.conv_tile_kernels import tile_scratch
 
 #: Operations that are worth bringing one element of the filters into another order; and packing one for a product.
 FILTER_WORK, PACK_WORK = 400, 100
@@ -174,15 +172,11 @@ class Images:
         if self.pointwise:
             most = max(gemm_scratch(self.out[2], self.image[2]), gemm_scratch(self.image[2], max(self.out[2], DEPTH)))
             return self.o.scratch(max(w.size, most), w.dtype)
-        tiles = 0
-        if matrix_tiles() and self.o.attrs["groups"] == 1:
-            strides = tuple(self.o.attrs["strides"])
-            tiles = tile_scratch(self.image, self.out, (w.shape[2], w.shape[3]), (strides[0], strides[1]))
         if self.winograd:
-            return self.o.scratch(max(winograd_scratch(self.image[2], self.out[2]), tiles), w.dtype)
+            return self.o.scratch(winograd_scratch(self.image[2], self.out[2]), w.dtype)
         sizes = (self.image[2], self.out[2], *w.shape[2:], self.o.attrs["groups"])
         extra = 0 if self.depthwise else conv_forward_scratch(*sizes)
-        return self.o.scratch(max(w.size + extra, tiles), w.dtype)
+        return self.o.scratch(w.size + extra, w.dtype)
 
     def inward(self, b: Buffer) -> Buffer:
         """Return an image buffer with channels last."""

@@ -31,7 +31,7 @@ from pe_cli.kernels.cpu.conv_tiles import (
     pack_filters,
     strips_bytes,
 )
-from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
+from pe_cli.kernels.cpu.matrix_tiles import DEPTH, HALF, gemm_tiles, tiles_scratch
 from pe_cli.kernels.language import SIZE, Addr, Int, PtrI64, helper, kernel, pointer
 from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.nn.conv_kernels import (
@@ -47,23 +47,44 @@ from pe_cli.ops.nn.conv_kernels import (
 )
 
 
+def _geometry(args: tuple[Any, ...]) -> tuple[int, ...]:
+    (g,) = (arg.values for arg in args if isinstance(arg, Numbers))
+    return g
+
+
 def dense(*args: Any) -> bool:
     """Return whether a call's convolution has taps side by side and all channels in one group."""
-    (g,) = (arg.values for arg in args if isinstance(arg, Numbers))
-    return bool(g[GROUPS] == g[DILATION_Y] == g[DILATION_X] == 1)
+    g = _geometry(args)
+    return g[GROUPS] == g[DILATION_Y] == g[DILATION_X] == 1
 
 
 def side_by_side(*args: Any) -> bool:
     """Return whether it is `dense`, and its results see pixels side by side."""
-    (g,) = (arg.values for arg in args if isinstance(arg, Numbers))
-    return dense(*args) and bool(g[STRIDE_Y] == g[STRIDE_X] == 1)
+    g = _geometry(args)
+    return dense(*args) and g[STRIDE_Y] == g[STRIDE_X] == 1
 
 
-def tile_scratch(image: tuple[int, ...], out: tuple[int, ...], taps: tuple[int, int], stride: tuple[int, int]) -> int:
-    """Return the elements of float32 that these kernels use for images and results of [height, width, channels]."""
-    ahead = conv_tiles_scratch(image[1], image[2], out[1], out[2], taps, stride)
-    sums = taps[0] * taps[1] * out[2] * image[2] + gradient_tiles_scratch(image[2], out[1], out[2], taps)
-    return max(ahead, conv_tiles_scratch(out[1], out[2], image[1], image[2], taps, (1, 1)), sums)
+def pointwise_room(*args: Any) -> int:
+    """Return the elements of scratch of 1x1 convolutions, in whichever direction."""
+    g = _geometry(args)
+    return max(tiles_scratch(g[FILTERS], g[CHANNELS]), tiles_scratch(g[CHANNELS], max(g[FILTERS], DEPTH)))
+
+
+def forward_room(*args: Any) -> int:
+    """Return the elements of scratch of `tile_forward`."""
+    g = _geometry(args)
+    return conv_tiles_scratch(g[CHANNELS], g[OUT_WIDTH], g[FILTERS], (g[TAPS_Y], g[TAPS_X]), g[STRIDE_X])
+
+
+def _data_room(*args: Any) -> int:
+    g = _geometry(args)
+    return conv_tiles_scratch(g[FILTERS], g[WIDTH], g[CHANNELS], (g[TAPS_Y], g[TAPS_X]), 1)
+
+
+def _weight_room(*args: Any) -> int:
+    g = _geometry(args)
+    sums = g[TAPS_Y] * g[TAPS_X] * g[FILTERS] * g[CHANNELS]
+    return sums + gradient_tiles_scratch(g[CHANNELS], g[OUT_WIDTH], g[FILTERS], (g[TAPS_Y], g[TAPS_X]))
 
 
 @helper
@@ -85,8 +106,8 @@ def convolve_tiles(x, strips, y, scratch, first, last, g):
     )  # fmt: skip
 
 
-@by_tiles(forward, "x", "w", suits=dense)
-@by_tiles(forward_winograd, "x", "w", suits=dense)
+@by_tiles(forward, "x", "w", scratch="filters", room=forward_room, suits=dense)
+@by_tiles(forward_winograd, "x", "w", scratch="filters", room=forward_room)
 @kernel
 def tile_forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward`."""
@@ -94,8 +115,8 @@ def tile_forward(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     convolve_tiles(x, strips, y, scratch, 0, n, g)
 
 
-@by_tiles(backward_data, "dy", "w", suits=dense)
-@by_tiles(backward_data_winograd, "dy", "w", suits=dense)
+@by_tiles(backward_data, "dy", "w", scratch="filters", room=_data_room, suits=dense)
+@by_tiles(backward_data_winograd, "dy", "w", scratch="filters", room=_data_room)
 @kernel
 def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data`: a convolution of dy, with as many zeros between its pixels as results are apart, and taps in reverse order."""
@@ -111,8 +132,8 @@ def tile_backward_data(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr
     )  # fmt: skip
 
 
-@by_tiles(backward_weight, "x", "dy", suits=side_by_side)
-@by_tiles(backward_weight_winograd, "x", "dy", suits=side_by_side)
+@by_tiles(backward_weight, "x", "dy", scratch="filters", room=_weight_room, suits=side_by_side)
+@by_tiles(backward_weight_winograd, "x", "dy", scratch="filters", room=_weight_room)
 @kernel
 def tile_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight`."""
@@ -128,21 +149,21 @@ def tile_backward_weight(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, 
                 out[(o * channels + c) * area + tap] = sums[(tap * g[FILTERS] + o) * channels + c]
 
 
-@by_tiles(forward_pointwise, "x", "w")
+@by_tiles(forward_pointwise, "x", "w", scratch="filters", room=pointwise_room)
 @kernel
 def tile_forward_pointwise(x: Addr, w: Addr, y: Addr, filters: Addr, g: PtrI64, n: Int):
     """Do `forward_pointwise`."""
     gemm_tiles(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, 0, 0)
 
 
-@by_tiles(backward_data_pointwise, "dy", "w")
+@by_tiles(backward_data_pointwise, "dy", "w", scratch="filters", room=pointwise_room)
 @kernel
 def tile_backward_data_pointwise(dy: Addr, w: Addr, dx: Addr, filters: Addr, scratch: Addr, g: PtrI64, n: Int, acc: Int):
     """Do `backward_data_pointwise`."""
     gemm_tiles(0, 0, n * g[HEIGHT] * g[WIDTH], g[CHANNELS], g[FILTERS], dy, g[FILTERS], w, g[PITCH], acc, dx, g[PITCH], filters, 0, 0)
 
 
-@by_tiles(backward_weight_pointwise, "x", "dy")
+@by_tiles(backward_weight_pointwise, "x", "dy", scratch="filters", room=pointwise_room)
 @kernel
 def tile_backward_weight_pointwise(x: Addr, dy: Addr, dw: Addr, filters: Addr, g: PtrI64, n: Int, low: Int, high: Int):
     """Do `backward_weight_pointwise`."""
