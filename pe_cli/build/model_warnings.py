@@ -64,6 +64,7 @@ def _behind(op: Operator, maker: dict[str, Operator]) -> Iterator[Operator]:
 
 def _unused(ops: list[Operator], model: ModelSpec, used: Collection[str]) -> Iterator[str]:
     """Yield layers none of whose results is read."""
+    # Uses within a block do not count: what its last layer gives has to be read outside.
     top = {name: op.scope.partition("/")[0] for op in ops for name in op.output_names()}
     needed = {top[name] for name in used if name in top}
     needed |= {top[name] for op in ops for name in op.input_names() if top.get(name, "") != op.scope.partition("/")[0] and name in top}
