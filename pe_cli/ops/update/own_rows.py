@@ -69,6 +69,7 @@ def take_rows(x: TensorType, *, rows: list[int], rank: int) -> TensorType:
 @take_rows.lower("cpu")
 def take_rows_cpu(o: Lowering) -> None:
     """One copy."""
+    # A begin in elements: rows are contiguous, so own rows are one copy.
     x, out = o.input("X"), o.output("Out")
     begin, _ = _own("take_rows", x.type, o.attrs["rows"], o.attrs["rank"])
     if out.size:
