@@ -1,4 +1,4 @@
-"""train.adapt: a program gets few new parameters beside its own, which stay as they begin."""
+"""`train.adapt`: adds a few new parameters beside those of a model, and trains only the new ones."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pe_cli.build.adapters import Adapted, adapt
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.decisions import Deciding, deciding
-from pe_cli.build.depth_rates import apply_depth
+from pe_cli.build.layerwise_rates import apply_depth
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.parameter_groups import Groups, apply_groups

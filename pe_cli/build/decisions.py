@@ -1,4 +1,4 @@
-"""What `train.decide` and `train.calibrate` are about: the classifier of a model, found by its loss."""
+"""`train.decide` and `train.calibrate`: finds the classifier of a model that they are about, by its loss."""
 
 from __future__ import annotations
 

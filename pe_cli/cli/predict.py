@@ -140,7 +140,7 @@ def _answers(
     from pe_cli.session.data.row_ids import row_ids, superfluous
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.evaluation.output_meaning import answers, said
-    from pe_cli.session.evaluation.said_thresholds import with_thresholds
+    from pe_cli.session.evaluation.threshold_option import with_thresholds
 
     meant = with_thresholds(answers(job, fetches), thresholds)
     names = list(dict.fromkeys(name for answer in meant for name in answer.variables))

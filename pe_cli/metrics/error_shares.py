@@ -1,4 +1,4 @@
-"""Where a model errs: the errors of rows, shared out over the classes or ranges of each column."""
+"""Where a model errs: the shares of rows and of errors in each class or range of every column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thresholds: from which score on a row is taken to be of a class, chosen by what the decision is for."""
+"""Chooses thresholds: the score from which on a row is taken to be of a class, by what the decision is for."""
 
 from __future__ import annotations
 

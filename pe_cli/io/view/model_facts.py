@@ -1,4 +1,4 @@
-"""What a page tells of a run besides what the run recorded: what its model and its step are made of."""
+"""Facts for the report that the run did not record: what its model and its training step are made of."""
 
 from __future__ import annotations
 

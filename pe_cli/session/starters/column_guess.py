@@ -14,16 +14,16 @@ from pe_cli.data.column_inference import TRIED
 from pe_cli.data.columns.bool import truth
 from pe_cli.data.columns.number_fit import NumberOptions
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.notation_detection import are_numbers, notation_of
 from pe_cli.data.raw_cells import Codes, Numbers, Table
-from pe_cli.data.writing import are_numbers, notation_of
 from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import of_numbers
-from pe_cli.session.starters.guessed import Asked, Guess, three
+from pe_cli.session.starters.guesses import Asked, Guess, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
-from pe_cli.session.starters.ordered import in_order, note_of_numbers, note_of_words
+from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, note_of_words
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
+from pe_cli.session.starters.target_kinds import of_numbers
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1

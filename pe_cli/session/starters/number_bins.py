@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pe_cli.data.column import Context, discover
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.table_columns import Looked, numbers_of
 
 #: Bins of a column at most, and training rows for each bin of all columns: the one-in-ten rule of regression (Harrell 2015, section 4.4).

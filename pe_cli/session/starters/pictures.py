@@ -18,7 +18,7 @@ from pe_cli.data.pictures.sources import Files
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.readers.images import TableOfPictures
 from pe_cli.session.starters.files import Lines, Wish
-from pe_cli.session.starters.guessed import three
+from pe_cli.session.starters.guesses import three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.training_plan import Plan, plan
 

@@ -20,10 +20,10 @@ from pe_cli.data.row_split import split_rows
 from pe_cli.data.series_windows import Shape, WindowTable
 from pe_cli.data.time_columns import moments_of
 from pe_cli.session.starters.column_guess import left_out
-from pe_cli.session.starters.doubles import notation_of
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import said
+from pe_cli.session.starters.redundant_columns import notation_of
 
 #: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.
 FEWEST, REGULAR, NEARLY = 40, 0.9, 0.15

@@ -16,9 +16,9 @@ from pe_cli.data.column_inference import read_ahead
 from pe_cli.data.columns.date import parse
 from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
+from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.data.tables.packed import chunks_of
 from pe_cli.session.starters import series, series_model
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
@@ -33,10 +33,10 @@ from pe_cli.session.starters.files import (
     text,
     training,
 )
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import evidence, markers, read_codes
-from pe_cli.session.starters.ordered import kappa_section
+from pe_cli.session.starters.ordinal_classes import kappa_section
 from pe_cli.session.starters.pictures import augmentation, with_pictures
 from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,

@@ -15,13 +15,13 @@ from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
-from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import LAYERS, Goal, with_suffixes
-from pe_cli.session.starters.guessed import Asked, Guess
+from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
-from pe_cli.session.starters.positive import positive_of
+from pe_cli.session.starters.positive_class import positive_of
+from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
+from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.training_plan import Plan, shares, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.yaml_inline import flow
-from pe_cli.session.starters.doubles import values_of
 from pe_cli.session.starters.files import Lines
-from pe_cli.session.starters.goals import Goal
 from pe_cli.session.starters.names import said
+from pe_cli.session.starters.redundant_columns import values_of
 from pe_cli.session.starters.table_columns import Looked, branches_of
+from pe_cli.session.starters.target_kinds import Goal
 
 _ZERO = {"initializer": {"type": "Constant"}}
 

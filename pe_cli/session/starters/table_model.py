@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.session.starters.files import Lines, Wish, aligned, text
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.number_bins import edges_of
 from pe_cli.session.starters.pictures import BLOCK, stages

@@ -7,7 +7,7 @@ from typing import Any
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.starters import table
 from pe_cli.session.starters.files import Starter, Wish
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.names import said
 
 LABEL = "label"

@@ -12,7 +12,7 @@ from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess, guess_target
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.numbers import markers
 
 

@@ -13,9 +13,9 @@ from pe_cli.data.columns.bag import items_of_list
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess_target
+from pe_cli.session.starters.columns_option import said_columns
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked, Guess
-from pe_cli.session.starters.said_columns import said_columns
+from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.tags import tag_section
 
 SETS = [["a", "b"], ["b"], [], ["a", "b", "c"], ["c", "a"]] * 12

@@ -1,4 +1,4 @@
-"""Sharded parameters: take_rows, put_rows and all_rows read and write the rows that are this process's own."""
+"""take_rows, put_rows and all_rows: read and write the rows of a sharded parameter that this process owns."""
 
 from __future__ import annotations
 

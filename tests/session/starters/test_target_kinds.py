@@ -11,10 +11,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess, guess_target, targets_of
+from pe_cli.session.starters.columns_option import said_columns
 from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import skewness
-from pe_cli.session.starters.guessed import Asked, Guess
-from pe_cli.session.starters.said_columns import said_columns
+from pe_cli.session.starters.guesses import Asked, Guess
+from pe_cli.session.starters.target_kinds import skewness
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=400)
