@@ -60,7 +60,7 @@ class TableOptions(ReaderOptions):
     missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
 
     stream: Annotated[bool, Strict] = Field(
-        False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables that no machine holds"
+        False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables larger than memory and disk"
     )
 
     @field_validator("delimiter")
