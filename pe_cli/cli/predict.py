@@ -1,4 +1,4 @@
-"""pe predict: what a model says of every sample: of files of the user's, or of a split of the config."""
+"""pe predict: predictions of a trained model, for files or for a split of its config."""
 
 from __future__ import annotations
 

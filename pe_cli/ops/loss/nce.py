@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation: labels are told from a few classes that are drawn: sample_classes and nce_cost."""
+"""Noise-contrastive estimation, which distinguishes labels from a few drawn classes: sample_classes and nce_cost."""
 
 from __future__ import annotations
 
