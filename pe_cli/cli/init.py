@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
     from pe_cli.session.starters.columns_option import said_columns
-    from pe_cli.session.starters.files import Wish
+    from pe_cli.session.starters.files import Settings
     from pe_cli.session.starters.kind import make
 
     if file.is_dir():
@@ -100,7 +100,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
         made = _plain()
     else:
         ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
-        made = make(Wish(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
+        made = make(Settings(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
     atomic.make_folder(file.parent)
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))

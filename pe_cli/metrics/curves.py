@@ -129,7 +129,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClassifierEvaluation:
     """What a classifier does over a split.
 
     Args:
@@ -188,7 +188,7 @@ def precision_recall(name: str, scores: Array, positive: Array) -> PrecisionReca
     return PrecisionRecall(name, hits / hits[-1], hits / (ends + 1), float(positive.mean()))
 
 
-def judge(scores: Scores, names: Sequence[str], split: str, decision: Decision | None = None) -> Judged:
+def evaluate_classifier(scores: Scores, names: Sequence[str], split: str, decision: Decision | None = None) -> ClassifierEvaluation:
     """Return all curves of what was seen.
 
     Args:
@@ -221,7 +221,7 @@ def judge(scores: Scores, names: Sequence[str], split: str, decision: Decision |
             said = "the class that is taken"
     right = int((hits == taken).all(axis=1).sum())
     precisions = tuple(curves[c] for c in mixed)
-    return Judged(split, tuple(names), len(labels), right, counts, rocs, precisions, figures, found, said)
+    return ClassifierEvaluation(split, tuple(names), len(labels), right, counts, rocs, precisions, figures, found, said)
 
 
 def _threshold(decision: Decision | None, number: int, classes: int, several: bool) -> float | None:

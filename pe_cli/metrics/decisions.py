@@ -114,7 +114,7 @@ class _Written(_Strict):
 
 
 @dataclass(frozen=True)
-class Wish:
+class DecisionSettings:
     """What is chosen.
 
     Args:
@@ -127,7 +127,7 @@ class Wish:
 
 
 def decide(
-    wish: Wish, label: str, scores: Array, labels: Array, names: Sequence[str], *, logits: bool, several: bool
+    wish: DecisionSettings, label: str, scores: Array, labels: Array, names: Sequence[str], *, logits: bool, several: bool
 ) -> tuple[Decision, list[str]]:
     """Fit a calibration, then choose thresholds of what it gives.
 

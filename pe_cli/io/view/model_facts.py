@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.survey_figures import Survey
-from pe_cli.metrics.curves import Judged
+from pe_cli.metrics.curves import ClassifierEvaluation
 from pe_cli.metrics.error_shares import ErrorShares
 
 
@@ -88,5 +88,5 @@ class Facts:
     timeline: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
     data: Survey | None = None
-    judged: Judged | None = None
+    judged: ClassifierEvaluation | None = None
     errors: tuple[ErrorShares, ...] = ()
