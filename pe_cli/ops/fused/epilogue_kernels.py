@@ -50,11 +50,13 @@ def _repeat(bias, row, width, channels):
 @helper
 def _add_row(y, pixels, g, row, width, cut):
     """Add a row of width again and again to pixels, or where they have other channels too its beginning to each; addresses."""
+    # Where groups share an image, the channels of one group are not side by side from pixel to pixel.
     if g[PITCH] > g[FILTERS]:
         add_bias(y, g[PITCH], pixels, g[FILTERS], row, cut)
         return
     size = pixels * g[FILTERS]
     add_bias(y, width, size // width, width, row, cut)
+    # What is left is shorter than the row but whole pixels long, so the row's beginning has its biases.
     rest = size % width
     add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
 

@@ -179,6 +179,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     source, target = images.source(x), images.target(y)
     cut = int(o.attrs["activation"] == "relu")
     each = max(1, y.type.nbytes // max(images.n, 1))
+    # The bias is repeated until it fills vectors, however few channels there are.
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
     chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
     for piece in images.pieces():
