@@ -71,6 +71,17 @@ class Group:
     numbers: list[float] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
 
+    def like(self, types: Sequence[TensorType], full: TensorType) -> int | None:
+        """Return a value read that has the results' type; None where there is none.
+
+        Leading axes of size 1 change no element, so that a value with fewer axes is read whole as well, but has another type.
+
+        Args:
+            types: of the values read.
+            full: of the results.
+        """
+        return next((k for k, kind in self.kinds.items() if kind == FULL and types[k] == full), None)
+
     def text(self, outs: Sequence[int]) -> Text:
         """Return the text of the kernel that writes some values."""
         kinds = "".join(self.kinds[k] for k in range(self.reads))
@@ -112,7 +123,7 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
         if not all(slot in here for slot in outputs):
             return None
         found.known |= {row[0]: here[slot] for slot, row in outputs.items()}
-    return found if FULL in found.kinds.values() and len(found.kinds) == found.reads else None
+    return found if found.like(types, full) is not None and len(found.kinds) == found.reads else None
 
 
 def _named(definition: OpDef, inputs: Values) -> Iterator[tuple[str, int]]:
