@@ -7,7 +7,6 @@ from typing import Any
 
 from pe_cli.kernels.compiler.target import vector_registers
 from pe_cli.kernels.cpu.dot_products import MOST, dots
-from pe_cli.kernels.cpu.matrix_tiles import tiles_scratch
 from pe_cli.kernels.cpu.microkernels import PAST, WIDEST, block_units, panel
 from pe_cli.kernels.cpu.non_temporal import fence_non_temporal, is_non_temporal, touch
 from pe_cli.kernels.cpu.transpose import transpose
@@ -46,15 +45,16 @@ APART_ROOM = 8 * DEPTH
 NARROW = 3
 
 
-def gemm_scratch(n: int, k: int) -> int:
-    """Return the elements of scratch that `gemm` and `gemm_tiles` may use for a shape or a smaller one, for every element type and any m.
+def gemm_scratch(n: int, k: int, *, ta: bool = True) -> int:
+    """Return the elements of scratch that `gemm` may use for a shape or a smaller one, the same for every element type and any m.
 
     Args:
         n: columns of C.
         k: length of the sums.
+        ta: whether A may be stored transposed.
     """
-    vectors = min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM + TURNED_ROOM
-    return max(vectors, tiles_scratch(n, k))
+    turned = TURNED_ROOM if ta and n >= TURNED_SIDE.value("float32") and k >= TURNED_DEPTH else 0
+    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM + turned
 
 
 def adds_at_once(m: int, n: int, k: int, size: int) -> bool:

@@ -27,8 +27,6 @@ SIDE, TILE = 32, 16
 HALF = 2
 #: Terms in a tile, and bytes.
 TERMS, BYTES = 32, 1024
-#: Elements of float32 of the scratch besides B's block: A's block twice, a block of results, and what aligns them to lines.
-ROOM = 2 * SIDE * DEPTH // 2 + SIDE * SIDE + 16
 #: A row of a tile configuration: palette 1; eight tiles of 16 rows of 64 bytes.
 CONFIGURATION = bytes([1, *[0] * 15, *[64, 0] * 8, *[0] * 16, *[16] * 8, *[0] * 8])
 
@@ -40,7 +38,9 @@ def tiles_scratch(n: int, k: int) -> int:
         n: columns of C.
         k: length of the sums.
     """
-    return min(-(-n // SIDE) * SIDE * -(-min(k, DEPTH) // TERMS) * TERMS, BLOCK) // 2 + ROOM
+    filled = -(-min(k, DEPTH) // TERMS) * TERMS
+    # B's block, A's twice, a block of results, and what aligns them to lines
+    return min(-(-n // SIDE) * SIDE * filled, BLOCK) // 2 + SIDE * filled + SIDE * SIDE + 16
 
 
 class _Halves(VectorCode):
@@ -133,19 +133,24 @@ class _Tiles(_Halves):
         def number(value: int) -> Any:
             return self.ir.Constant(self.ir.IntType(8), value)
 
-        def body(values: list[Any]) -> list[Any]:
+        def step(values: list[Any]) -> list[Any]:
             left, right = values
             for r in range(high):
                 self.call("tileloadd64", number(4 + r), self.place(left, b.mul(a["stride"], constant(TILE * r))), a["stride"])
             for c in range(wide):
-                self.call("tileloadd64", number(6 + c), self.place(right, b.mul(a["step"], constant(c))), constant(BYTES // TILE))
+                self.call("tileloadd64", number(6 + c), self.place(right, b.mul(a["step"], constant(c))), a["line"])
             for r, c in cells:
                 self.call("tdpbf16ps", number(2 * r + c), number(4 + r), number(6 + c))
-            return [b.add(left, constant(2 * TERMS)), b.add(right, constant(BYTES))]
+            return [b.add(left, constant(2 * TERMS)), b.add(right, b.mul(a["line"], constant(TILE)))]
+
+        def part(values: list[Any]) -> list[Any]:
+            left, right = values
+            _, after = self.some(a["count"], [left, right], step)
+            return [b.add(left, a["shift"]), after]
 
         for r, c in cells:
             self.call("tilezero", number(2 * r + c))
-        self.some(a["count"], [a["a"], a["b"]], body)
+        self.loop(a["parts"], [a["a"], a["b"]], part)
         for r, c in cells:
             self.call("tilestored64", number(2 * r + c), self.place(a["out"], constant(4 * TILE * (r * SIDE + c))), constant(4 * SIDE))
 
@@ -166,18 +171,24 @@ class _Tiles(_Halves):
             every = b.shuffle_vector(b.insert_element(ir.Constant(words, ir.Undefined), word, ir.Constant(self.i32, 0)), first, first)
             line = b.load(b.bitcast(self.place(right), words.as_pointer()), align=4)
             sums = [b.call(fma, [x, y, s]) for x, y, s in zip(halves(every), halves(line), sums, strict=True)]
-            return [b.add(left, constant(2 * HALF)), b.add(right, constant(BYTES // TILE)), *sums]
+            return [b.add(left, constant(2 * HALF)), b.add(right, a["line"]), *sums]
 
         def tile(values: list[Any]) -> list[Any]:
             left, right, total = values
             _, _, even, odd = self.loop(constant(TERMS // 2), [left, right, zero, zero], pair)
-            return [b.add(left, constant(HALF * TERMS)), b.add(right, constant(BYTES)), b.fadd(total, b.fadd(even, odd))]
+            after = b.add(right, b.mul(a["line"], constant(TILE)))
+            return [b.add(left, constant(HALF * TERMS)), after, b.fadd(total, b.fadd(even, odd))]
+
+        def part(values: list[Any]) -> list[Any]:
+            left, right, total = values
+            _, after, total = self.some(a["count"], [left, right, total], tile)
+            return [b.add(left, a["shift"]), after, total]
 
         for c in range(wide):
 
             def row(values: list[Any], c: int = c) -> list[Any]:
                 left, out = values
-                _, _, total = self.some(a["count"], [left, b.add(a["b"], b.mul(a["step"], constant(c))), zero], tile)
+                _, _, total = self.loop(a["parts"], [left, b.add(a["b"], b.mul(a["step"], constant(c))), zero], part)
                 b.store(total, b.bitcast(self.place(out, constant(4 * TILE * c)), floats.as_pointer()), align=4)
                 return [b.add(left, a["stride"]), b.add(out, constant(4 * SIDE))]
 
@@ -186,14 +197,14 @@ class _Tiles(_Halves):
 
 @routine
 def tiles_multiplied(env: Any) -> None:
-    """Emit `entry(high, wide, a, stride, b, step, count, out)`: out = A B, of high x wide tiles, one or two each.
+    """Emit `entry(high, wide, a, stride, b, line, step, parts, shift, count, out)`: out = A B, of high x wide tiles, one or two each.
 
-    A's rows are stride bytes apart. B's tiles lie one behind the other, count of them; step bytes lie between columns of tiles. A row of
-    out has SIDE elements.
+    A sum has parts of count tiles; parts of A lie shift bytes apart, and its rows stride bytes, in which they may overlap. B has a line of
+    pairs for every two terms, line bytes apart, and step bytes lie between columns of tiles. A row of out has SIDE elements.
     """
     from pe_cli.kernels.compiler.target import matrix_tiles
 
-    code = _Tiles(env, ("high", "wide", "a", "stride", "b", "step", "count", "out"))
+    code = _Tiles(env, ("high", "wide", "a", "stride", "b", "line", "step", "parts", "shift", "count", "out"))
     b, a = code.b, code.a
     done = code.fn.append_basic_block("done")
     which = b.add(b.shl(b.sub(a["high"], code.constant(1)), code.constant(1)), b.sub(a["wide"], code.constant(1)))
@@ -213,23 +224,23 @@ def tiles_multiplied(env: Any) -> None:
 
 
 @intrinsic("void", *["int64"] * 3)
-def _copy(env: Any, args: list[Any]) -> Any:
+def copy_halves(env: Any, args: list[Any]) -> Any:
     call_routine(halves_copied, env, args)
 
 
 @intrinsic("void", *["int64"] * 5)
-def _pair(env: Any, args: list[Any]) -> Any:
+def pair_halves(env: Any, args: list[Any]) -> Any:
     call_routine(halves_paired, env, args)
 
 
-@intrinsic("void", *["int64"] * 8)
-def _multiply(env: Any, args: list[Any]) -> Any:
+@intrinsic("void", *["int64"] * 11)
+def multiply_tiles(env: Any, args: list[Any]) -> Any:
     call_routine(tiles_multiplied, env, args)
 
 
 @intrinsic("void")
-def _configure(env: Any, args: list[Any]) -> Any:
-    """Make eight tiles of 16 rows of 64 bytes; until `_release` the system keeps them for this thread."""
+def configure_tiles(env: Any, args: list[Any]) -> Any:
+    """Make eight tiles of 16 rows of 64 bytes; until `release_tiles` the system keeps them for this thread."""
     from llvmlite import ir
 
     from pe_cli.kernels.compiler.target import matrix_tiles
@@ -250,7 +261,7 @@ def _configure(env: Any, args: list[Any]) -> Any:
 
 
 @intrinsic("void")
-def _release(env: Any, args: list[Any]) -> Any:
+def release_tiles(env: Any, args: list[Any]) -> Any:
     """Give the tiles back, so that other threads need not save them."""
     from llvmlite import ir
 
@@ -270,7 +281,7 @@ def _pack_columns(tb, b, ldb, depth, columns, strips, work):
         for j in range(0, columns, TILE):
             wide = min(TILE, columns - j)
             for c in range(wide):
-                _copy(b + 2 * (j + c) * ldb, work + 2 * c * filled, depth)
+                copy_halves(b + 2 * (j + c) * ldb, work + 2 * c * filled, depth)
             if wide < TILE:
                 blank = pointer(work + 2 * wide * filled)
                 for i in range((TILE - wide) * filled // 2):
@@ -278,9 +289,9 @@ def _pack_columns(tb, b, ldb, depth, columns, strips, work):
             transpose(work, filled // 2, strips + j // TILE * step, TILE, TILE, filled // 2)
     else:
         for p in range(depth // 2):
-            _pair(b + 4 * p * ldb, b + (4 * p + 2) * ldb, strips + 4 * TILE * p, columns, step)
+            pair_halves(b + 4 * p * ldb, b + (4 * p + 2) * ldb, strips + 4 * TILE * p, columns, step)
         if depth % 2:
-            _pair(b + 2 * (depth - 1) * ldb, 0, strips + 4 * TILE * (depth // 2), columns, step)
+            pair_halves(b + 2 * (depth - 1) * ldb, 0, strips + 4 * TILE * (depth // 2), columns, step)
         for j in range(0, columns, TILE):
             blank = pointer(strips + j // TILE * step + 4 * TILE * ((depth + 1) // 2))
             for i in range((filled // 2 - (depth + 1) // 2) * TILE):
@@ -288,21 +299,21 @@ def _pack_columns(tb, b, ldb, depth, columns, strips, work):
 
 
 @helper
-def _pack_rows(ta, a, lda, depth, rows, block, work):
+def pack_rows(ta, a, lda, depth, rows, block, work):
     """Copy op(A)[rows, depth] to rows side by side, filled up with zeros to whole tiles; rows is at most SIDE."""
     filled = (depth + TERMS - 1) // TERMS * TERMS
     if ta:
         for p in range(depth // 2):
-            _pair(a + 4 * p * lda, a + (4 * p + 2) * lda, work + 4 * SIDE * p, rows, 4 * TILE)
+            pair_halves(a + 4 * p * lda, a + (4 * p + 2) * lda, work + 4 * SIDE * p, rows, 4 * TILE)
         if depth % 2:
-            _pair(a + 2 * (depth - 1) * lda, 0, work + 4 * SIDE * (depth // 2), rows, 4 * TILE)
+            pair_halves(a + 2 * (depth - 1) * lda, 0, work + 4 * SIDE * (depth // 2), rows, 4 * TILE)
         blank = pointer(work + 4 * SIDE * ((depth + 1) // 2))
         for i in range((filled // 2 - (depth + 1) // 2) * SIDE):
             blank[i] = T(0)
         transpose(work, SIDE, block, filled // 2, filled // 2, (rows + TILE - 1) // TILE * TILE)
     else:
         for r in range(rows):
-            _copy(a + 2 * r * lda, block + 2 * r * filled, depth)
+            copy_halves(a + 2 * r * lda, block + 2 * r * filled, depth)
         if rows % TILE:
             blank = pointer(block + 2 * rows * filled)
             for i in range((TILE - rows % TILE) * filled // 2):
@@ -310,7 +321,7 @@ def _pack_rows(ta, a, lda, depth, rows, block, work):
 
 
 @helper
-def _finish(made, rows, columns, add, c, ldc, bias, cut):
+def finish_block(made, rows, columns, add, c, ldc, bias, cut):
     """Write a block of results to C: add is 0, 1 or the address of a factor, as for `gemm`; bias and cut are those of `gemm_bias`, or 0."""
     factor = T(1) if add <= 1 else pointer(add)[0]
     row = pointer(bias)
@@ -345,10 +356,10 @@ def gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut)
     if m <= 0 or n <= 0:
         return
     block = (scratch + 63) // 64 * 64
-    work = block + 2 * SIDE * DEPTH
-    made = work + 2 * SIDE * DEPTH
+    work = block + HALF * SIDE * ((min(k, DEPTH) + TERMS - 1) // TERMS * TERMS)
+    made = work + (work - block)
     strips = made + 4 * SIDE * SIDE
-    _configure()
+    configure_tiles()
     done = 0
     while True:
         depth = min(DEPTH, k - done)
@@ -363,16 +374,16 @@ def gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut)
             for i0 in range(0, m, SIDE):
                 rows = min(SIDE, m - i0)
                 if depth > 0:
-                    _pack_rows(ta, a + 2 * (done * lda + i0 if ta else i0 * lda + done), lda, depth, rows, block, work)
+                    pack_rows(ta, a + 2 * (done * lda + i0 if ta else i0 * lda + done), lda, depth, rows, block, work)
                 for j in range(0, wide, SIDE):
                     columns = min(SIDE, wide - j)
-                    _multiply(
+                    multiply_tiles(
                         (rows + TILE - 1) // TILE, (columns + TILE - 1) // TILE, block, 2 * filled, strips + j // TILE * filled * TILE * 2,
-                        filled * TILE * 2, filled // TERMS, made,
+                        BYTES // TILE, filled * TILE * 2, 1, 0, filled // TERMS, made,
                     )  # fmt: skip
                     at = bias + 4 * (j0 + j) if bias != 0 and last else 0
-                    _finish(made, rows, columns, add, c + 4 * (i0 * ldc + j0 + j), ldc, at, cut)
+                    finish_block(made, rows, columns, add, c + 4 * (i0 * ldc + j0 + j), ldc, at, cut)
         done += depth
         if last:
             break
-    _release()
+    release_tiles()

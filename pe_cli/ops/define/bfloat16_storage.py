@@ -48,10 +48,11 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
     inner = replace(low, calls=[], scratch_buffers=[], input_buffers=ins, output_buffers=outs)
     lowering(inner)
     only_read = {seen[b]: b for b in read if b not in written} if low.place == "cpu" else {}
-    # The outputs share what is made float32.
-    calls = [replace(with_tiles(call, only_read), output=None) for call in inner.calls]
+    chosen = [with_tiles(call, only_read) for call in inner.calls]
+    calls = [replace(call, output=None) for call, _ in chosen]  # the outputs share what is made float32
     touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
-    low.scratch_buffers = [*(b for b in seen.values() if b in touched), *inner.scratch_buffers]
+    low.scratch_buffers = [b for b in (*seen.values(), *inner.scratch_buffers) if b in touched]
+    low.scratch_buffers += [b for _, scratch in chosen for b in scratch]
     for b in read:
         if seen[b] in touched:
             _convert(low, b, seen[b])

@@ -3,46 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pe_cli.core.types import TensorType
 from pe_cli.kernels.calls import Buffer, Call, Offset, buffers_of
 from pe_cli.kernels.compiler.target import matrix_tiles
 from pe_cli.kernels.language import Kernel
 
-#: Kernels of float32, and those that do the same with factors of bfloat16.
-_BY_TILES: dict[Any, Kernel] = {}
+
+@dataclass(frozen=True)
+class _Tiled:
+    """A kernel that does with factors of bfloat16 what another does: which arguments these are, and its scratch, of how many elements."""
+
+    kernel: Kernel
+    factors: tuple[int, ...]
+    scratch: int
+    room: Callable[..., int]
+    suits: Callable[..., bool]
 
 
-def by_tiles(of: Kernel) -> Callable[[Kernel], Kernel]:
-    """Register a kernel that does what another does, with factors of bfloat16: those that are `Ptr` there and `Addr` here."""
+#: By the kernel of float32.
+_BY_TILES: dict[Any, _Tiled] = {}
+
+
+def by_tiles(
+    of: Kernel, *factors: str, scratch: str, room: Callable[..., int], suits: Callable[..., bool] = lambda *_: True
+) -> Callable[[Kernel], Kernel]:
+    """Register a kernel that does what another does, with factors of bfloat16.
+
+    Args:
+        of: the other one, of as many parameters.
+        factors: names of those parameters of the registered one; addresses.
+        scratch: name of the parameter that is scratch.
+        room: of a call's arguments: the elements of float32 of scratch.
+        suits: of a call's arguments: whether it is one that the registered kernel can do.
+    """
 
     def register(kernel: Kernel) -> Kernel:
         assert len(kernel.params) == len(of.params), f"{kernel} has other parameters than {of}"
-        _BY_TILES[of] = kernel
+        place = kernel.fn.__code__.co_varnames.index
+        _BY_TILES[of] = _Tiled(kernel, tuple(map(place, factors)), place(scratch), room, suits)
         return kernel
 
     return register
 
 
-def with_tiles(call: Call, stored: Mapping[Buffer, Buffer]) -> Call:
-    """Return a call of a product whose factors are stored as bfloat16, or the call itself where they are not, or there are no tiles.
+def with_tiles(call: Call, stored: Mapping[Buffer, Buffer]) -> tuple[Call, list[Buffer]]:
+    """Return a call of a product whose factors are stored as bfloat16, and its scratch.
+
+    Where they are not, or there are no tiles, that is the call itself, and none beside its own.
 
     Args:
         call: of float32.
         stored: for copies of float32 that are only read, what they are copies of.
     """
-    kernel = _BY_TILES.get(call.kernel)
-    if kernel is None or call.dtype != "float32" or not matrix_tiles():
-        return call
+    tiled = _BY_TILES.get(call.kernel)
+    if tiled is None or call.dtype != "float32" or not matrix_tiles() or not tiled.suits(*call.args):
+        return call, []
     args = list(call.args)
-    for i, (wide, narrow) in enumerate(zip(call.kernel.params, kernel.params, strict=True)):
-        if (wide, narrow) == ("Ptr", "Addr"):
-            found = _stored(args[i], stored)
-            if found is None:
-                return call
-            args[i] = found
-    return replace(call, kernel=kernel, args=tuple(args))
+    for i in tiled.factors:
+        found = _stored(args[i], stored)
+        if found is None:
+            return call, []
+        args[i] = found
+    args[tiled.scratch] = scratch = Buffer("scratch", TensorType((tiled.room(*call.args),), "float32"))
+    return replace(call, kernel=tiled.kernel, args=tuple(args)), [scratch]
 
 
 def _stored(arg: Any, stored: Mapping[Buffer, Buffer]) -> Any:

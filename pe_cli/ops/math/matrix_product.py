@@ -10,7 +10,7 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.kernels.cpu.gemm import adds_at_once, gemm, gemm_scratch
-from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
+from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles, tiles_scratch
 from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
 from pe_cli.kernels.math.vector_math import fma
 from pe_cli.ops.define.addto import beside, preload
@@ -43,7 +43,13 @@ def products(
             c[i] *= T(alpha)
 
 
-@by_tiles(products)
+def _tiles_room(ta: int, tb: int, m: int, n: int, k: int, *rest: Any) -> int:
+    """Return the elements of scratch of a product by matrix tiles."""
+    del ta, tb, m, rest
+    return tiles_scratch(n, k)
+
+
+@by_tiles(products, "a", "b", scratch="scratch", room=_tiles_room)
 @kernel
 def tile_products(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
@@ -91,7 +97,7 @@ def product_times(
             c[i] = fma(step, whole[i], c[i])
 
 
-@by_tiles(product_times)
+@by_tiles(product_times, "a", "b", scratch="scratch", room=_tiles_room)
 @kernel
 def tile_product_times(
     ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, factor: Ptr, once: Int, whole: Ptr,
@@ -187,7 +193,7 @@ def multiply(
         o.call(
             products, int(left.transposed), int(right.transposed), high, wide, k, a, left.columns, b, right.columns,
             Offset(c, start), n, size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
-            o.scratch(gemm_scratch(wide, k), c.dtype), part=number,
+            o.scratch(gemm_scratch(wide, k, ta=left.transposed), c.dtype), part=number,
         )  # fmt: skip
 
     if len(table) == 1 and alpha == 1:
@@ -273,7 +279,7 @@ def _descend(
             product_times, int(left.transposed), int(right.transposed), end - top, edge - side, k,
             Offset(a, top * (1 if left.transposed else left.columns)), left.columns,
             Offset(b, side * (right.columns if right.transposed else 1)), right.columns, Offset(out, top * n + side), n,
-            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(edge - side, k), out.dtype),
+            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(edge - side, k, ta=left.transposed), out.dtype),
             part=number if len(found) > 1 else None,
         )  # fmt: skip
 

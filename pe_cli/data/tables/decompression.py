@@ -1,4 +1,4 @@
-"""Unpacks files that gzip or zstd has packed, up to a size that no table goes beyond."""
+"""Decompresses files of gzip and zstd, up to a size that no table exceeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two classes metrics are about: the one that is asked for, or the rarer one."""
+"""Chooses which of two classes metrics are about: the one that the user names, or the rarer one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bool import PAIRS, YES
 from pe_cli.data.raw_cells import Table
 from pe_cli.session.starters.files import Lines, aligned
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import of_class, said
 from pe_cli.session.starters.numbers import counts_of
 

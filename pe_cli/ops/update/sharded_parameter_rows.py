@@ -1,4 +1,4 @@
-"""Sharded parameters: take_rows, put_rows and all_rows read and write the rows that are this process's own."""
+"""take_rows, put_rows and all_rows: read and write the rows of a sharded parameter that this process owns."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def take_rows(x: TensorType, *, rows: list[int], rank: int) -> TensorType:
 @take_rows.lower("cpu")
 def take_rows_cpu(o: Lowering) -> None:
     """One copy."""
+    # A begin in elements: rows are contiguous, so own rows are one copy.
     x, out = o.input("X"), o.output("Out")
     begin, _ = _own("take_rows", x.type, o.attrs["rows"], o.attrs["rank"])
     if out.size:

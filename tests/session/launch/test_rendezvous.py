@@ -13,10 +13,10 @@ import pytest
 
 from pe_cli.collectives.launcher_environment import SECRET
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.session.launch import meeting
-from pe_cli.session.launch.meeting import joined, opened
-from pe_cli.session.launch.members import _started
-from pe_cli.session.launch.surroundings import Member
+from pe_cli.session.launch import rendezvous
+from pe_cli.session.launch.cluster_environment import Member
+from pe_cli.session.launch.external_launch import _started
+from pe_cli.session.launch.rendezvous import joined, opened
 
 LONG = 60.0
 
@@ -48,7 +48,7 @@ def others(folder, *members, **facts):
     for thread in threads:
         thread.start()
     with contextlib.ExitStack() as stack:
-        stack.callback(lambda: [each.close() for each in found if isinstance(each, meeting.Channel)])
+        stack.callback(lambda: [each.close() for each in found if isinstance(each, rendezvous.Channel)])
         yield found
         for thread in threads:
             thread.join(LONG)
@@ -179,11 +179,11 @@ def test_a_file_that_others_can_read_does_not_count(tmp_path, first):
         path = tmp_path / ".launch-1.0.0"
         path.chmod(0o644)
         with pytest.raises(FileNotFoundError):
-            meeting._where(member, tmp_path)
+            rendezvous._where(member, tmp_path)
         path.rename(tmp_path / "elsewhere")
         path.symlink_to("elsewhere")
         with pytest.raises(OSError, match="symbolic links"):
-            meeting._where(member, tmp_path)
+            rendezvous._where(member, tmp_path)
 
 
 @pytest.mark.parametrize("options", [None, [], ["--pgid", "$(id)"], ["--pgid", "a b"], ["x" * 100], ["--pgid"] * 65, [1]])

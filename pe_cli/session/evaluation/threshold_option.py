@@ -1,4 +1,4 @@
-"""Thresholds that are said at a command, instead of those that were chosen in training."""
+"""The option `--threshold`: thresholds that replace those chosen in training."""
 
 from __future__ import annotations
 

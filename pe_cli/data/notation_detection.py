@@ -1,4 +1,4 @@
-"""Finds out how the texts of a column write numbers: signs, and the unit beside the digits."""
+"""Detects how the texts of a column write numbers: decimal and thousands signs, and the unit."""
 
 from __future__ import annotations
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.session.launch.surroundings import Allocation, Machine, Member, Surroundings, surroundings
+from pe_cli.session.launch.cluster_environment import (
+    Allocation,
+    ClusterEnvironment,
+    Machine,
+    Member,
+    find_cluster_environment,
+)
 
 HERE = Machine(cores=8)
 #: As Slurm 22.05 sets them in the script of `sbatch -N2 --ntasks=3 --cpus-per-task=2`, and in its `srun`.
@@ -52,23 +58,23 @@ OPEN = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", "PMIX_RANK": "
     ],
 )  # fmt: skip
 def test_variables_say_where_it_is(variables, where):
-    found = surroundings(variables, HERE)
+    found = find_cluster_environment(variables, HERE)
     assert found.where == where
     assert all(word.partition("=")[0] in variables for word in found.why.split())
 
 
 def test_a_pod_knows_the_first_one_by_its_own_name():
-    found = surroundings(POD, Machine(cores=2, name="clicks-2.clicks.default.svc.cluster.local"))
+    found = find_cluster_environment(POD, Machine(cores=2, name="clicks-2.clicks.default.svc.cluster.local"))
     assert isinstance(found.where, Member)
     assert found.where.address == "clicks-0.clicks.default.svc.cluster.local:6174"
     with pytest.raises(PeError, match="no variable says where the first process is"):
-        surroundings(POD, Machine(cores=2, name="clicks-7.clicks"))
+        find_cluster_environment(POD, Machine(cores=2, name="clicks-7.clicks"))
 
 
 def test_tasks_with_pmix_are_those_of_open_mpi_alone():
     variables = STEP | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.14.0"}
-    assert surroundings(variables, Machine(8, mpi="openmpi")).where == Member(1, 3, "srun", "mpi")
-    assert surroundings(variables, HERE).where == Member(1, 3, "srun", "file", job="14.0.0", here=2)
+    assert find_cluster_environment(variables, Machine(8, mpi="openmpi")).where == Member(1, 3, "srun", "mpi")
+    assert find_cluster_environment(variables, HERE).where == Member(1, 3, "srun", "file", job="14.0.0", here=2)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +97,12 @@ def test_tasks_with_pmix_are_those_of_open_mpi_alone():
 )  # fmt: skip
 def test_variables_that_contradict_each_other_are_named(variables, message):
     with pytest.raises(PeError) as found:
-        surroundings(variables, HERE)
+        find_cluster_environment(variables, HERE)
     assert message in found.value.message
     assert found.value.hint
     assert found.value.code == ExitCode.USAGE
 
 
 def test_nothing_else_of_the_environment_is_looked_at():
-    assert surroundings(dict.fromkeys(("PATH", "SLURMD_NODENAME", "PMI_SIZE", "PMIX_RANK"), "odd"), HERE) == Surroundings()
+    odd = dict.fromkeys(("PATH", "SLURMD_NODENAME", "PMI_SIZE", "PMIX_RANK"), "odd")
+    assert find_cluster_environment(odd, HERE) == ClusterEnvironment()

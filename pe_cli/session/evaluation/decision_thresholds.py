@@ -1,4 +1,4 @@
-"""Decides on evaluation rows: calibration and thresholds, and what they do to the rows of a split."""
+"""Fits calibration and thresholds on evaluation rows, and measures what they change for the rows of a split."""
 
 from __future__ import annotations
 

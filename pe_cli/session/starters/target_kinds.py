@@ -1,4 +1,4 @@
-"""What a table's starter predicts: each target with how it is taken, and the names of its layers, feed and metrics."""
+"""What a table's starter predicts: the kind of each target, and the names of its layers, feed and metrics."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.session.starters.guessed import Guess, short
+from pe_cli.session.starters.guesses import Guess, short
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.positive import Positive
+from pe_cli.session.starters.positive_class import Positive
 from pe_cli.session.starters.tags import TAGS_BEST
 
 

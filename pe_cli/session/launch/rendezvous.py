@@ -1,4 +1,4 @@
-"""Where processes that something else has started meet: the first one listens, the others come and say who they are.
+"""Rendezvous of processes that were started separately: the first one listens, and the others connect and identify themselves.
 
 Who knows the secret of the group is let in, and no one else; see `collectives/servers/handshake.py`. After that each side says objects of
 JSON, one on each line.
@@ -28,7 +28,7 @@ from pe_cli.collectives.servers.secret import group_key
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.threads import Thread
 from pe_cli.io import strict_json
-from pe_cli.session.launch.surroundings import Member
+from pe_cli.session.launch.cluster_environment import Member
 
 #: Bytes of a message, and of the file of a meeting, at most; connections that have not said who they are, at most.
 MOST, STRANGERS = 1 << 16, 256

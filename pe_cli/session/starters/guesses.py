@@ -1,4 +1,4 @@
-"""What is guessed of a column, and who may be asked where a wrong guess would cost the model."""
+"""Guesses about columns of a table, and the callback that asks the user where a wrong guess would cost much."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Guess:
         why: what was seen in it, for a comment.
         note: what is said on the screen, where its cells are taken as something that a reader would not expect.
         spare: options of a number, for a column that is left out unless no other one is left to learn from.
-        kind: of a target: one of `KINDS` in `goals.py`.
+        kind: of a target: one of `KINDS` in `target_kinds.py`.
     """
 
     name: str

@@ -11,10 +11,10 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess, guess_target, targets_of
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import skewness
-from pe_cli.session.starters.guessed import Asked, Guess
-from pe_cli.session.starters.said_columns import said_columns
+from pe_cli.session.starters.columns_option import said_columns
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Asked, Guess
+from pe_cli.session.starters.target_kinds import skewness
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=400)
@@ -22,7 +22,7 @@ NORMAL = RNG.normal(size=400)
 
 def target(cells: list[object], task: str = "auto", name: str = "c", declared: str = "") -> Guess:
     columns = said_columns([f"{name}={declared}"]) if declared else {}
-    return guess_target(ListTable({name: cells}, Origin(Path())), name, Wish(Path(), name, Path(), task, columns), Asked())
+    return guess_target(ListTable({name: cells}, Origin(Path())), name, Settings(Path(), name, Path(), task, columns), Asked())
 
 
 @pytest.mark.parametrize(

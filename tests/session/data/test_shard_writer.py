@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pe_cli.core.errors import ExitCode, PeError
-from pe_cli.session.data.written_shards import write_shards
+from pe_cli.session.data.shard_writer import write_shards
 from pe_cli.session.job import Job
 
 MODEL = """

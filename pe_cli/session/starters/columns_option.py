@@ -1,4 +1,4 @@
-"""Reads what `--columns` of `pe init` says: NAME=TYPE, with options as a config has them."""
+"""Parses the option `--columns` of `pe init`: NAME=TYPE, with options as a config has them."""
 
 from __future__ import annotations
 

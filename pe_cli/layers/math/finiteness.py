@@ -1,4 +1,4 @@
-"""Where numbers are NaN, infinite or finite."""
+"""Layers that tell where numbers are NaN, infinite or finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cumulative sum."""
+"""The layer of running sums: cumsum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of several processes that something else has started: it meets the others, and does its part.
+"""The part of one process in a training whose processes another launcher has started.
 
 With servers each process is told where they are. Without, MPICH's `mpiexec` runs beside the first process and starts nothing: each process
 starts the proxy of `mpiexec` for itself, so that MPI runs under any launcher, and a task of Slurm's keeps the cores and cards that it has.
@@ -22,11 +22,11 @@ from pe_cli.collectives.launcher_environment import GROUP, LOCAL, RANK, SECRET, 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.threads import Thread
+from pe_cli.session.launch.cluster_environment import Member
 from pe_cli.session.launch.group import ASKS, LOOK, MERCY, Group, Task, deafened
-from pe_cli.session.launch.meeting import Channel, Door, joined, opened
 from pe_cli.session.launch.mpi_launcher import mpiexec_of, reserved
 from pe_cli.session.launch.plan import servers_of
-from pe_cli.session.launch.surroundings import Member
+from pe_cli.session.launch.rendezvous import Channel, Door, joined, opened
 from pe_cli.session.sweep.training_processes import die_with_parent
 
 #: What `mpiexec -launcher manual` says: the command of each proxy, and that these were all.

@@ -1,4 +1,4 @@
-"""Where a training is started: on a machine, in an allocation of Slurm, or as one of several processes that something else has started."""
+"""Detects where a training is started: on one machine, in an allocation of Slurm, or as one of several launched processes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ClusterEnvironment:
     """Where a training is started.
 
     Args:
@@ -98,7 +98,7 @@ class Surroundings:
     why: str = ""
 
 
-def surroundings(environment: Mapping[str, str], machine: Machine) -> Surroundings:
+def find_cluster_environment(environment: Mapping[str, str], machine: Machine) -> ClusterEnvironment:
     """Return where a training is started, by the variables that launchers set; the innermost launcher counts.
 
     Raises:
@@ -106,11 +106,15 @@ def surroundings(environment: Mapping[str, str], machine: Machine) -> Surroundin
     """
     return (
         # MPI first: its variables name a process that exists already; a job's variables are the same in every process.
-        _of_mpi(environment) or _of_step(environment, machine) or _of_ranks(environment, machine) or _of_job(environment) or Surroundings()
+        _of_mpi(environment)
+        or _of_step(environment, machine)
+        or _of_ranks(environment, machine)
+        or _of_job(environment)
+        or ClusterEnvironment()
     )
 
 
-def _of_mpi(facts: Mapping[str, str]) -> Surroundings | None:
+def _of_mpi(facts: Mapping[str, str]) -> ClusterEnvironment | None:
     """A launcher of MPI has started this process: its library knows the others."""
     for size, rank, by, alone in (
         (OPEN_MPI, "OMPI_COMM_WORLD_RANK", "Open MPI's mpiexec", OPEN_MPI),
@@ -119,11 +123,11 @@ def _of_mpi(facts: Mapping[str, str]) -> Surroundings | None:
         # A second variable each, because a shell inside of a job may inherit the first one from outside.
         if size in facts and alone in facts:
             member = Member(*_pair(facts, rank, size), by, "mpi")
-            return Surroundings(member, _told(facts, rank, size))
+            return ClusterEnvironment(member, _told(facts, rank, size))
     return None
 
 
-def _of_step(facts: Mapping[str, str], machine: Machine) -> Surroundings | None:
+def _of_step(facts: Mapping[str, str], machine: Machine) -> ClusterEnvironment | None:
     """`srun` has started this process."""
     step = facts.get("SLURM_STEP_ID", "")
     if not step or step in _SHELLS or "SLURM_PROCID" not in facts:
@@ -134,17 +138,17 @@ def _of_step(facts: Mapping[str, str], machine: Machine) -> Surroundings | None:
     _agree(facts, rank, count, "SLURM_PROCID")
     why = _told(facts, "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", size)
     if count == 1:  # a shell of srun --pty, for example
-        return Surroundings(None, why)
+        return ClusterEnvironment(None, why)
     if "PMIX_RANK" in facts and machine.mpi == "openmpi":
-        return Surroundings(Member(rank, count, "srun", "mpi"), f"{why} {_told(facts, 'PMIX_RANK')}")
+        return ClusterEnvironment(Member(rank, count, "srun", "mpi"), f"{why} {_told(facts, 'PMIX_RANK')}")
     tasks, node = _counts(facts, "SLURM_STEP_TASKS_PER_NODE"), facts.get("SLURM_NODEID", "")
     here = tasks[int(node)] if node.isdigit() and int(node) < len(tasks) else 1
     # A restart of the job must not meet the file of its earlier start.
     word = ".".join((job, step, facts.get("SLURM_RESTART_COUNT", "0")))
-    return Surroundings(Member(rank, count, "srun", "file", job=word, here=here), why)
+    return ClusterEnvironment(Member(rank, count, "srun", "file", job=word, here=here), why)
 
 
-def _of_ranks(facts: Mapping[str, str], machine: Machine) -> Surroundings | None:
+def _of_ranks(facts: Mapping[str, str], machine: Machine) -> ClusterEnvironment | None:
     """Something has started this process and says its number, and where the first one is."""
     rank, size, by = next(((r, s, by) for r, s, by in _RANKED if r in facts), ("", "", ""))
     if not rank:
@@ -161,10 +165,10 @@ def _of_ranks(facts: Mapping[str, str], machine: Machine) -> Surroundings | None
     _agree(facts, number, count, rank)
     why = _told(facts, rank, size, "MASTER_ADDR", "MASTER_PORT")
     if count == 1:
-        return Surroundings(None, why)
+        return ClusterEnvironment(None, why)
     address = _first(facts, number, machine)
     here = _number(facts, "LOCAL_WORLD_SIZE", 1, MOST) if "LOCAL_WORLD_SIZE" in facts else 1
-    return Surroundings(Member(number, count, by, "address", address, here=here), why)
+    return ClusterEnvironment(Member(number, count, by, "address", address, here=here), why)
 
 
 def _first(facts: Mapping[str, str], rank: int, machine: Machine) -> str:
@@ -185,7 +189,7 @@ def _first(facts: Mapping[str, str], rank: int, machine: Machine) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _of_job(facts: Mapping[str, str]) -> Surroundings | None:
+def _of_job(facts: Mapping[str, str]) -> ClusterEnvironment | None:
     """A script of `sbatch`, or a shell of `salloc`."""
     job = facts.get("SLURM_JOB_ID", "")
     if not job or facts.get("SLURM_STEP_ID", _SHELLS[0]) not in _SHELLS:
@@ -197,7 +201,7 @@ def _of_job(facts: Mapping[str, str]) -> Surroundings | None:
     each = _number(facts, "SLURM_CPUS_PER_TASK", 1, 1 << 20) if "SLURM_CPUS_PER_TASK" in facts else 0
     cards = facts.get("SLURM_GPUS_ON_NODE", "")
     told = _told(facts, "SLURM_JOB_ID", *names[:1], *(("SLURM_TASKS_PER_NODE",) if asked else ()), "SLURM_CPUS_PER_TASK")
-    return Surroundings(Allocation(job, nodes, tasks, cores, each, int(cards) if cards.isdigit() else 0), told)
+    return ClusterEnvironment(Allocation(job, nodes, tasks, cores, each, int(cards) if cards.isdigit() else 0), told)
 
 
 def _agree(facts: Mapping[str, str], rank: int, size: int, by: str) -> None:

@@ -1,4 +1,4 @@
-"""Shards of a job's data, as the model is fed it: what was read, decoded, resized and encoded once need not be again."""
+"""Writes the prepared samples of a job into shards, so that later runs need not read, decode and encode them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""train.by_depth: levels of a model from its input to its output, and what is trained of each."""
+"""`train.by_depth`: learning rates by the depth of a layer between the input and the output of a model."""
 
 from __future__ import annotations
 

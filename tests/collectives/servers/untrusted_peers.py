@@ -1,7 +1,7 @@
 """A crowd of connections that know no secret, in a process of its own: whoever is sent away comes again.
 
-`python -m tests.collectives.servers.strangers HOST PORT COUNT SEED < words`: the words are what somebody has heard of a right handshake,
-each as a line in hexadecimal. Ends with the next line, and prints how many connections it has made.
+`python -m tests.collectives.servers.untrusted_peers HOST PORT COUNT SEED < words`: the words are what somebody has heard of a right
+handshake, each as a line in hexadecimal. Ends with the next line, and prints how many connections it has made.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def crowd(host: str, port: int, count: int, chance: random.Random, words: list[b
 def coming(endpoint: str, count: int, words: list[bytes], seed: int = 1) -> Iterator[list[int]]:
     """Have strangers come to an endpoint inside; afterwards the list holds how many connections they made."""
     host, _, port = endpoint.rpartition(":")
-    command = [sys.executable, "-m", "tests.collectives.servers.strangers", host, port, str(count), str(seed)]
+    command = [sys.executable, "-m", "tests.collectives.servers.untrusted_peers", host, port, str(count), str(seed)]
     made: list[int] = []
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}

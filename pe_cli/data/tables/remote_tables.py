@@ -1,4 +1,4 @@
-"""A file of a table that lies elsewhere and is fetched when rows of it are read: it may leave the cache in between."""
+"""Tables in files elsewhere: a file is fetched when its rows are read, and may leave the cache in between."""
 
 from __future__ import annotations
 

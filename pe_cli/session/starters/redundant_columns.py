@@ -1,4 +1,4 @@
-"""Finds columns that say the same as another one, or that tell the target by themselves."""
+"""Finds redundant columns: those that say the same as another one, or that give the target away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_cli.data.column import discover
 from pe_cli.data.notation import Notation
 from pe_cli.data.raw_cells import Table
-from pe_cli.session.starters.guessed import Guess, three
+from pe_cli.session.starters.guesses import Guess, three
 from pe_cli.session.starters.names import said
 
 #: Rows from which a column that always tells the target does not do so by chance; and rows of each of its texts, in the mean.

@@ -1,4 +1,4 @@
-"""Classes that have an order, by what they are called: low, medium and high, or the stars of a rating."""
+"""Recognises classes that have an order by their names: low, medium and high, or the stars of a rating."""
 
 from __future__ import annotations
 
