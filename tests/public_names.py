@@ -58,7 +58,9 @@ def described(value: Any) -> list[Any] | None:
     if isinstance(value, ModuleType):
         return None
     if inspect.isclass(value):
-        methods = {n: _shown(getattr(value, n)) for n in dir(value) if not n.startswith("_") and inspect.isroutine(getattr(value, n))}
+        # What exceptions have of Python is shown in another way by each version of it.
+        names = [n for n in dir(value) if not n.startswith("_") and not hasattr(BaseException, n)]
+        methods = {n: _shown(getattr(value, n)) for n in names if inspect.isroutine(getattr(value, n))}
         return [value.__name__, _shown(value), _first(value), _pickled(value), methods]
     if inspect.isroutine(value):
         return [value.__name__, _shown(value), _first(value)]
