@@ -34,19 +34,26 @@ def make(wish: Wish) -> Starter:
 
 
 def _file(wish: Wish) -> Starter:
+    from pe_cli.data.annotations.kinds import kind_of
     from pe_cli.session.data.user_data import is_table_file
-    from pe_cli.session.starters import table
+    from pe_cli.session.starters import detection, table, tagging
 
     suffix = wish.source.suffix.lower()
     if suffix in PICTURES:
         raise PeError(
-            f"{wish.source} is one picture", hint="name the folder that holds one folder of pictures per class"
+            f"{wish.source} is one picture", hint="name the folder that holds one folder of pictures per class, or pictures beside masks"
         )
     if suffix in ARRAYS:
         raise PeError(
             f"{wish.source} holds arrays, and --from takes tables, folders of pictures, and texts",
             hint="pe init without --from writes a config to change; docs/data.md tells the reader npz",
         )
+    if suffix in (".json", ".xml") and wish.target is None and wish.task in ("auto", "boxes") and (kind := kind_of(wish.source)):
+        return detection.starter(wish, wish.source, kind)
+    named = tagging.SUFFIXES if wish.task == "auto" else ()
+    json_of = suffix in (".json", ".jsonl") and wish.target is None and wish.task == "auto"
+    if suffix in named or wish.task == "words" or (json_of and tagging.has_spans(wish.source)):
+        return tagging.starter(wish)
     if is_table_file(wish.source) or wish.target is not None:
         return table.starter(wish)
     from pe_cli.session.starters import language
@@ -55,12 +62,31 @@ def _file(wish: Wish) -> Starter:
 
 
 def _folder(wish: Wish) -> Starter:
-    from pe_cli.session.starters import images, language, table, texts
+    from pe_cli.session.starters import detection, images, language, mask_folders, segmentation, table, texts
 
     files = (path for path in wish.source.rglob("*") if path.is_file() and not path.name.startswith("."))
     inside = list(islice(files, LOOKED))
     pictures = sum(path.suffix.lower() in PICTURES for path in inside)
     tables = table.tables_in(wish.source)
+    boxes = detection.annotations_in(wish.source) if pictures and wish.task in ("auto", "boxes") else None
+    if boxes is not None and not (tables and wish.target):
+        return detection.starter(wish, *boxes)
+    if wish.task == "boxes":
+        raise PeError(
+            f"{wish.source} has no annotations of boxes: COCO, Pascal VOC, YOLO, or exports of Label Studio and CVAT",
+            hint="name the folder that holds the pictures and the annotations",
+            code=ExitCode.DATA,
+        )
+    may = pictures * 2 > len(inside) and wish.task in ("auto", "masks")
+    masks = mask_folders.find(wish.source, sure=wish.task == "masks") if may else None
+    if masks is not None and not (tables and wish.target):
+        return segmentation.starter(wish, masks)
+    if wish.task == "masks":
+        raise PeError(
+            f"{wish.source} has no masks: no folder in it, and no name, tells which pictures are masks of others",
+            hint="put pictures into images/ and masks of the same names into masks/, or beside them as NAME_mask.png",
+            code=ExitCode.DATA,
+        )
     if pictures * 2 > len(inside) and not (tables and wish.target not in (None, images.LABEL)):
         return images.starter(wish)
     if tables:

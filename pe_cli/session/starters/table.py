@@ -19,7 +19,7 @@ from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
 from pe_cli.data.tables.packed import chunks_of
-from pe_cli.session.starters import series, series_model
+from pe_cli.session.starters import anomaly, series, series_model
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
@@ -61,7 +61,7 @@ def starter(wish: Wish) -> Starter:
     source: dict[str, Any] = {"reader": "table", "files": _files(wish)}
     comments = _read_as(wish, source)
     table = wish.open(source)
-    targets = targets_of(table.names, wish.target)
+    targets = [] if wish.task == "anomaly" else targets_of(table.names, wish.target)
     check_named(table.names, targets, wish)
     names = [name for name in table.names if name not in targets and name not in wish.drop][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
@@ -89,6 +89,8 @@ def starter(wish: Wish) -> Starter:
     if wish.known:
         why = f": {there}" if len(targets) == 1 and wish.task in ("auto", "series") else ""
         raise PeError(f"--known is about series, and {wish.source} is taken for none{why}", hint="leave --known out", code=ExitCode.DATA)
+    if wish.task == "anomaly":
+        return anomaly.starter(table, source, wish, asked, comments)
     return of_table(table, source, wish, targets, asked, comments)
 
 
@@ -159,6 +161,9 @@ def check_named(names: Sequence[str], targets: Sequence[str], wish: Wish) -> Non
     Raises:
         PeError: DATA; says which.
     """
+    drawn = next((name for name, declared in wish.columns.items() if declared.get("type") == "mask"), None)
+    if drawn is not None:
+        raise PeError(f"--columns {said(drawn)}: masks go with a folder of pictures", hint="write the column into the config by hand")
     for option, named in (("--drop", wish.drop), ("--columns", tuple(wish.columns)), ("--known", wish.known)):
         for name in named:
             if name not in names:
