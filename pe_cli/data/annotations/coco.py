@@ -30,7 +30,7 @@ def read(path: Path, origin: Origin) -> Found:
             raise wrong(path, f"images: two have the id {key}", origin)
         size = (one.get("height"), one.get("width"))
         sized = all(isinstance(side, int) and side > 0 for side in size)
-        pictures[key] = Noted(str(name), f"{path}, image {i + 1}", size if sized else None)  # type: ignore[arg-type] # two sides
+        pictures[key] = Noted(str(name), f"{path}, image {i + 1}", size if sized else None)
     for i, one in enumerate(value["annotations"]):
         where = f"{path}, annotation {i + 1}"
         image, category = (_of(one, key, "annotations", path, origin) for key in ("image_id", "category_id"))
