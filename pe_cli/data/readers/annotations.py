@@ -31,7 +31,9 @@ SUFFIXES = (".json", ".xml", ".txt")
 class AnnotationsOptions(ReaderOptions):
     """Options of the annotations reader."""
 
-    files: Name | list[Name] = Field(description="a file of annotations, a folder of them, or a pattern; or a list of these")
+    files: Name | Annotated[list[Name], Field(min_length=1)] = Field(
+        description="a file of annotations, a folder of them, or a pattern; or a list of these"
+    )
     folder: Name | None = Field(None, description="folder that the pictures lie in; that of the annotations when absent")
     format: Kind = Field("auto", description="auto: by the end of the name and the first bytes of the first file")
     names: Annotated[list[Name], Field(min_length=1)] | None = Field(

@@ -30,7 +30,7 @@ Place = Annotated[int, Field(strict=True, ge=-64, le=63)]
 class TaggedOptions(ReaderOptions):
     """Options of the tagged reader."""
 
-    files: Name | list[Name] = Field(description="a file, or a pattern; or a list of them")
+    files: Name | Annotated[list[Name], Field(min_length=1)] = Field(description="a file, or a pattern; or a list of them")
     format: Literal["auto", "conll", "conllu", "spans"] = Field(
         "auto", description="auto: spans where a file begins with { or [, conllu where lines have ten columns and begin with a number"
     )
