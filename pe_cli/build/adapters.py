@@ -1,4 +1,4 @@
-"""train.adapt: a program gets few new parameters beside its own, which stay as they begin."""
+"""`train.adapt`: adds a few new parameters beside those of a model, and trains only the new ones."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def adapt(program: Program, section: AdaptSection, mistakes: Mistakes) -> Adapte
             weights += [beside(program, weight, matching.readers[weight.name], section) for weight in found]
     for pattern in listed(section.also or []):
         trained += matching.find(pattern, "train.adapt.also", mistakes, section.at_of("also"))
+    # What `also` names is not frozen below.
     kept = {p.name for p in trained}
     for parameter in before:
         parameter.trainable = parameter.trainable and parameter.name in kept
@@ -82,6 +83,7 @@ def _weights(matching: Matching, section: AdaptSection, left: list[tuple[str, st
         members = matching.find(pattern, _WHERE, mistakes, at)
         reasons = {p.name: why_not(p, matching.readers[p.name], section.type) for p in members}
         found |= {p.name: p for p in members if reasons[p.name] is None}
+        # A pattern such as `*` also meets biases; only matrices and larger that cannot be adapted are worth telling.
         left += [(name, why) for name, why in reasons.items() if why is not None and len(matching.parameters[name].shape) > 1]
         if members and None not in reasons.values():
             name, why = max(reasons.items(), key=lambda item: len(matching.parameters[item[0]].shape))
@@ -121,6 +123,7 @@ def _networks(program: Program, section: AdaptSection, mistakes: Mistakes) -> No
     last = {op.scope.strip("/"): op for op in program.top_ops if op.scope}
     at, chosen = section.at_of("targets"), dict[str, Operator]()
     for pattern in listed(section.targets or []):
+        # The last op of each layer: a network behind a layer reads what the layer gives in the end.
         fitting = {layer: op for layer, op in last.items() if fits(layer, pattern)}
         if not fitting:
             mistakes.say(f"{_WHERE}: no layer is called '{pattern}'", at, nearest(pattern, sorted(last)))
@@ -156,5 +159,6 @@ def _network(program: Program, layer: str, op: Operator, size: int, act: str) ->
         return inserted.one("elementwise_add", {"X": made, "Y": bias}, {"axis": kept})
 
     inner = product(x, "adapter_down", (width, size), Normal(0.0, _DEVIATION))
+    # U begins as 0, so the network adds nothing at first and training starts from what the model does.
     outer = product(inserted.one(act, {"X": inner}), "adapter_up", (size, width), Constant(0.0))
     inserted.one("elementwise_add", {"X": x, "Y": outer}, {"axis": -1}, last=True)

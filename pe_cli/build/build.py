@@ -9,7 +9,7 @@ from pathlib import Path
 from pe_cli.build.adapters import Adapted, adapt
 from pe_cli.build.class_weights import weigh_classes
 from pe_cli.build.decisions import Deciding, deciding
-from pe_cli.build.depth_rates import apply_depth
+from pe_cli.build.layerwise_rates import apply_depth
 from pe_cli.build.metrics import declare
 from pe_cli.build.model import Layers
 from pe_cli.build.parameter_groups import Groups, apply_groups
@@ -131,6 +131,7 @@ class Built:
 
     @property
     def read(self) -> set[str]:
+        # Not only layers read variables: a warning about unused ones has to know of metrics and decisions too.
         """Variables that others than the layers read: the loss, what is fetched and what metrics compare."""
         compared = {variable for declared in self.metrics for variable in declared.variables.values()}
         if self.deciding is not None:
@@ -178,6 +179,7 @@ def build_into(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, releas
     """Make the programs as far as they can be made, with every mistake added; `released` as of `build`."""
     made = _build(model, run, mistakes, released)
     if not made.waiting or mistakes:
+        # With groups that thaw, the programs of the last stage are made at once, so their mistakes show before training.
         return made
     return replace(made, last=_build(model, run, mistakes, None))
 
@@ -193,6 +195,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
             apply_depth(train, run.train.by_depth, mistakes)
         groups = apply_groups(train, run.train.groups, mistakes, released) if run and run.train and not mistakes else Groups()
         _check_common_steps(run, mistakes)
+        # Before backward and updates are appended: evaluation needs the forward ops alone.
         evaluation = train.clone(for_test=True)
         evaluation.name = "eval"
         references = _References(layers, mistakes, run)
@@ -213,6 +216,7 @@ def _build(model: ModelSpec, run: RunSpec | None, mistakes: Mistakes, released: 
     references.feeds(feeds)
     metrics = references.metrics(evaluation, fetches)
     references.measured({**fetches, **made.losses})
+    # Only where no mistake was found: what was left out because of one would be reported as missing.
     _check_plateau(run, train, made.recorded.get("learning_rate"), mistakes)
     return replace(made, metrics=metrics, deciding=None if mistakes else deciding(run, evaluation, mistakes))
 

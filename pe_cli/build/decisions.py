@@ -1,4 +1,4 @@
-"""What `train.decide` and `train.calibrate` are about: the classifier of a model, found by its loss."""
+"""`train.decide` and `train.calibrate`: finds the classifier of a model that they are about, by its loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.sections.train import TrainSection
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import Span
-from pe_cli.metrics.decisions import Wish
+from pe_cli.metrics.decisions import DecisionSettings
 from pe_cli.metrics.thresholds import Rule
 from pe_cli.ops.define.traits import Compares, Says, ToProbabilities
 from pe_cli.program.ir import Program
@@ -39,7 +39,7 @@ class Classifier:
         """What it is, for people."""
         return f"'{self.label}' has {self.classes} {'tags' if self.several else 'classes'}"
 
-    def variable(self, wish: Wish) -> tuple[str, bool]:
+    def variable(self, wish: DecisionSettings) -> tuple[str, bool]:
         """Return the variable that a decision is made of, and whether it holds logits.
 
         A temperature divides logits. Everything else is about probabilities, as the model computes them.
@@ -54,7 +54,7 @@ class Deciding:
     """What is decided, and of which classifier."""
 
     of: Classifier
-    wish: Wish
+    wish: DecisionSettings
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -119,7 +119,9 @@ def deciding(run: RunSpec, program: Program, mistakes: Mistakes) -> Deciding | N
         has = f"{len(found)} losses of classes: {', '.join(one.label for one in found)}" if found else "no loss of classes that are fed"
         mistakes.say(f"train.{key} is about one classifier, and the model has {has}", at, f"leave {key} out")
         return None
-    return None if _is_wrong(train, found[0], mistakes) else Deciding(found[0], Wish(rule_of(train.decide), train.calibrate or ""))
+    if _is_wrong(train, found[0], mistakes):
+        return None
+    return Deciding(found[0], DecisionSettings(rule_of(train.decide), train.calibrate or ""))
 
 
 def _is_wrong(train: TrainSection, one: Classifier, mistakes: Mistakes) -> bool:

@@ -1,4 +1,4 @@
-"""Inserts operators behind one that is there, so that whoever reads what it gives reads what they make of that."""
+"""Inserts operators after an existing one, so that its readers read the inserted result instead."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ def _declared(name: str, spec: ArgSpec, program: Program, find: Find, mistakes: 
             types[key], variables[key] = program.var(v.name).type, v.name
     if len(variables) < sum(getattr(options, key) is not None for key in kind.inputs):
         return None
+    # Errors of shape come first: a kind's own check would report the same cause in its words.
     before = mistakes.total
     for key, type_ in types.items():
         if type_.shape[:1] != (-1,):

@@ -66,11 +66,13 @@ class Layers:
             BrokenError: there would be one, but for a mistake that is reported already.
             PeError: there is none; without a place.
         """
+        # The first name is what is written; where layers share a result, the program has it under one of their names.
         full = scope.find(name) or name
         full = self.aliases.get(full, full)
         if full in self.block.vars:
             return self.block.vars[full]
         base = full.partition(".")[0]
+        # A layer with a mistake made nothing; whatever reads it would only repeat the mistake.
         if base in self.broken:
             raise BrokenError
         if base in self.keys and "." not in full:
@@ -109,6 +111,7 @@ class Layers:
             error.at = error.at or layer.at
             node = argument_of(error, {name: arg.value for name, arg in layer.args.items()})
             if node is not None:
+                # The same note is not told twice when an argument comes through several blocks.
                 error.notes += [note for note in origin_notes(node) if note not in error.notes]
             self._add(error, layer)
         if not made:
@@ -123,6 +126,7 @@ class Layers:
 
     def _name(self, layer: LayerSpec, outputs: Sequence[Variable], count: int, first: int) -> None:
         """Give what a layer made the names of the file; there were `count` variables and `first` ops before it."""
+        # Variables are kept in the order of their creation: those of this layer are the last ones.
         fresh = set(itertools.islice(reversed(self.block.vars), len(self.block.vars) - count))
         for i, output in enumerate(outputs):
             key = layer.key if len(outputs) == 1 else f"{layer.key}.{i}"
@@ -149,6 +153,7 @@ class Layers:
                 self._add(PeError(f"{what} has no argument '{name}'", at=arg.at, hint=hint), layer)
         values: dict[str, Any] = {}
         broken = False
+        # A misspelled name is told as such, and not once more as a missing argument.
         misspelled = meant(layer.args, definition.args)
         for name, declared in definition.args.items():
             try:

@@ -10,7 +10,7 @@ from pe_cli.program.ir import Operator, Program, Role
 from pe_cli.program.region import every_op
 
 
-def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> list[str]:
+def model_warnings(program: Program, model: ModelSpec, used: Collection[str] = ()) -> list[str]:
     """Return sentences about what a model's author hardly means.
 
     Args:
@@ -18,10 +18,10 @@ def doubts(program: Program, model: ModelSpec, used: Collection[str] = ()) -> li
         model: it.
         used: variables that are read by others than its layers: the loss, and what is fetched.
     """
-    return [*loss_doubts(program), *_unused([op for op in program.top_ops if op.role is Role.FORWARD], model, used)]
+    return [*loss_warnings(program), *_unused([op for op in program.top_ops if op.role is Role.FORWARD], model, used)]
 
 
-def loss_doubts(program: Program) -> list[str]:
+def loss_warnings(program: Program) -> list[str]:
     """Return those of the sentences that explain a loss which is no number."""
     return list(_losses([op for op in every_op(program) if op.role is Role.FORWARD]))
 
@@ -64,6 +64,7 @@ def _behind(op: Operator, maker: dict[str, Operator]) -> Iterator[Operator]:
 
 def _unused(ops: list[Operator], model: ModelSpec, used: Collection[str]) -> Iterator[str]:
     """Yield layers none of whose results is read."""
+    # Uses within a block do not count: what its last layer gives has to be read outside.
     top = {name: op.scope.partition("/")[0] for op in ops for name in op.output_names()}
     needed = {top[name] for name in used if name in top}
     needed |= {top[name] for op in ops for name in op.input_names() if top.get(name, "") != op.scope.partition("/")[0] and name in top}

@@ -39,11 +39,13 @@ def apply_groups(
     """
     matching = Matching(program)
     found: dict[str, int] = {}
+    # A later group that sets `freeze` again also overrules the wait of an earlier one.
     waiting: dict[str, Period | None] = {}
     for number, group in enumerate(groups):
         at = group.at_of("match")
         members = [p for pattern in group.patterns for p in matching.find(pattern, "train.groups", mistakes, at)]
         found |= dict.fromkeys((p.name for p in members), number)
+        # Running means and variances are parameters in name only: nothing trains them.
         trained = [p for p in members if p.name not in matching.statistics]
         _set(group, trained, released)
         if "freeze" in group.model_fields_set:

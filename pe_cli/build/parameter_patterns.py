@@ -36,11 +36,13 @@ class Matching:
         self.parameters = {p.name: p for p in program.parameters()}
         self.readers: dict[str, list[Operator]] = defaultdict(list)
         self._layers: dict[str, set[str]] = defaultdict(set)
+        # Ops in the bodies of loops read parameters as well.
         for op in every_op(program):
             for name in op.input_names():
                 if name in self.parameters:
                     self._layers[name].add(op.scope.strip("/"))
                     self.readers[name].append(op)
+        # A parameter that a forward op writes is a running statistic.
         self.statistics = {name for op in program.top_ops for name in op.output_names() if name in self.parameters}
 
     def find(self, pattern: str, where: str, mistakes: Mistakes, at: Span | None) -> list[Parameter]:

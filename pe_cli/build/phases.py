@@ -128,6 +128,7 @@ class Phases:
         if len(wanted) < 2 or self.mistakes:
             return targets
         for name in [name for name in fetched if name in block.vars]:
+            # Where it costs the fewest further ops; the last of several alike, whose values are the newest.
             further = [len(needed(block, [*names, name], given)) - len(needed(block, names, given)) for names in targets]
             least = max(i for i, count in enumerate(further) if count == min(further))
             targets[least].append(name)
@@ -190,6 +191,7 @@ class Phases:
     def _minimize(self, bare: Phase, section: TrainSection, optimizer: Optimizer, loss: Variable, wanted: list[str] | None) -> Phase:
         """Append what the optimizer does; gradients are measured before they are clipped, and averages of what waits go on, too."""
         program, spec = bare.program, bare.spec
+        # Gradients are measured before they are clipped, as what clipping hides is what one wants to see.
         pairs = optimizer.backward(loss, wanted)
         trained = frozenset(p.name for p, _ in pairs)
         parts = average = None
@@ -200,6 +202,7 @@ class Phases:
         rate = optimizer.rate(program)
         recorded = {"learning_rate": rate.name} if rate else {}
         follows = {optimizer.state(slot, p).name: p.name for p, _ in pairs for slot in optimizer.follows()}
+        # What a group still keeps frozen will be trained later, and its average has to start with it.
         if section.ema is not None:
             mine = [p for p in program.parameters() if wanted is None or p.name in wanted]
             averaged = [p for p in mine if p.trainable or p.name in self.waiting]
@@ -229,6 +232,7 @@ class Phases:
                 if named and phase.trained.isdisjoint(named):
                     text = f"train.phases: the loss of '{phase.name}' depends on no parameter that '{pattern}' names"
                     self.mistakes.say(text, self.run.at_of(*phase.spec.path, "parameters"), f"name others, or remove '{pattern}'")
+        # A parameter that nothing trains, though nobody froze it, is nearly always a forgotten pattern.
         idle = [n for n in ready if not any(n in phase.trained for phase in phases)]
         if idle and not self.mistakes:
             more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""

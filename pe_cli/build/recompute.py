@@ -32,6 +32,7 @@ def set_checkpoints(program: Program, wish: Literal["blocks"] | Every | list[str
         order = list(dict.fromkeys(layers))
         ends = [_last(layers, name) for name in order[wish - 1 :: wish]]
     else:
+        # A model file's blocks are its natural segments: little passes from one to the next.
         blocks = [_block(layer) for layer in layers]
         ends = [_last(blocks, block) for block in dict.fromkeys(blocks) if block]
         if not ends:

@@ -82,6 +82,7 @@ class Maker:
             node: a mapping with `type`, or the type alone.
             what: where it stands, for messages: `train.optimizer`.
         """
+        # A thing that has mistakes is not made: what would follow from it is no mistake of its own.
         before = self.mistakes.total
         kind, at, given = self._typed(table, node, what)
         if kind is None:
@@ -159,6 +160,7 @@ class Maker:
         if isinstance(node, MapNode):
             kind, given = node.get("type"), {k: e for k, e in node.entries.items() if k != "type"}
         if kind is None:
+            # A misspelled `type` is an unknown key here; the hint names what was meant.
             close = next((e for k, e in given.items() if did_you_mean(k, ("type",))), None)
             hint = "did you mean 'type'?" if close else f"one of {', '.join(table.names())}"
             self.mistakes.say(f"{what} needs a type", close.at if close else node.at, hint)
@@ -192,6 +194,7 @@ class Maker:
                 values[key] = None
                 with self.mistakes.catch():
                     values[key] = self._argument(f"{what}: {written}", key, known[key], entry.value)
+        # Neither reported as unknown and then, under its right name, as missing.
         misspelled = meant(given, known)
         for key, parameter in known.items():
             if parameter.default is parameter.empty and key not in values and key not in misspelled:

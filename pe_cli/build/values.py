@@ -56,6 +56,7 @@ def convert(kind: str, node: Node, what: str) -> Any:
         inner = wrong.node
         value = inner.value if isinstance(inner, ScalarNode) else None
         hint = None
+        # yes and on are booleans for YAML 1.1 and text for YAML 1.2, which is read here.
         if kind == "bool" and str(value).lower() in _YES_NO:
             hint = f"write true or false; in YAML 1.2 {value} is text"
         elif isinstance(value, float) and value.is_integer() and ("int" in kind or "size" in kind):
@@ -99,6 +100,7 @@ def argument_of(error: PeError, given: Mapping[str, Node]) -> Node | None:
         error: its message begins with what it is about, and a colon.
         given: arguments as written.
     """
+    # Errors of ops begin with the op's name, which may be that of an argument too.
     said = re.findall(r"\w+", error.message.partition(":")[2] or error.message)
     return next((given[word] for word in said if word in given), None)
 

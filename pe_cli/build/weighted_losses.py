@@ -47,6 +47,7 @@ def append_final_total(program: Program, terms: Mapping[str, tuple[Variable, Ter
     """Append the sum to a program for evaluation, where weights that ramp up have their last value."""
     block = program.main_block
     parts = []
+    # Evaluation has no steps to count, and losses of different epochs compare only with the same weights.
     for variable, term in terms.values():
         part = program.unique(f"{variable.name}@WEIGHTED")
         block.append_op("scale", {"X": variable.name}, {"Out": part}, {"scale": term.weight}, at=variable.at)

@@ -1,4 +1,4 @@
-"""What `train.adapt` trains, and what a step costs with it and without: for pe check."""
+"""What `train.adapt` trains, and the cost of a step with and without it: a part of pe check."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) ->
     read, and names and shapes are compared; pe data CONFIG reads all of it. With place: cuda all kernels are
     compiled, which needs no GPU, and a table says what each of them needs on a GPU.
     """
-    from pe_cli.build.model_warnings import doubts
+    from pe_cli.build.model_warnings import model_warnings
     from pe_cli.cli.common import open_source
     from pe_cli.cli.cuda_kernels import capabilities
     from pe_cli.cli.layers_table import parameters_text, rows_of
@@ -72,7 +72,7 @@ def command(config: Path, overrides: tuple[str, ...], archs: tuple[str, ...]) ->
     made = [(name, row.type if i == 0 else "", kind) for row in rows for i, (name, kind) in enumerate(row.shown())]
     echo(columns([*feeds, *made], indent="  "))
     echo(f"parameters: {parameters_text(rows)}")
-    warnings += doubts(source.built.eval, source.model, source.built.read)
+    warnings += model_warnings(source.built.eval, source.model, source.built.read)
     warnings += _memory(source, mistakes)
     if on_cuda:
         warnings += _kernels(source, wanted, asked=bool(archs))

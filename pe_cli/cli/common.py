@@ -286,6 +286,7 @@ def config_of(target: Path) -> Path:
         PeError: DATA; a folder that is no run's.
     """
     # a mark is a file, and a step that is not there should be told as such
+    # A mark such as `best` is a small file inside the run.
     checkpoint = target.name in ("best", "last") or target.name.startswith("step-")
     if not target.is_dir() and not checkpoint:
         return target

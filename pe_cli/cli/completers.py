@@ -25,6 +25,7 @@ def configs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     """Return the configs that begin so, in this folder and those below; any file where there is none."""
     del param
     wanted = r"^(model|extends|layers)\s*:" if ctx.info_name in TAKE_MODELS else r"^(model|extends)\s*:"
+    # A glance at the first bytes tells a config from other YAML files; parsing each would make Tab slow.
     found = [name for name in _files(incomplete, "*.y*ml") if re.search(wanted, _head(name), re.MULTILINE)]
     return _items(found) or [CompletionItem(incomplete, type="file")]
 
@@ -78,6 +79,7 @@ def _items(values: Iterable[str]) -> list[CompletionItem]:
 
 def _files(incomplete: str, pattern: str) -> list[str]:
     parent = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
+    # One folder deep and bounded: Tab must answer at once, also in a home folder.
     found = itertools.chain(parent.glob(pattern), parent.glob(f"*/{pattern}"))
     paths = itertools.islice((p for p in found if not p.parent.name.startswith(".")), MOST_FILES)
     return sorted(name for name in map(str, paths) if name.startswith(incomplete.removeprefix("./")))
@@ -110,6 +112,7 @@ def _leaves(
     for key, found in schema.get("properties", {}).items():
         whole = f"{above}.{key}" if above else key
         inner = [definitions[r] for r in _references(found) if definitions.get(r, {}).get("properties")]
+        # Bounded, as sections may hold sections of their own kind.
         if inner and depth < 3:
             for section in inner:
                 yield from _leaves(section, definitions, whole, depth + 1)
@@ -134,6 +137,7 @@ def _options(schema: Mapping[str, Any]) -> list[str]:
 class Bash(BashComplete):
     """Bash, which takes `key=value` for three words; completion goes on behind the `=`, and adds no space after one."""
 
+    # bash splits words at `=`, so that a key and its value arrive as several; a key alone must not be followed by a blank.
     source_template = BashComplete.source_template.replace(
         "    return 0\n", "    [[ ${#COMPREPLY[@]} -eq 1 && $COMPREPLY == *= ]] && compopt -o nospace\n    return 0\n"
     )
@@ -150,6 +154,7 @@ class Bash(BashComplete):
 
     def format_completion(self, item: CompletionItem) -> str:
         """Return a line for the script."""
+        # bash has the part before `=` as a word of its own, and wants only what follows it.
         value = item.value.partition("=")[2] if self._behind else item.value
         return f"{item.type},{value}"
 

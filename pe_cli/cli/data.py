@@ -50,7 +50,7 @@ def command(config: Path, rows: int, html: Path | None, write: Path | None, over
     from pe_cli.session.job import Job
 
     if write is not None:
-        from pe_cli.session.data.written_shards import write_shards
+        from pe_cli.session.data.shard_writer import write_shards
 
         lines = write_shards(Job.open(config, overrides), write)
         if as_json:

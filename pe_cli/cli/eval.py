@@ -11,7 +11,7 @@ from pe_cli.cli.common import json_option, override_option, path_argument, path_
 from pe_cli.cli.terminal_text import echo
 
 if TYPE_CHECKING:
-    from pe_cli.metrics.curves import Judged
+    from pe_cli.metrics.curves import ClassifierEvaluation
     from pe_cli.session.evaluation.confusion_matrix import Confusion
     from pe_cli.session.job import Job
 
@@ -81,7 +81,7 @@ def command(
         echo(f"\n{found.text() if found else table_of(judged) if judged else ''}")
 
 
-def _classes(job: Job, split: str, *, matrix: bool) -> tuple[Confusion | None, Judged | None]:
+def _classes(job: Job, split: str, *, matrix: bool) -> tuple[Confusion | None, ClassifierEvaluation | None]:
     """Return how often classes are taken for each other; of tags, and where there is one score per row, what is decided of each.
 
     Raises:

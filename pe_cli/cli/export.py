@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="An output of the model; may be given again. All fetches with a value for every sample when left out.",
 )
+@click.option("--opset", type=int, metavar="N", help="Version of ONNX's set of operators, from 11 on; 18 when left out.")
 @click.option("--raw", is_flag=True, help="The model alone: it takes the model's feeds, and knows neither columns nor classes.")
 @click.option(
     "--adapters",
@@ -47,6 +48,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     weights: Path | None,
     layout: str | None,
     fetches: tuple[str, ...],
+    opset: int | None,
     raw: bool,
     adapters: str,
     checkpoint: Path | None,
@@ -64,8 +66,8 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         raise PeError("nothing says what to write", hint="--onnx FILE or --safetensors FILE")
     if layout is not None and weights is None:
         raise PeError("--layout is for --safetensors", hint="add --safetensors FILE, or leave it out")
-    if out is None and (fetches or raw):
-        raise PeError("--fetch and --raw are for --onnx", hint="add --onnx FILE, or leave them out")
+    if out is None and (fetches or raw or opset is not None):
+        raise PeError("--fetch, --opset and --raw are for --onnx", hint="add --onnx FILE, or leave them out")
     from pe_cli.cli.common import open_trained
     from pe_cli.cli.progress import Quiet
 
@@ -80,7 +82,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     if weights is not None:
         _weights(program, held, weights, layout or "pe", values)
     if out is not None:
-        _onnx(job, program, held, out, fetches, raw, values)
+        _onnx(job, program, held, (out, opset), fetches, raw, values)
 
 
 def _weights(program: Program, held: Mapping[str, Any], file: Path, layout: str, values: str) -> None:
@@ -96,26 +98,26 @@ def _weights(program: Program, held: Mapping[str, Any], file: Path, layout: str,
 
 
 def _onnx(
-    job: Job, program: Program, held: Mapping[str, Any], out: Path, fetches: tuple[str, ...], raw: bool, values: str
+    job: Job, program: Program, held: Mapping[str, Any], file: tuple[Path, int | None], fetches: tuple[str, ...], raw: bool, values: str
 ) -> None:
-    """Write the model as an ONNX file, and beside it what its inputs are made of."""
+    """Write the model as an ONNX file of an opset, and beside it what its inputs are made of."""
     from pe_cli.io.atomic import write_bytes
     from pe_cli.io.onnx.export import OPSET, export
     from pe_cli.session.evaluation.export import Exporting
 
     targets = list(dict.fromkeys([job.variable(name) for name in fetches] or job.outputs()))
-    exporting = Exporting(job, targets)
+    exporting, (out, opset) = Exporting(job, targets), (file[0], OPSET if file[1] is None else file[1])
     around = None if raw else exporting.around(values)
-    data = export(program, held, targets, job.run.model.name, around)
+    data = export(program, held, targets, job.run.model.name, around, opset, job.run.model.metadata)
     write_bytes(out, data)
     outputs = targets if around is None else [one.name for one in around.outputs]
-    echo(f"{out}: {len(data):,} bytes, ONNX opset {OPSET}, outputs {', '.join(outputs)} ({values})")
+    echo(f"{out}: {len(data):,} bytes, ONNX opset {opset}, outputs {', '.join(outputs)} ({values})")
     if around is None:
         echo(f"left out: {'; '.join(exporting.left_out()) or 'nothing, the model takes its data as it is'}")
         return
     beside = exporting.beside(around)
     if beside is not None:
-        file = out.with_name(f"{out.name}.data.json")
-        write_bytes(file, beside)
+        described = out.with_name(f"{out.name}.data.json")
+        write_bytes(described, beside)
         made = dict.fromkeys(lane.source.name for fed in around.feeds.values() for lane in fed.lanes if not lane.source.raw)
-        echo(f"{file}: what is given for {', '.join(made)}")
+        echo(f"{described}: what is given for {', '.join(made)}")

@@ -1,4 +1,4 @@
-"""pe generate: text that a trained language model goes on with."""
+"""pe generate: continues a text with a trained language model."""
 
 from __future__ import annotations
 

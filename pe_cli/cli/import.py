@@ -1,4 +1,4 @@
-"""pe import: a model of another program becomes a model file with its values."""
+"""pe import: turns a model of another program into a model file and its values."""
 
 from __future__ import annotations
 

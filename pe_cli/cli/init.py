@@ -1,4 +1,4 @@
-"""pe init: a first config with comments, and its model; made for data where some is named."""
+"""pe init: writes a first config and its model, with comments, for given data or as an example."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
 
     from pe_cli.core.errors import PeError
     from pe_cli.io import atomic
-    from pe_cli.session.starters.files import Wish
+    from pe_cli.session.starters.columns_option import said_columns
+    from pe_cli.session.starters.files import Settings
     from pe_cli.session.starters.kind import make
-    from pe_cli.session.starters.said_columns import said_columns
 
     if file.is_dir():
         file /= "config.yaml"
@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument per option
         made = _plain()
     else:
         ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
-        made = make(Wish(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
+        made = make(Settings(source, target, file, task, said_columns(columns), drop, encoding, positive, known, ask))
     atomic.make_folder(file.parent)
     atomic.write_text(model, made.model)
     atomic.write_text(file, made.config.replace("MODEL_FILE", json.dumps(model.name), 1))

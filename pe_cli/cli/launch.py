@@ -12,7 +12,7 @@ from pe_cli.core.errors import ExitCode, PeError
 
 if TYPE_CHECKING:
     from pe_cli.config.spec import RunSpec
-    from pe_cli.session.launch.surroundings import Machine
+    from pe_cli.session.launch.cluster_environment import Machine
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -58,10 +58,10 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     import os
     import shlex
 
+    from pe_cli.session.launch.cluster_environment import find_cluster_environment
     from pe_cli.session.launch.hosts import hosts_of
     from pe_cli.session.launch.launch import Launch, described, launch
     from pe_cli.session.launch.plan import Wanted, plan
-    from pe_cli.session.launch.surroundings import surroundings
 
     run = _run(arguments)
     machines, file = hosts_of(hosts) if hosts is not None else ([], None)
@@ -69,7 +69,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
     if not words:
         raise PeError("--ssh is empty", hint="ssh, or another command that takes a host and a command")
     machine = _machine(run)
-    around = surroundings(os.environ, machine)
+    around = find_cluster_environment(os.environ, machine)
     made = plan(run, Wanted(count, nodes, per_node, machines), around, machine)
     rest, goes_on = _apart(list(arguments))
     kept = file if nodes is None and per_node is None else None
@@ -102,8 +102,8 @@ def _machine(run: RunSpec) -> Machine:
     import socket
 
     from pe_cli.core.limits import usable_cores
+    from pe_cli.session.launch.cluster_environment import Machine
     from pe_cli.session.launch.mpi_launcher import mpi_here
-    from pe_cli.session.launch.surroundings import Machine
 
     cards = 0
     if run.executor.place == "cuda":

@@ -116,10 +116,13 @@ def main() -> None:
 
     SIGINT and SIGTERM interrupt a command. Training takes them itself once it has begun, and until then they end the process.
     """
+    # Put back at the end, where Python's own handlers are to meet late signals.
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    # `pe train` may have handlers already, which let a step end: those stay.
     if "train" not in sys.argv[1:2] or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         interruptible()
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    # Below that, importing fails at places that name no cause.
     if resource.RLIM_INFINITY != allowed < LEAST_ADDRESSES and len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
         sys.exit(_too_little(f"{allowed >> 10} KiB of addresses are allowed, and {LEAST_ADDRESSES >> 10} are needed to begin"))
     gc.set_threshold(GARBAGE, 10, 10)

@@ -1,4 +1,4 @@
-"""pe predict: what a model says of every sample: of files of the user's, or of a split of the config."""
+"""pe predict: predictions of a trained model, for files or for a split of its config."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def command(  # noqa: PLR0913, PLR0917 - one argument per option
         raise click.UsageError("--split names data of the config, and FILES are other data")
     if thresholds and (raw or (fetches and not files) or (out is not None and out.suffix == ".npz")):
         raise click.UsageError("--threshold is for names of classes, and arrays are written as they are")
+    # Readers want files, which they may read twice; standard input can be read once.
     with tempfile.TemporaryDirectory(prefix="pe-input-") as folder:
         paths = [_standard_input(target, overrides, Path(folder)) if str(file) == "-" else file for file in files]
         if paths:
@@ -101,6 +102,7 @@ def _help(job: Job, use: str, names: Sequence[str]) -> None:
     """Do this process's share of what the first one writes."""
     from pe_cli.session.evaluation.evaluator import Evaluator
 
+    # Every process computes its part of a batch, so those that write nothing have to take the same steps.
     for _ in Evaluator(job).predict(use, names):
         pass
 
@@ -143,7 +145,7 @@ def _answers(
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.evaluation.output_meaning import answers, said
     from pe_cli.session.evaluation.predicted_masks import write_masks
-    from pe_cli.session.evaluation.said_thresholds import with_thresholds
+    from pe_cli.session.evaluation.threshold_option import with_thresholds
 
     meant = with_thresholds(answers(job, fetches), thresholds)
     names = list(dict.fromkeys(name for answer in meant for name in answer.variables))

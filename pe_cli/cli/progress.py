@@ -32,6 +32,7 @@ class Quiet(Observer):
     def compiling(self, done: int, total: int, name: str) -> None:
         """Count; called from compile workers too."""
         del done, total, name
+        # Kernels are compiled in several threads, which all report here.
         with self._lock:
             self.compiled += 1
 
@@ -116,6 +117,7 @@ class Bar(Quiet):
         """Move the bar, a few times a second at most."""
         now = time.perf_counter()
         self._compiled()
+        # The first step compiles and plans: it would spoil the speed of all that follow.
         if step <= 1:
             self._begin, self._samples = now, 0
         else:
@@ -139,6 +141,7 @@ class Bar(Quiet):
         """Print a note above the bar."""
         self._say(f"note: {text}")
 
+    # Names in it come from files; rich would read their brackets as markup.
     def _say(self, text: str) -> None:
         self._bar.console.print(shown_text(text), markup=False, highlight=False)
 

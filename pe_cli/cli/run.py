@@ -40,4 +40,5 @@ def command(
     words = [sys.executable, "-P", *(["-u"] if unbuffered else []), "-m", "pe_cli.paddle.run_script"]
     words += [] if seed is None else [f"--seed={seed}"]
     words += ["-m", script] if is_module else [script]
+    # By exec, so that signals, the terminal and the exit code are the script's own.
     os.execve(sys.executable, [*words, *arguments], {**os.environ, **environment})

@@ -13,7 +13,7 @@ from pe_cli.core.errors import PeError
 if TYPE_CHECKING:
     from pe_cli.core.survey_figures import Survey
     from pe_cli.io.view.model_facts import Facts, LayerFacts, MemoryFacts
-    from pe_cli.metrics.curves import Judged
+    from pe_cli.metrics.curves import ClassifierEvaluation
     from pe_cli.metrics.error_shares import ErrorShares
 
 #: Boxes of a graph on the page; more are joined by name scope.
@@ -66,7 +66,7 @@ def _measured(config: Path, overrides: tuple[str, ...], steps: int) -> dict[str,
     return trace_of_phases(job, steps)
 
 
-def _judged(folder: Path) -> tuple[tuple[Judged | None, tuple[ErrorShares, ...]], str]:
+def _judged(folder: Path) -> tuple[tuple[ClassifierEvaluation | None, tuple[ErrorShares, ...]], str]:
     """Return what a model does over its evaluation data: curves of a classifier, errors by column; and what could not be told."""
     from pe_cli.cli.common import open_trained
     from pe_cli.session.evaluation.classifier_report import judged

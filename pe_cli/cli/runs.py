@@ -1,4 +1,4 @@
-"""pe runs: what runs there are, and how they did."""
+"""pe runs: lists runs with their state and results."""
 
 from __future__ import annotations
 

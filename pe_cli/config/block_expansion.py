@@ -85,6 +85,7 @@ class Expansion:
 
     def _layers(self, layers: MapNode, place: _Place, previous: str | None) -> str | None:
         """Write out the layers of a model or block; return the last one's output."""
+        # All names first, so that a layer which is read above its own line is told as just that.
         for key in layers.entries:
             place.scope.names.setdefault(key, place.prefix + key)
         for key, entry in layers.entries.items():
@@ -107,6 +108,7 @@ class Expansion:
                     made = self._one(key, entry, node, place, previous)
             if made is None:
                 self.broken.add(full)
+            # Who reads it must not be told that it is missing: the mistake is told at the layer.
             previous = place.scope.names[key] = made or full
         return previous
 
@@ -198,10 +200,12 @@ class Expansion:
         layers = block.get("layers") if isinstance(block, MapNode) else None
         if not isinstance(block, MapNode) or not isinstance(layers, MapNode) or not layers.entries:
             return None
+        # States and inputs are written for several bodies at once; a body takes those that it declares.
         declared = _declared(block)
         stepped = kind in ("scan", "beam")
         prefix = f"{place.prefix}{key}/" if stepped else f"{place.prefix}{key}/{called.key}/"
         each = (*(("input",) if stepped else ()), *states)
+        # '@' is in no name that a user can write.
         stands = {arg: f"{prefix}@{arg}" for arg in each if arg in declared}
         for arg, entry in states.items():
             if arg not in declared and called.key != "condition":
@@ -214,6 +218,7 @@ class Expansion:
                 notes = [(entry.at, "it changes here")]
                 raise PeError(f"nothing says what '{arg}' of block '{name}' is in the first round", at=at, hint=hint, notes=notes)
         before = self.mistakes.total
+        # States come from the round before, so what the call says of them is their start.
         call = MapNode({k: e for k, e in given.items() if k in declared and k not in stands}, called.at)
         values_given = self._given(name, block, call, place.scope)
         if self.mistakes.total > before:
@@ -221,6 +226,7 @@ class Expansion:
         values_given |= {arg: ScalarNode(full, at, full, scope=COMPLETE) for arg, full in stands.items()}
         values = self._values(name, block, values_given, at)
         scope = Scope(place.scope, values, prefix=prefix)
+        # The body's layers are the region's own: they are gathered apart from those around it.
         outside, self.layers = self.layers, []
         try:
             inner = _Place(scope, values, prefix, (*place.calls, at), (*place.names, name))
@@ -272,6 +278,7 @@ class Expansion:
         inner = replace(place, calls=(*place.calls, at), names=(*place.names, name))
         for i in range(repeat or 1):
             prefix = f"{place.prefix}{key}/" if repeat is None else f"{place.prefix}{key}/{i}/"
+            # From the second repeat on the block reads its own output.
             if previous is not None and (i or "input" not in given):
                 given["input"] = ScalarNode(previous, at, previous, scope=COMPLETE)
             values = self._values(name, block, given, at)

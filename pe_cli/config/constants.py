@@ -31,6 +31,7 @@ def fill(tree: MapNode, used: Collection[str], mistakes: Mistakes) -> MapNode | 
     before = mistakes.total
     substitution = Substitution(mistakes, "config")
     values: dict[str, Node] = {}
+    # Names in every file that takes part count: a file that is extended may use what this one sets.
     everywhere = {*used, *names_in(tree)}
     for key, one in declared.entries.items():
         if key not in everywhere:
@@ -42,6 +43,7 @@ def fill(tree: MapNode, used: Collection[str], mistakes: Mistakes) -> MapNode | 
         value = substitution.apply(one.value, values)
         if is_null(value):
             mistakes.say(f"the argument '{key}' has no value", one.at, f"give it one here, or with -o args.{key}=...")
+            # Who uses it must not be told that it is missing.
             substitution.missing.add(key)
             continue
         values[key] = value

@@ -1,4 +1,4 @@
-"""Collects mistakes, so that one run reports all of them."""
+"""Collects mistakes, so that one run of a command reports all of them."""
 
 from __future__ import annotations
 

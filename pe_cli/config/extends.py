@@ -158,6 +158,7 @@ def merge(base: MapNode, own: MapNode) -> MapNode:
 
 
 def _merge(base: MapNode, own: MapNode, path: tuple[str, ...]) -> MapNode:
+    # Options of one reader, optimizer or loss mean nothing to another, so another kind starts from nothing.
     if path and path != ("executor",) and any(_differs(base.get(key), own.get(key)) for key in _KINDS):
         return own
     entries = dict(base.entries)
@@ -167,6 +168,7 @@ def _merge(base: MapNode, own: MapNode, path: tuple[str, ...]) -> MapNode:
         if below is None:
             entries[key] = entry
         elif is_null(value) and not _means_null(inner):
+            # A null takes away what the base file says; where null is itself a value, it stays.
             del entries[key]
         else:
             under = long_form(below.value, inner) if isinstance(value, MapNode) else below.value
@@ -196,6 +198,7 @@ def long_form(node: Node, path: tuple[str, ...]) -> Node:
 def tidy(path: Path) -> Path:
     """Return configs/../models/a.yaml as models/a.yaml, unless a symbolic link makes that another file."""
     short = Path(os.path.normpath(path))
+    # Only where it is the same file: `..` behind a symbolic link leads elsewhere than the text says.
     try:
         return short if short.resolve() == path.resolve() else path
     except (OSError, RuntimeError, ValueError):

@@ -24,7 +24,7 @@ from pe_cli.core.errors import Span, did_you_mean
 
 #: Levels of sequences that a feed may declare.
 MAX_LEVELS = 8
-KEYS = ("name", "args", "feeds", "blocks", "layers", "fetches")
+KEYS = ("name", "metadata", "args", "feeds", "blocks", "layers", "fetches")
 
 
 class FeedDeclaration(Section):
@@ -105,7 +105,7 @@ class _Model:
         return ModelSpec(
             self.name(), self.path, self.values, feeds, {k: e.value for k, e in blocks.entries.items()},
             tuple(expansion.layers), self.fetches(substitution), scope, self.tree.at,
-            frozenset(expansion.broken | self.broken),
+            frozenset(expansion.broken | self.broken), self.metadata(),
         )  # fmt: skip
 
     def name(self) -> str:
@@ -116,6 +116,15 @@ class _Model:
             self.mistakes.say(f"name must be text, got {describe(node)}", node.at, "quote it")
             return self.path.stem
         return node.value
+
+    def metadata(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key, entry in self.section("metadata").entries.items():
+            if isinstance(entry.value, ScalarNode) and isinstance(entry.value.value, str):
+                found[key] = entry.value.value
+            else:
+                self.mistakes.say(f"metadata.{key} must be text, got {describe(entry.value)}", entry.at, "quote it")
+        return found
 
     def section(self, key: str) -> MapNode:
         node = self.tree.get(key)

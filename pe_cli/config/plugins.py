@@ -70,6 +70,7 @@ def load_plugin(package: str, at: Span | None) -> None:
     Raises:
         PeError: USAGE; it is not installed, has nothing for us, or fails while it is imported.
     """
+    # Only a package that the run file names is imported: what happens to be installed runs no code.
     try:
         found = metadata.distribution(package)
     except (metadata.PackageNotFoundError, ValueError):
@@ -80,6 +81,7 @@ def load_plugin(package: str, at: Span | None) -> None:
         hint = f"a package declares what it has under {', '.join(_GROUPS[:-1])} or {_GROUPS[-1]}"
         raise PeError(f"plugins: the package '{package}' has no entry point for pe", at=at, hint=hint)
     for point in points:
+        # Importing twice would register the same names twice, which is a mistake elsewhere.
         if f"{package}:{point.group}:{point.name}" in _LOADED:
             continue
         what = f"plugins: {package}: {point.group} {point.name} = {point.value}"

@@ -62,6 +62,7 @@ def resolved_yaml(run: RunSpec, *, standalone: bool = False) -> str:
     data["exec_strategy"] = _wishes(run.exec_strategy)
     output = _dump(run.output)
     data["output"] = output if run.output.checkpoint else {**output, "checkpoint": None}
+    # Texts with `${` were put in already, and must not be put in again when the file is read.
     return yaml.dump(escaped(data), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -77,6 +78,7 @@ def _training(run: RunSpec, section: TrainSection) -> dict[str, Any]:
 def _sources(run: RunSpec) -> dict[str, Any]:
     """Return the sections that name readers; the parts of a split are one."""
     found: dict[str, Any] = {}
+    # Parts of a split read one source, which was written once.
     for name, spec in run.data.items():
         found.setdefault("source" if spec.split else name, {**_dump(spec.section), **to_data(spec.options)})
     return found
@@ -114,6 +116,7 @@ def _stand_alone(section: Any, base: Path) -> None:
 
 
 def _executor(run: RunSpec) -> dict[str, Any]:
+    # Defaults that the chosen type rejects are left out, as the file has to be readable again.
     """Return the executor's section; what one type cannot act on is left out with it."""
     found = {k: v for k, v in _dump(run.executor).items() if k != "num_threads" and v is not None}
     if run.distributed is not None and run.executor.processes == "auto":
@@ -161,6 +164,7 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    # A text that would be read as a number, a null or a boolean is quoted.
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         if kind is not yaml.ScalarNode:
             return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
@@ -175,6 +179,7 @@ def _tag(text: str) -> str:
     try:
         return f"tag:yaml.org,2002:{_TAGS[type(resolve(text))]}"
     except PeError:
+        # A number too large for us is no text either: quoted, it would come back as one.
         return "tag:yaml.org,2002:int"
 
 

@@ -34,6 +34,7 @@ class Scope:
         if name in self.names:
             return self.names[name]
         value = self.args.get(name)
+        # The name that an argument stands for was written where the block is used, and is looked up there.
         if isinstance(value, ScalarNode) and isinstance(value.value, str):
             where = value.scope or self.outer
             return where.find(value.value) if where else None

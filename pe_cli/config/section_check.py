@@ -35,6 +35,7 @@ def check(
     """
     try:
         found = section.model_validate(to_data(node))
+    # One wrong value of a union fails for each of its kinds; the user reads one sentence.
     except ValidationError as failure:
         for detail in told_once(failure.errors(include_url=False), lambda above: _keys(_section_at(section, above))):
             mistakes.add(explain(section, node, path, dict(detail), at))
@@ -80,6 +81,7 @@ def explain(
     notes = origin_notes(written) if written is not None else ()
     value = written.value if isinstance(written, ScalarNode) else None
     if owner and loc and _is_unavailable(owner, str(loc[-1]), value):
+        # Known values that this version lacks are told apart from misspelled ones.
         return PeError(
             f"{full}: {show(value)} is not available in this version", at=at, hint=f"only {_only(owner, str(loc[-1]))}"
         )
@@ -104,6 +106,7 @@ def _unknown(section: type[Section], node: Node, path: Path, loc: Path) -> PeErr
         return PeError(f"{above}.{key} is not available in this version", at=at, hint="remove it")
     known = _keys(owner)
     hint = did_you_mean(key, known)
+    # `key:value` without a blank is one text in YAML.
     if hint is None and ":" in key:
         hint = "put a blank after the ':'"
     what = f"{above} has no key '{key}'" if above else f"there is no section '{key}'"
@@ -124,6 +127,7 @@ def _section_at(section: type[Section], loc: Path) -> type[Section] | None:
             here = None if field is None else field.annotation
         else:
             here = typing.get_args(here)[-1] if typing.get_origin(here) in (dict, list) else None
+        # An optional section is a union with None, of which the section is wanted.
         if isinstance(here, types.UnionType) or typing.get_origin(here) is typing.Union:
             here = next((a for a in typing.get_args(here) if a is not type(None)), None)
     return here if isinstance(here, type) and issubclass(here, Section) else None

@@ -1,4 +1,4 @@
-"""A text that places point into."""
+"""A text with a name, into which error messages point by line and column."""
 
 from __future__ import annotations
 

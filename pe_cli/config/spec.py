@@ -122,6 +122,7 @@ class ModelSpec:
         scope: names that the run file may use: feeds, layers, and results of blocks.
         at: place of the model.
         broken: variables whose layers could not be put in, so that what needs them stays silent.
+        metadata: what an exported model says of itself: key -> text.
     """
 
     name: str
@@ -134,6 +135,7 @@ class ModelSpec:
     scope: Scope
     at: Span
     broken: frozenset[str] = frozenset()
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ class Substitution:
         """
         if not node.refers:
             return node
+        # Every value made is counted: blocks that use blocks could grow without end from a small file.
         self.count(1, node.at)
         made: Node
         if isinstance(node, MapNode):
@@ -114,6 +115,7 @@ class Substitution:
         whole = _WHOLE.fullmatch(text)
         if whole:
             found = self._find(whole[1].strip(), node.at, values)
+            # The value's own place is kept as a note, as a mistake in it may have to be mended there.
             return node if found is None else replace(found, at=node.at, via=found.via or found.at)
         parts: list[str] = []
         end = length = 0
@@ -145,6 +147,7 @@ class Substitution:
         if name in values:
             return values[name]
         if name in self.missing:
+            # Told once per name: a constant that is missing is usually used often.
             self.mistakes.again()
             return None
         hint = did_you_mean(name, values) or (f"one of {', '.join(values)}" if values else "declare it under args")

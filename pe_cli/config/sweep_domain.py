@@ -64,6 +64,7 @@ def _choices(values: list[Any]) -> Choices:
     if len(values) > MOST_CHOICES:
         raise ValueError(f"must have at most {MOST_CHOICES} values")
     try:
+        # As JSON, so that 1 and true, which are equal in Python, are two values.
         texts = [json.dumps(value, sort_keys=True, allow_nan=False) for value in values]
     except ValueError:
         raise ValueError("must have finite numbers only") from None

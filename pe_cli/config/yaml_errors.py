@@ -74,12 +74,14 @@ def explain_syntax(error: yaml.MarkedYAMLError, source: Source) -> PeError:
             if at_start and error.context_mark:
                 mark = error.context_mark
             break
+    # At the end of a file PyYAML's mark stands one line behind the last.
     line = min(mark.line, len(source.lines) - 1) if mark else 0
     at = source.span(line, mark.column if mark and mark.line == line else 0)
     notes = []
     context: Any = error.context_mark
     if context and (context.line, context.column) != (mark.line, mark.column) and "flow" in str(error.context):
         notes.append((source.span(context.line, context.column), "it begins here"))
+    # `${...}` begins a mapping for YAML, so its errors are nearly always about missing quotes.
     if _UNQUOTED_REFERENCE.search(at.text):
         reference = _UNQUOTED_REFERENCE.search(at.text)
         hint = f'quote it: "{reference[0]}"' if reference else hint

@@ -1,4 +1,4 @@
-"""How the kernels of a step compute."""
+"""The numeric settings of a step: what its kernels compute with."""
 
 from __future__ import annotations
 

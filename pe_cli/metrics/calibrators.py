@@ -27,9 +27,11 @@ def probabilities(scores: Array, *, logits: bool, several: bool) -> Array:
     found: Array = scores.astype(np.float64)
     if several or scores.shape[1] == 1:
         if logits:
+            # By logaddexp: 1 / (1 + e^-x) written out overflows for large negative logits.
             found = np.exp(-np.logaddexp(0.0, -found))
         return found if several else np.concatenate([1 - found, found], axis=1)
     if logits:
+        # The largest logit is taken out, so that exp does not overflow.
         found = np.exp(found - found.max(axis=1, keepdims=True))
         found /= found.sum(axis=1, keepdims=True)
     return found
@@ -41,6 +43,7 @@ def as_logits(scores: Array, *, logits: bool, several: bool) -> Array:
     if logits:
         return found
     if several or scores.shape[1] == 1:
+        # Probabilities of exactly 0 and 1 have no finite logit; TINY keeps them far outside instead.
         return np.asarray(np.log(np.maximum(found, TINY)) - np.log(np.maximum(1 - found, TINY)))
     return np.asarray(np.log(np.maximum(found, TINY)))
 
@@ -67,11 +70,13 @@ def temperature(logits: Array, labels: Array, *, several: bool) -> float:
             return float((logits * (made - given.reshape(made.shape))).sum())
         return float(((made * logits).sum(axis=1) - logits[np.arange(len(given)), given]).sum())
 
+    # Factors are one over temperatures, and the slope never falls with the factor: its zero is found by bisection.
     low, high = 1 / HOTTEST, 1 / COLDEST
     if slope(low) >= 0:
         return HOTTEST
     if slope(high) <= 0:
         return COLDEST
+    # Bisection of the logarithm: temperatures below and above 1 are met with the same relative precision.
     while high / low > 1 + 1e-12:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
@@ -114,6 +119,7 @@ def isotonic(scores: Array, hit: Array) -> Steps:
     pools: list[tuple[float, float, int]] = []  # mean, rows, number of the first score behind it
     for i in range(len(at)):
         mean, weight = float(means[i]), float(rows[i])
+        # Pool adjacent violators: a mean that is not above its neighbour's joins it, back as far as needed.
         while pools and pools[-1][0] >= mean:
             before, many, _ = pools.pop()
             mean, weight = (before * many + mean * weight) / (many + weight), many + weight
@@ -121,6 +127,7 @@ def isotonic(scores: Array, hit: Array) -> Steps:
     points: list[tuple[float, float]] = []
     begin = 0
     for mean, _, end in pools:
+        # A pool of several scores is flat: its first and its last score say the same.
         points += [(float(at[i]), min(1.0, max(0.0, mean))) for i in sorted({begin, end - 1})]
         begin = end
     return Steps(tuple(x for x, _ in points), tuple(y for _, y in points))

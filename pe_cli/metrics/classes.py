@@ -94,10 +94,12 @@ def layout(scores: tuple[int, ...], labels: tuple[int, ...], axis: int = -1) -> 
         text = f"scores have {rank} axes, and axis {axis} cannot be that of the classes"
         raise PeError(text, hint=f"from 1 to {rank - 1}, or from -1 down")
     width = scores[at]
+    # Labels may leave the class axis out or keep it with size 1; both are the habit of some framework.
     if width < 1:
         raise PeError(f"scores are {_shown(scores)}: the number of classes, axis {axis}, must be known and at least 1")
     plain = (*scores[:at], *scores[at + 1 :])
     kept = (*scores[:at], 1, *scores[at + 1 :])
+    # Before the test for several classes: of [batch, 1] and [batch, 1] a row has one label, not one flag.
     if _fits(labels, plain) or _fits(labels, kept):
         return Layout(max(2, width), at)
     if _fits(labels, scores):
@@ -182,6 +184,7 @@ def whole_numbers(labels: Array) -> Ints:
     Raises:
         PeError: DATA; one is something else.
     """
+    # NaN and numbers beyond int64 have no whole number; they differ from what they become, and are found below.
     with np.errstate(invalid="ignore"):
         found = labels.astype(np.int64)
     wrong = np.flatnonzero((found != labels).reshape(-1))

@@ -50,6 +50,7 @@ class Collector:
         total, seen = 0, set()
         for one in self._metrics:
             for variable in one.variables.values() if isinstance(one.kind, Gathered) else ():
+                # A variable that several metrics read is kept, and counted, once.
                 if variable in types and variable not in seen:
                     seen.add(variable)
                     total += rows * product(abs(size) for size in types[variable].shape) * types[variable].numpy.itemsize
@@ -65,6 +66,7 @@ class Collector:
         Raises:
             PeError: DATA, values that a metric cannot be computed of; USAGE, more values than may be kept.
         """
+        # A NaN compares as false with every score: without this, it would count as a wrong decision, silently.
         self._wrong |= {name for name, a in values.items() if a.dtype.kind == "f" and np.isnan(a).any()}
         kept = set()
         for one in self._metrics:
@@ -84,6 +86,7 @@ class Collector:
         self._bytes += value.nbytes
         if self._bytes > self._most:
             raise self._too_many(one, variable)
+        # A copy, as the executor writes the next batch into the same memory.
         self._kept.setdefault(variable, []).append(np.array(value))
 
     def _too_many(self, one: Declared, variable: str) -> PeError:

@@ -47,6 +47,7 @@ class Scores:
     def whole(self) -> tuple[Array, Array]:
         """Return the probabilities [rows, classes] and labels [rows] of all rows; of two classes by one number, of both."""
         scores, labels = np.concatenate(self.probabilities), np.concatenate(self.labels)
+        # One number per row is of the second of two classes; the first has the rest.
         return (np.hstack([1 - scores, scores]) if scores.shape[1] == 1 and not self.several else scores), labels
 
 
@@ -128,7 +129,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClassifierEvaluation:
     """What a classifier does over a split.
 
     Args:
@@ -161,6 +162,7 @@ def roc(name: str, scores: Array, positive: Array) -> Roc:
     """Return the curve of scores [rows] by which rows may be of a class, and whether they are."""
     order = np.argsort(-scores, kind="stable")
     scores, positive = scores[order], positive[order].astype(bool)
+    # Equal scores are one point: which of their rows comes first must not bend the curve.
     ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
     hits = np.cumsum(positive, dtype=np.int64)[ends]
     misses = ends + 1 - hits
@@ -169,6 +171,7 @@ def roc(name: str, scores: Array, positive: Array) -> Roc:
 
 def calibration(probabilities: Array, right: Array, bins: int = BINS) -> Calibration:
     """Return how probabilities [rows] compare with what came true, in intervals of equal width that include their lower end."""
+    # Without the outermost edges, so that probabilities of exactly 0 and 1 fall into the first and the last interval.
     index = np.searchsorted(np.linspace(0.0, 1.0, bins + 1)[1:-1], probabilities)
     rows = np.bincount(index, minlength=bins)
     there = rows > 0
@@ -185,7 +188,7 @@ def precision_recall(name: str, scores: Array, positive: Array) -> PrecisionReca
     return PrecisionRecall(name, hits / hits[-1], hits / (ends + 1), float(positive.mean()))
 
 
-def judge(scores: Scores, names: Sequence[str], split: str, decision: Decision | None = None) -> Judged:
+def evaluate_classifier(scores: Scores, names: Sequence[str], split: str, decision: Decision | None = None) -> ClassifierEvaluation:
     """Return all curves of what was seen.
 
     Args:
@@ -218,7 +221,7 @@ def judge(scores: Scores, names: Sequence[str], split: str, decision: Decision |
             said = "the class that is taken"
     right = int((hits == taken).all(axis=1).sum())
     precisions = tuple(curves[c] for c in mixed)
-    return Judged(split, tuple(names), len(labels), right, counts, rocs, precisions, figures, found, said)
+    return ClassifierEvaluation(split, tuple(names), len(labels), right, counts, rocs, precisions, figures, found, said)
 
 
 def _threshold(decision: Decision | None, number: int, classes: int, several: bool) -> float | None:
@@ -230,6 +233,7 @@ def _threshold(decision: Decision | None, number: int, classes: int, several: bo
 
 def _figures(name: str, threshold: float | None, hit: Array, taken: Array, curve: PrecisionRecall | None) -> ClassFigures:
     both, there, said = int((hit & taken).sum()), int(hit.sum()), int(taken.sum())
+    # Without rows that are of the class or taken for it, F1 is 0 and no division by 0.
     f1 = 2 * both / (there + said) if there + said else 0.0
     precision, recall = (both / many if many else 0.0 for many in (said, there))
     return ClassFigures(name, threshold, precision, recall, f1, None if curve is None else curve.average, there)

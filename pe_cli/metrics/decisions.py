@@ -39,6 +39,7 @@ class Decision:
     def probabilities(self, scores: Array, *, logits: bool, several: bool) -> Array:
         """Return calibrated probabilities, float64 [rows, classes]; see `calibrators.probabilities`."""
         if self.temperature is not None:
+            # A temperature is fitted on logits, so probabilities are turned into logits for it first.
             warm = as_logits(scores, logits=logits, several=several) / self.temperature
             return probabilities(warm, logits=True, several=several)
         found = probabilities(scores, logits=logits, several=several)
@@ -91,6 +92,7 @@ class _Points(_Strict):
     @model_validator(mode="after")
     def _rise(self) -> _Points:
         at, to = np.array(self.at), np.array(self.to)
+        # What is read from a file must have the form that `isotonic` makes, as np.interp accepts any numbers without a word.
         if len(at) != len(to) or (np.diff(at) <= 0).any() or (np.diff(to) < 0).any() or to.min() < 0 or to.max() > 1:
             raise ValueError("must rise, with as many values from 0 to 1")
         return self
@@ -112,7 +114,7 @@ class _Written(_Strict):
 
 
 @dataclass(frozen=True)
-class Wish:
+class DecisionSettings:
     """What is chosen.
 
     Args:
@@ -125,7 +127,7 @@ class Wish:
 
 
 def decide(
-    wish: Wish, label: str, scores: Array, labels: Array, names: Sequence[str], *, logits: bool, several: bool
+    wish: DecisionSettings, label: str, scores: Array, labels: Array, names: Sequence[str], *, logits: bool, several: bool
 ) -> tuple[Decision, list[str]]:
     """Fit a calibration, then choose thresholds of what it gives.
 
@@ -141,6 +143,7 @@ def decide(
     Returns:
         The decision, and sentences on classes of which the rows do not say what is wanted.
     """
+    # Of two classes that share a score, only the second is decided about.
     hits = labels.astype(bool) if several else (labels.reshape(-1) == 1)[:, None]
     made = Decision(label)
     if wish.calibrate == "temperature":
@@ -152,6 +155,7 @@ def decide(
         made = replace(made, steps=tuple(isotonic(found[:, c], hits[:, i]) for i, c in enumerate(columns)))
     if wish.rule is None:
         return made, []
+    # Thresholds are chosen on calibrated scores, as these are what they will be compared with.
     found = made.probabilities(scores, logits=logits, several=several)
     notes, thresholds = [], []
     for i, column in enumerate(range(found.shape[1]) if several else [1]):

@@ -1,4 +1,4 @@
-"""Where a model errs: the errors of rows, shared out over the classes or ranges of each column."""
+"""Where a model errs: the shares of rows and of errors in each class or range of every column."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def _column(name: str, errors: Array, groups: Array, names: Sequence[str], total
     rows = np.bincount(groups, minlength=len(names))
     sums = np.bincount(groups, weights=errors, minlength=len(names))
     shares = rows / len(errors), sums / total
+    # Half the sum of the differences: the share of all errors that would have to move to make groups alike.
     uneven = float(np.abs(shares[0] - shares[1]).sum()) / 2
+    # The largest groups, but in the order of classes and ranges, which is how they are read.
     largest = sorted(np.argsort(-rows, kind="stable")[:MOST_GROUPS].tolist())
     told = [Group(names[i], float(shares[0][i]), float(shares[1][i]), float(sums[i] / rows[i])) for i in largest if rows[i]]
     return ColumnErrors(name, tuple(told), uneven)
@@ -102,6 +104,7 @@ def ranges(values: Array) -> tuple[Array, list[str]]:
     known = values[there]
     if not len(known):
         return np.zeros(len(values), np.int64), ["missing"]
+    # Quarters of a column with few values may have one edge; a range that nothing is in is none.
     edges = np.unique(np.quantile(known, np.linspace(0, 1, RANGES + 1)[1:-1]))
     groups = np.full(len(values), len(edges) + 1, np.int64)
     groups[there] = np.searchsorted(edges, known, side="left")

@@ -1,4 +1,4 @@
-"""Thresholds: from which score on a row is taken to be of a class, chosen by what the decision is for."""
+"""Chooses thresholds: the score from which on a row is taken to be of a class, by what the decision is for."""
 
 from __future__ import annotations
 
@@ -67,10 +67,12 @@ def choose(rule: Rule, scores: Array, hit: Array) -> Chosen:
         return Chosen(0.5, f"{'every' if hit.any() else 'no'} row is of it")
     order = np.argsort(-scores, kind="stable")
     ordered, hits = scores[order], hit[order]
+    # A threshold cannot part equal scores, so only the last row of each score counts.
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     right = np.cumsum(hits, dtype=np.int64)[ends].astype(np.float64)
     taken = (ends + 1).astype(np.float64)
     steps = ordered[ends]
+    # In the middle between two scores, so that the next rows' noise is least likely to cross it.
     between = (steps + np.append(steps[1:], 0.0)) / 2
     if rule.by == "cost":
         return Chosen(_cheapest(rule, right, taken, float(hit.sum()), between, float(steps[0])))
@@ -88,6 +90,7 @@ def choose(rule: Rule, scores: Array, hit: Array) -> Chosen:
 def _cheapest(rule: Rule, right: Array, taken: Array, there: float, between: Array, most: float) -> float:
     """Return the threshold of the least cost; that above all scores, where there is one, takes no row."""
     costs = rule.missed * (there - right) + rule.false_alarm * (taken - right)
+    # Only below a score of 1 there is room for a threshold that takes no row.
     if most < 1.0:
         costs, between = np.append(rule.missed * there, costs), np.append((most + 1.0) / 2, between)
     return float(between[np.argmin(costs)])

@@ -1,4 +1,4 @@
-"""compat: what the original's scripts for two versions of Python call."""
+"""`paddle.compat`: helpers for scripts that ran on Python 2 and 3."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ def no_grad() -> Iterator[None]:
     before = set(block.vars)
     yield
     for name, made in block.vars.items():
+        # A parameter that is made inside stays trainable, as in the original.
         if name not in before and not isinstance(made, Parameter):
             made.stop_gradient = True
 
@@ -92,6 +93,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
         if values.dtype.kind not in "biuf":
             raise FluidTypeError(f"to_tensor: data has elements of type {values.dtype}", hint="numbers, or nested lists of equal lengths")
         plain = not isinstance(data, (np.ndarray, np.generic))
+        # Python's numbers take the default type, as 2.x does; arrays keep theirs.
         kind = get_default_dtype() if plain and values.dtype.kind == "f" else str(values.dtype)
         made = layers.assign(values.astype(as_dtype(kind if dtype is None else dtype)))
     made.stop_gradient = stop_gradient

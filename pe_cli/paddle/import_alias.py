@@ -25,12 +25,14 @@ class PaddleAlias(MetaPathFinder, Loader):
             importlib.import_module(source)
         except ModuleNotFoundError as error:
             if error.name == source:
+                # The module is missing, not one that it imports: only then another package may have the name.
                 return None
             raise
         return ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module of this package in the place of the empty one that Python has made."""
+        # One module object under two names: `isinstance` and module state are the same by either.
         sys.modules[module.__name__] = sys.modules[f"pe_cli.{module.__name__}"]
 
 

@@ -1,4 +1,4 @@
-"""Functions on readers."""
+"""`paddle.reader`: functions that combine, shuffle and batch readers."""
 
 from __future__ import annotations
 

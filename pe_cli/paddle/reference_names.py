@@ -43,6 +43,7 @@ def missing(module: str, there: Callable[[], Iterable[str]]) -> Callable[[str], 
                 return found
             refusal = find(module, name) or (UNTAKEN if name in recorded().get(path, _NOTHING).names else None)
             if refusal is not None:
+                # Tools that walk over all names of a module must be able to hold a refused one; it raises when it is used.
                 return Refused(f"{module}.{name}", refusal)
         if name in known():
             raise NoSuchName(f"{module}.{name} is a name of PaddlePaddle's reference that is not there yet")
@@ -81,6 +82,7 @@ def _elsewhere(path: str, name: str) -> Any:
     parts = path.split(".")[:-1]
     above = (_module(".".join(parts[:n])) for n in range(len(parts), 0, -1))
     values = (vars(m).get(name) for m in above if m is not None)
+    # A name that the original has in a module of its own stands here in the nearest package above.
     return next((v for v in values if v is not None and not isinstance(v, (Refused, ModuleType))), None)
 
 
@@ -113,6 +115,7 @@ def install() -> None:
         above, _, last = path.rpartition(".")
         parent = sys.modules[f"pe_cli.{above}"]
         if any((Path(folder) / f"{last}{end}").exists() for folder in getattr(parent, "__path__", ()) for end in (".py", "")):
+            # Python's own import finds it; only packages without a file are made.
             continue  # imported when it is asked for
         module = ModuleType(full, f"Names of `{path}`, at a place where the original has them.")
         module.__getattr__ = missing(_said(path), list)  # type: ignore[method-assign]

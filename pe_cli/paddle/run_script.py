@@ -37,6 +37,7 @@ def start(arguments: Sequence[str]) -> None:
         SystemExit: the script ends with an exit code, or something is refused.
     """
     given = list(arguments)
+    # Errors of scripts look as Python shows them, without the frames of this program before them.
     sys.excepthook = _shortened
     try:
         if given[0].startswith("--seed="):
@@ -79,6 +80,7 @@ def _run_file(argv: list[str]) -> None:
     made = ModuleType("__main__")
     made.__dict__.update(__file__=name, __builtins__=builtins, __cached__=None)
     made.__loader__ = importlib.machinery.SourceFileLoader("__main__", name)
+    # pickle and multiprocessing look for classes in `__main__` by name.
     sys.modules["__main__"] = made
     sys.argv[:] = argv
     _look_in(path.resolve().parent)
@@ -94,6 +96,7 @@ def _run_module(argv: list[str]) -> None:
     try:
         runpy.run_module(f"pe_cli.{name}" if is_original else name, run_name="__main__", alter_sys=True)
     except ImportError as error:
+        # Only where runpy itself did not find the module: an import that fails inside it is the script's own error.
         if _files(error.__traceback__)[-1] not in _RUNPY:
             raise
         raise PeError(f"can't run the module '{name}': {error}", hint="pe run SCRIPT runs a file") from None

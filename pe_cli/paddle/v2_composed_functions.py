@@ -78,6 +78,7 @@ def unique(
 
 def numel(x: Any, name: str | None = None) -> Any:
     """Return how many elements there are, as int64 [1]."""
+    # Through float64, which holds every product of sizes exactly that memory can have.
     return layers.cast(layers.reduce_prod(layers.cast(layers.shape(x), "float64")), "int64")
 
 
@@ -87,6 +88,7 @@ def allclose(
     """Tell whether |x - y| <= atol + rtol |y| for all elements: bool [1]; infinities are near themselves only."""
     room = layers.scale(layers.abs(y), float(rtol), float(atol))
     near = layers.less_equal(layers.abs(layers.elementwise_sub(x, y)), room)
+    # An infinite y would make the allowed distance infinite, and everything near it.
     near = layers.logical_and(near, _finite(y))
     near = layers.logical_or(near, layers.equal(x, y))
     if equal_nan:
@@ -107,6 +109,7 @@ def isfinite(x: Any, name: str | None = None) -> Any:
 
 def equal_all(x: Any, y: Any, name: str | None = None) -> Any:
     """Tell whether two tensors have one shape and the same elements: bool [1]."""
+    # Without one shape they are not equal, which is known while the program is made.
     if len(x.shape) != len(y.shape) or any(-1 not in (a, b) and a != b for a, b in zip(x.shape, y.shape, strict=True)):
         return layers.cast(layers.fill_constant([1], "int32", 0), "bool")
     return layers.reduce_all(layers.equal(x, y))
@@ -228,6 +231,7 @@ def randint(low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any
     first, last = (0, low) if high is None else (low, high)
     if last <= first or max(abs(first), abs(last)) > 1 << 52:
         raise FluidValueError(f"randint: there is no integer from {first} to below {last}", hint="high above low")
+    # float64 has integers up to 2^52 and a fraction beside; rounding may still reach the upper end, which is cut off.
     numbers = layers.floor(layers.uniform_random(shape, "float64", float(first), float(last)))
     return layers.cast(layers.clip(numbers, float(first), float(last - 1)), as_dtype(dtype or "int64"))
 
@@ -251,6 +255,7 @@ def multinomial(x: Any, num_samples: int = 1, replacement: bool = False, name: s
     if replacement:
         weights = layers.tile(layers.unsqueeze(x, [len(x.shape) - 1]), [num_samples, 1])
     drawn = layers.log(layers.scale(_like(weights, "uniform_random", min=0.0, max=1.0), -1.0, 1.0))
+    # A waiting time of 0 would divide by 0.
     waiting = layers.clip(layers.scale(drawn, -1.0), 1e-30, math.inf)
     found = layers.topk(layers.elementwise_div(weights, waiting), 1 if replacement else num_samples)[1]
     return layers.squeeze(found, [len(weights.shape) - 1]) if replacement else found

@@ -1,4 +1,4 @@
-"""What a session tells whoever watches: the command's progress display, or nobody."""
+"""The interface by which a session reports its progress, to the display of a command or to nobody."""
 
 from __future__ import annotations
 

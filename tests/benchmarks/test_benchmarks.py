@@ -362,6 +362,7 @@ def test_a_command_that_takes_too_long_ends_with_all_that_it_has_started(script,
     assert time.monotonic() - begin < 20
 
 
+@on_its_day(2, of=3)
 def test_two_cards_are_measured_where_there_are_two(script, monkeypatch):
     needs_compiler()
     gpu = script("gpu")

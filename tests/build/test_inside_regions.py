@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pe_cli.build.build import Built
-from pe_cli.build.model_warnings import doubts
+from pe_cli.build.model_warnings import model_warnings
 from pe_cli.build.parameter_patterns import Matching
 from pe_cli.config.error_collector import Mistakes
 from pe_cli.config.load import load_model
@@ -126,4 +126,5 @@ def test_a_loss_in_a_condition_that_is_given_probabilities_is_told(built: Callab
         fetches: [cost]
         """
     )
-    assert any("makes probabilities of its scores itself" in said for said in doubts(found.eval, load_model("model.yaml"), ["cost"]))
+    warnings = model_warnings(found.eval, load_model("model.yaml"), ["cost"])
+    assert any("makes probabilities of its scores itself" in said for said in warnings)

@@ -22,6 +22,7 @@ from pe_cli.session.serving import service as serving
 from tests.cli.conftest import Pe
 from tests.io.runs import hostile, make_run, ordinary
 from tests.needs import needs
+from tests.rotation import of_today, on_its_day
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = needs(BROWSER is not None, "Chromium", "apt-get install chromium")
@@ -93,7 +94,7 @@ def look(tmp_path: Path) -> Iterator[Look]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("width", [pytest.param(390, id="a phone"), pytest.param(1300, id="a desktop")])
+@pytest.mark.parametrize("width", of_today([pytest.param(390, id="a phone"), pytest.param(1300, id="a desktop")], 2))
 def test_what_a_person_does_works(pe: Pe, config: Path, tmp_path: Path, look: Look, width: int) -> None:
     for devices in (1, 2):
         wishes = ["output.gradient_norms=true", "output.trace=1", "fetches.loss={every: 1 steps}", "train.epochs=9"]
@@ -119,6 +120,7 @@ def test_nothing_hostile_runs(pe: Pe, tmp_path: Path, look: Look) -> None:
     assert "notes &lt;/script&gt;" in seen["tip"], "what the two differ in, as text"
 
 
+@on_its_day(1, of=2)
 def test_the_live_page_shows_memory_and_a_timeline_of_the_run(config: Path, tmp_path: Path) -> None:
     """Seen in the page as the browser has it once news came: nothing of this is in the HTML that it was given first."""
     command = [sys.executable, "-m", "pe_cli.cli.main", "train", config, "--live", "-o", "train.epochs=1000000"]
@@ -168,6 +170,7 @@ fetches: [loss]
 """
 
 
+@on_its_day(0, of=2)
 def test_the_page_of_a_server_asks_with_values_that_the_model_takes(pe: Pe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{i},{i % 28 + 1:02}.03.2021,{'odd' if i % 2 else 'even'},{'yes' if i % 3 else 'no'}" for i in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(["a,day,kind,y", *lines]) + "\n")

@@ -196,7 +196,7 @@ def test_a_temperature_of_several_classes_changes_no_answer(pe: Pe, write):
 def test_a_threshold_is_a_share(text):
     from pe_cli.core.errors import PeError
     from pe_cli.session.evaluation.output_meaning import Answer
-    from pe_cli.session.evaluation.said_thresholds import with_thresholds
+    from pe_cli.session.evaluation.threshold_option import with_thresholds
 
     with pytest.raises(PeError, match="from 0 to 1"):
         with_thresholds([Answer("p", "y", classes=("no", "yes"))], [text])

@@ -14,6 +14,7 @@ from pe_cli.cli.common import open_trained
 from pe_cli.core.errors import PeError
 from pe_cli.session.evaluation.predictor import Predictor
 from tests.cli.conftest import Pe, train
+from tests.rotation import on_its_day
 
 MODEL = """\
 name: next_days
@@ -111,6 +112,7 @@ def test_eval_measures_a_file_by_all_its_windows(run: Path, pe: Pe, tmp_path: Pa
     assert "(39 samples" in said.out  # 20 - 6 - 2 + 1 of each shop
 
 
+@on_its_day(1, of=2)
 def test_what_comes_later_changes_nothing_that_is_learned(run: Path, tmp_path: Path) -> None:
     config = written(tmp_path)
     write(tmp_path / "rows.csv", DAYS, change_from=56)  # the first 70% train

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Pe
+from tests.rotation import on_its_day
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -29,6 +30,7 @@ def discs(folder: Path, count: int, seed: int = 0) -> np.ndarray:
     return truth
 
 
+@on_its_day(1, of=2)
 def test_numbers_and_classes_of_pictures(pe: Pe, tmp_path):
     discs(tmp_path / "a", 160)
     (tmp_path / "a/img/3.png").write_bytes(b"no picture")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Pe
+from tests.rotation import on_its_day
 
 NAMES = ["visits", "rate", "price", "level"]
 
@@ -34,6 +35,7 @@ def made(path: Path, rows: int = 300) -> dict[str, np.ndarray]:
     return found
 
 
+@on_its_day(0, of=2)
 def test_targets_of_four_kinds_at_once(pe: Pe, tmp_path):
     truth = made(tmp_path / "t.csv")
     config = tmp_path / "c.yaml"

@@ -17,6 +17,7 @@ from pe_cli.devices import cuda_driver, cuda_driver_library
 from pe_cli.io import checkpoint
 from tests.cuda.ptx.device import needs_compiler
 from tests.cuda.ptx.library import LearningDriver, Library
+from tests.rotation import on_its_day
 
 MODEL = """
 name: line
@@ -80,6 +81,7 @@ def kept() -> list[int]:
     return checkpoint.steps(folder / "checkpoints")
 
 
+@on_its_day(0, of=3)
 def test_a_card_that_is_lost_while_training_leaves_the_last_checkpoint(train: Train):
     lost = Library([])
     lost.failing["cuGraphLaunch"] = lambda count: UNAVAILABLE if count >= 4 else 0

@@ -14,10 +14,10 @@ import pytest
 from pe_cli.core.errors import PeError
 from pe_cli.data.column import discover
 from pe_cli.data.notation import Notation
+from pe_cli.data.notation_detection import notation_of
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.table import TableOptions, open_table
-from pe_cli.data.writing import notation_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sklearn.metrics import (
 )
 
 from pe_cli.io.view.classifier_report import judgement
-from pe_cli.metrics.curves import Scores, judge
+from pe_cli.metrics.curves import Scores, evaluate_classifier
 from pe_cli.metrics.decisions import Decision
 
 
@@ -37,7 +37,7 @@ def seen(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_classes_have_the_numbers_of_scikit_learn(seed: int) -> None:
     probabilities, labels = drawn(2, seed=seed)
-    found = judge(seen(probabilities, labels), ["no", "yes"], "eval")
+    found = evaluate_classifier(seen(probabilities, labels), ["no", "yes"], "eval")
     (curve,) = found.rocs
     false, true, _ = roc_curve(labels, probabilities[:, 1], drop_intermediate=False)
     np.testing.assert_allclose(curve.false, false, rtol=1e-12)
@@ -52,7 +52,7 @@ def test_two_classes_have_the_numbers_of_scikit_learn(seed: int) -> None:
 
 def test_precision_and_recall_are_those_of_scikit_learn() -> None:
     probabilities, labels = drawn(2)
-    found = judge(seen(probabilities, labels), ["no", "yes"], "eval", Decision("label", (0.3,)))
+    found = evaluate_classifier(seen(probabilities, labels), ["no", "yes"], "eval", Decision("label", (0.3,)))
     (curve,) = found.precisions
     precision, recall, _ = precision_recall_curve(labels, probabilities[:, 1])
     np.testing.assert_allclose(curve.precision, precision[-2::-1], rtol=1e-12)
@@ -72,7 +72,7 @@ def test_tags_have_figures_of_their_own() -> None:
     made.add(probabilities[:100], labels[:100].astype(np.float32))
     made.add(probabilities[100:], labels[100:].astype(np.float32))
     limits = (0.3, 0.5, 0.7)
-    found = judge(made, list("abc"), "eval", Decision("label", limits))
+    found = evaluate_classifier(made, list("abc"), "eval", Decision("label", limits))
     taken = probabilities >= limits
     assert found.confusion is None
     assert found.right == (taken == labels).all(axis=1).sum()
@@ -89,7 +89,7 @@ def test_tags_have_figures_of_their_own() -> None:
 
 def test_several_classes_are_each_drawn_against_the_others() -> None:
     probabilities, labels = drawn(4)
-    found = judge(seen(probabilities, labels), list("abcd"), "eval")
+    found = evaluate_classifier(seen(probabilities, labels), list("abcd"), "eval")
     assert [curve.name for curve in found.rocs] == list("abcd")
     for c, curve in enumerate(found.rocs):
         assert curve.area == pytest.approx(roc_auc_score(labels == c, probabilities[:, c]), rel=1e-12)
@@ -103,7 +103,7 @@ def test_several_classes_are_each_drawn_against_the_others() -> None:
 def test_probabilities_on_the_edges_of_intervals_count_as_in_scikit_learn() -> None:
     edges = np.linspace(0.0, 1.0, 11)
     labels = np.arange(11) % 2
-    found = judge(seen(edges[:, None], labels), ["no", "yes"], "eval").calibration
+    found = evaluate_classifier(seen(edges[:, None], labels), ["no", "yes"], "eval").calibration
     right, said = calibration_curve(labels, edges, n_bins=10)
     np.testing.assert_allclose(found.said, said, rtol=1e-12)
     np.testing.assert_allclose(found.right, right, rtol=1e-12)
@@ -111,12 +111,12 @@ def test_probabilities_on_the_edges_of_intervals_count_as_in_scikit_learn() -> N
 
 def test_rows_of_several_devices_or_processes_give_the_same_curves_in_any_order() -> None:
     probabilities, labels = drawn(3)
-    whole = judge(seen(probabilities, labels), list("abc"), "eval")
+    whole = evaluate_classifier(seen(probabilities, labels), list("abc"), "eval")
     parts = [seen(p, y) for p, y in zip(np.array_split(probabilities, 7), np.array_split(labels, 7), strict=True)]
     merged = parts[3]
     for i in (6, 0, 5, 1, 2, 4):
         merged.merge(parts[i])
-    found = judge(merged, list("abc"), "eval")
+    found = evaluate_classifier(merged, list("abc"), "eval")
     for a, b in zip(whole.rocs, found.rocs, strict=True):
         np.testing.assert_array_equal(a.false, b.false)
         np.testing.assert_array_equal(a.true, b.true)
@@ -128,4 +128,4 @@ def test_rows_of_several_devices_or_processes_give_the_same_curves_in_any_order(
 def test_a_class_without_rows_has_no_curve() -> None:
     probabilities, labels = drawn(3)
     labels[labels == 2] = 0
-    assert [curve.name for curve in judge(seen(probabilities, labels), list("abc"), "eval").rocs] == ["a", "b"]
+    assert [curve.name for curve in evaluate_classifier(seen(probabilities, labels), list("abc"), "eval").rocs] == ["a", "b"]

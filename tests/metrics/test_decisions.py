@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pe_cli.metrics.calibrators import isotonic, probabilities, temperature
-from pe_cli.metrics.decisions import Decision, Wish, decide
+from pe_cli.metrics.decisions import Decision, DecisionSettings, decide
 from pe_cli.metrics.thresholds import Rule, choose
 
 
@@ -116,7 +116,7 @@ def test_a_decision_is_kept_as_it_is(rng):
     scores = rng.standard_normal((300, 3))
     labels = (scores + rng.standard_normal((300, 3)) > 0.5).astype(np.int64)
     for calibrate in ("temperature", "isotonic", ""):
-        made, _ = decide(Wish(Rule("f1"), calibrate), "label", scores, labels, "abc", logits=True, several=True)
+        made, _ = decide(DecisionSettings(Rule("f1"), calibrate), "label", scores, labels, "abc", logits=True, several=True)
         read = Decision.from_json(json.loads(json.dumps(made.to_json())))
         assert read == made
         before, after = (one.probabilities(scores, logits=True, several=True) for one in (made, read))

@@ -14,6 +14,7 @@ from pe_cli.core.types import BFLOAT16, TensorType
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.executor import Executor
 from pe_cli.ops.define import bfloat16_storage as rounded_ops
+from pe_cli.ops.define.tile_products import with_tiles
 from pe_cli.program.ir import Program
 from tests.ops.support import PLACE, op_runner
 
@@ -44,6 +45,11 @@ def rounded(x: Array) -> Array:
     """Return the numbers of float32 that ml_dtypes rounds to."""
     with np.errstate(invalid="ignore"):
         return x.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+def use_tiles(monkeypatch: pytest.MonkeyPatch, yes: bool) -> None:
+    """Let products be made by matrix tiles or not, whatever this machine has: without them, kernels do on vectors what tiles do."""
+    monkeypatch.setattr("pe_cli.ops.define.tile_products.matrix_tiles", lambda: yes)
 
 
 def test_every_kind_of_number_is_rounded_as_by_ml_dtypes(rng):
@@ -116,6 +122,115 @@ def test_an_elementwise_op_of_narrow_numbers_needs_no_wide_copies(rng, monkeypat
     block.append_op("elementwise_add", given, {"Out": "out"})
     run(program, x, ["out"])
     assert len(made) == count, made
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs"),
+    [
+        pytest.param("mul", {"X": (40, 70), "Y": (70, 35)}, {}, id="matrices"),
+        pytest.param("matmul", {"X": (3, 20, 37), "Y": (3, 41, 37)}, {"transpose_Y": True, "alpha": 0.5}, id="a batch of them"),
+        pytest.param("fused_gemm_epilogue", {"X": (33, 600), "Y": (600, 17), "Bias": (17,)}, {"activation": "relu"}, id="with a bias"),
+    ],
+)
+def test_a_product_by_matrix_tiles_reads_what_is_stored(rng, monkeypatch, op, shapes, attrs):
+    made = []
+    convert = rounded_ops._convert
+    monkeypatch.setattr(rounded_ops, "_convert", lambda low, x, out: (made.append((x.dtype, out.dtype)), convert(low, x, out)))
+    x = {name: rounded(rng.standard_normal(shape).astype("float32")) for name, shape in shapes.items()}
+    wanted = op_runner(op, {name: [value] for name, value in x.items()}, attrs)({name: [value] for name, value in x.items()})
+    for tiles, copies in ((False, 2), (True, 0)):
+        made.clear()
+        use_tiles(monkeypatch, tiles)
+        program = fed(x)
+        block = program.global_block()
+        block.create_var("out", TensorType(wanted.shape, "float32"))
+        block.append_op(op, {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}, {"Out": "out"}, attrs)
+        np.testing.assert_allclose(run(program, x, ["out"])["out"], wanted, rtol=1e-4, atol=1e-4)
+        assert made.count((BFLOAT16, "float32")) == copies, made
+
+
+def test_gradients_of_a_product_by_matrix_tiles_are_those_of_its_factors(rng, monkeypatch):
+    from pe_cli.program.backward import gradients
+
+    use_tiles(monkeypatch, True)
+    x = {"x": rng.standard_normal((30, 50)).astype("float32"), "y": rng.standard_normal((50, 20)).astype("float32")}
+    program = fed(x)
+    block = program.global_block()
+    block.append_op("mul", {"X": cast(program, "x", BFLOAT16), "Y": cast(program, "y", BFLOAT16)}, {"Out": "out"})
+    block.append_op("reduce_sum", {"X": "out"}, {"Out": "s"}, {"reduce_all": True})
+    names = [g.name for g in gradients([block.var("s")], [block.var("x"), block.var("y")])]
+    found = run(program, x, names)
+    np.testing.assert_allclose(found[names[0]], np.broadcast_to(rounded(x["y"]).sum(1), (30, 50)), rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(found[names[1]], np.broadcast_to(rounded(x["x"]).sum(0)[:, None], (50, 20)), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_fusion", "fused_conv2d_moments"])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2]])
+def test_a_convolution_of_single_pixels_by_matrix_tiles_is_the_same(rng, monkeypatch, op, strides):
+    """And so are its gradients."""
+    from pe_cli.program.backward import gradients
+
+    x = {"Input": rng.standard_normal((2, 6, 8, 24)), "Filter": rng.standard_normal((40, 24, 1, 1)), "Bias": rng.standard_normal(40)}
+    x = {name: rounded(value.astype("float32")) for name, value in x.items() if name != "Bias" or op == "conv2d_fusion"}
+    found, used = [], []
+    monkeypatch.setattr(rounded_ops, "with_tiles", lambda call, stored: (used.append(with_tiles(call, stored)), used[-1])[1])
+    for tiles in (False, True):
+        use_tiles(monkeypatch, tiles)
+        used.clear()
+        program = fed(x)
+        block = program.global_block()
+        given = {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}
+        outputs = {"Output": "out", **({"Moments": "m"} if op == "fused_conv2d_moments" else {})}
+        block.append_op(op, given, outputs, {"strides": strides, "data_format": "NHWC"})
+        names = ["out"]
+        if op == "conv2d":
+            block.append_op("square", {"X": "out"}, {"Out": "q"})
+            block.append_op("reduce_sum", {"X": "q"}, {"Out": "s"}, {"reduce_all": True})
+            names += [g.name for g in gradients([block.var("s")], [block.var("Input"), block.var("Filter")])]
+        found.append(run(program, x, names))
+        assert any("tile_" in call.kernel.name for call, _ in used) is tiles or strides != [1, 1]
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, rtol=2e-2, atol=2e-2 * np.abs(value).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_fusion", "fused_conv2d_moments"])
+@pytest.mark.parametrize(
+    ("image", "filters", "taps", "attrs"),
+    [
+        pytest.param((9, 7, 3), 5, (3, 3), {"paddings": [1, 1]}, id="few channels"),
+        pytest.param((8, 8, 32), 33, (3, 3), {"paddings": [1, 1]}, id="as Winograd's way takes them"),
+        pytest.param((11, 10, 17), 40, (5, 2), {"paddings": [2, 0]}, id="filters that are not square"),
+        pytest.param((9, 9, 8), 16, (3, 3), {"paddings": [1, 1], "strides": [2, 2]}, id="with holes"),
+        pytest.param((9, 12, 8), 16, (2, 3), {"paddings": [3, 4], "strides": [1, 2]}, id="more zeros than taps"),
+        pytest.param((40, 130, 24), 8, (3, 3), {}, id="more rows than stand between zeros at a time"),
+        pytest.param((7, 7, 8), 8, (3, 3), {"dilations": [2, 2]}, id="taps that are apart, by vectors"),
+        pytest.param((7, 7, 8), 8, (3, 3), {"groups": 2}, id="groups, by vectors"),
+    ],
+)
+def test_a_convolution_by_matrix_tiles_is_the_same(rng, monkeypatch, op, image, filters, taps, attrs):
+    """And so are its gradients; sums of bfloat16 differ by how they are rounded."""
+    from pe_cli.program.backward import gradients
+
+    x = {"Input": rng.standard_normal((2, *image)), "Filter": rng.standard_normal((filters, image[2] // attrs.get("groups", 1), *taps))}
+    x |= {"Bias": rng.standard_normal(filters)} if op == "conv2d_fusion" else {}
+    x = {name: rounded(value.astype("float32")) for name, value in x.items()}
+    found = []
+    for tiles in (False, True):
+        use_tiles(monkeypatch, tiles)
+        program = fed(x)
+        block = program.global_block()
+        given = {name: name if name == "Bias" else cast(program, name, BFLOAT16) for name in x}
+        outputs = {"Output": "out", **({"Moments": "m"} if op == "fused_conv2d_moments" else {})}
+        block.append_op(op, given, outputs, {**attrs, "data_format": "NHWC"})
+        names = ["out"]
+        if op == "conv2d":
+            block.append_op("square", {"X": "out"}, {"Out": "q"})
+            block.append_op("reduce_sum", {"X": "q"}, {"Out": "s"}, {"reduce_all": True})
+            names += [g.name for g in gradients([block.var("s")], [block.var("Input"), block.var("Filter")])]
+        found.append(run(program, x, names))
+    for name, value in found[0].items():
+        size = np.sqrt((value**2).mean())
+        np.testing.assert_allclose(found[1][name], value, rtol=1e-2, atol=2e-2 * size, err_msg=name)
 
 
 def test_what_stays_from_step_to_step_cannot_be_narrow():

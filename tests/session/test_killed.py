@@ -68,7 +68,7 @@ def harmed(bench: Bench, how: str, instants: int, changes: tuple[tuple[str, str]
 
 @pytest.mark.parametrize(
     ("changes", "instants"),
-    [pytest.param(SHORT, 12, id="every kind of file"), pytest.param(ENDING, 6, id="accumulation and early stopping")],
+    of_today([pytest.param(SHORT, 12, id="every kind of file"), pytest.param(ENDING, 6, id="accumulation and early stopping")], 2),
 )
 def test_killed_before_any_call_it_goes_on_bit_for_bit(changes: tuple[tuple[str, str], ...], instants: int, bench: Bench) -> None:
     results = harmed(bench, "kill", MORE or instants, changes)

@@ -245,11 +245,11 @@ def _left(bench: Bench, rank: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("how", "lost"),
-    [
+    of_today([
         pytest.param(signal.SIGSTOP, 0, id="the first stands still"),
         pytest.param(signal.SIGSTOP, 1, id="the second stands still"),
         pytest.param(signal.SIGKILL, 1, id="the second is killed"),
-    ],
+    ], 3),
 )
 def test_a_lost_process_ends_the_other_with_6_and_it_goes_on_from_the_checkpoint(
     bench: Bench, how: signal.Signals, lost: int

@@ -105,7 +105,7 @@ def test_without_a_layout_a_model_of_pe_takes_it(bench: Bench, run: Path) -> Non
     [
         pytest.param([], "nothing says what to write", id="no file"),
         pytest.param(["--onnx", "m.onnx", "--layout", "torch"], "--layout is for --safetensors", id="a layout of ONNX"),
-        pytest.param(["--safetensors", "w.safetensors", "--raw"], "--fetch and --raw are for --onnx", id="outputs of weights"),
+        pytest.param(["--safetensors", "w.safetensors", "--raw"], "--fetch, --opset and --raw are for --onnx", id="outputs of weights"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(bench: Bench, run: Path, options: list[str], said: str) -> None:

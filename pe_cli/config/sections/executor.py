@@ -59,9 +59,10 @@ class ExecutorSection(Section):
     place: Literal["cpu", "cuda"] = Field(default="cpu", description="kind of device")
     precision: Literal["float32", "tf32", "bf16"] = Field(
         default="float32",
-        description="bf16 stores values between products as bfloat16, in half of the bytes; everything is computed in float32, on CUDA by "
-        "tensor cores where it is a product or convolution. tf32, on CUDA: matrix products use tensor cores, which round both factors to "
-        "11 significant bits on their way in. Sums, parameters and updates stay float32",
+        description="bf16 stores values between products as bfloat16, in half of the bytes. Products and convolutions of these are by "
+        "matrix tiles on CPUs that have them (AMX), and by tensor cores on CUDA; all else is computed in float32. "
+        "tf32, on CUDA: matrix products use tensor cores, which round both factors to 11 significant bits on their "
+        "way in. Sums, parameters and updates stay float32",
     )
     libraries: Literal["auto", "none"] = Field(
         default="auto",

@@ -1,4 +1,4 @@
-"""`train.phases`: what a step trains one after the other, each with its own loss and optimizer."""
+"""`train.phases`: parts of a training step that run one after the other, each with its own loss and optimizer."""
 
 import re
 from typing import Annotated, Any

@@ -15,8 +15,8 @@ from pe_cli.data.column import ColumnOptions, Context, State
 from pe_cli.data.dataset import Array
 from pe_cli.data.fields import Rows
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.notation_detection import TRIED, notation_of
 from pe_cli.data.raw_cells import Cells, Numbers
-from pe_cli.data.writing import TRIED, notation_of
 
 Missing = Literal["error", "mean", "median", "previous"] | Number
 Divisor = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

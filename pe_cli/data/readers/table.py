@@ -60,7 +60,7 @@ class TableOptions(ReaderOptions):
     missing: list[Text] = Field(list(MISSING), description="texts that count as a missing cell, besides the empty one")
 
     stream: Annotated[bool, Strict] = Field(
-        False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables that no machine holds"
+        False, description="decode rows when they are needed, a stretch at a time, and keep none: for tables larger than memory and disk"
     )
 
     @field_validator("delimiter")
@@ -95,8 +95,8 @@ def open_table(options: TableOptions, origin: Origin) -> Table:
     Several files make one table, one after the other, and have the same columns in any order. Text may be packed by gzip or zstd.
     Cells are numbers, texts or missing; what they mean is said by `data.columns`.
     """
-    from pe_cli.data.tables.fetched import FetchedPart
     from pe_cli.data.tables.file_patterns import find_shards
+    from pe_cli.data.tables.remote_tables import FetchedPart
     from pe_cli.data.tables.stream import StreamTable
     from pe_cli.data.tables.table_files import PartsTable
     from pe_cli.data.tables.text_source import Spool
@@ -135,7 +135,7 @@ def open_part(path: Path, options: TableOptions, origin: Origin, spool: Spool, m
         PeError: DATA; it is no table of the format.
     """
     from pe_cli.data.tables import arrow, parquet, text_source
-    from pe_cli.data.tables.packed import packing
+    from pe_cli.data.tables.decompression import packing
 
     head = text_source.first_bytes(path)
     if not head:

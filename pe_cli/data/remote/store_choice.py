@@ -1,4 +1,4 @@
-"""Which store has an address."""
+"""Chooses the store for an address, by its scheme."""
 
 from __future__ import annotations
 

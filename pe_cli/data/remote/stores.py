@@ -1,4 +1,4 @@
-"""What a store of files is asked for, and how its faults are told."""
+"""The interface of stores of remote files, and how their errors are reported."""
 
 from __future__ import annotations
 

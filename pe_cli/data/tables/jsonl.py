@@ -17,9 +17,9 @@ from pe_cli.core.json_size import count
 from pe_cli.data.notation import PLAIN, Notation
 from pe_cli.data.raw_cells import SHOWN, Strings
 from pe_cli.data.tables import column_limit
+from pe_cli.data.tables.decompression import CHUNK
 from pe_cli.data.tables.dialect import repeated
 from pe_cli.data.tables.findings import Bad, Dictionary, Findings
-from pe_cli.data.tables.packed import CHUNK
 from pe_cli.data.tables.python_cells import Texts, as_number, as_text
 from pe_cli.data.tables.text_source import LONGEST, Source
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from pe_cli.core.errors import PeError
 from pe_cli.data.tables.csv_kernels import Words64, call
+from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import BLANKS, called, first_bytes, first_rows, sniff_delimiter, split_rows, written
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.data.tables.packed import chunks_of
 from pe_cli.data.tables.text_source import LONGEST, Source
 from pe_cli.kernels.text import csv as kernels
 from pe_cli.kernels.text.characters import SLACK

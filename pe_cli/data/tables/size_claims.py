@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables import column_limit, flatbuffers, thrift
-from pe_cli.data.tables.packed import RATIO, UNPACKED
+from pe_cli.data.tables.decompression import RATIO, UNPACKED
 
 #: Limits on the values of a file in all columns together: per byte of the file, and a number that every file may have.
 VALUES_PER_BYTE, FEW = 1000, 1 << 22

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pe_cli.core.errors import ExitCode, PeError, Span
 from pe_cli.data.reader_context import Origin
-from pe_cli.data.tables.packed import CHUNK, packing, unpacked
+from pe_cli.data.tables.decompression import CHUNK, packing, unpacked
 
 if TYPE_CHECKING:
     from pe_cli.data.machine_processes import MachineProcesses

@@ -1,4 +1,4 @@
-"""Whether the rows of a region, along axis 0 of what it is given, may be computed apart: then threads share them."""
+"""Decides whether the rows of a region (axis 0 of its arguments) may be computed separately, so that threads share them."""
 
 from __future__ import annotations
 

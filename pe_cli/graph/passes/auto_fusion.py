@@ -191,7 +191,7 @@ class _Walk:
         if not one.writes or group is None:
             return self._refuse("groups compute what nobody reads")
         # Gradients of vanished values are typed after a full value of the group.
-        like = next(k for k, kind in group.kinds.items() if kind == FULL)
+        like = group.like(types, full)
         attrs: dict[str, Any] = {"ops": [list(m) for m in one.members], "outs": list(one.writes.values()), "like": like}
         first, rest = (list(one.reads[:1]), one.reads[1:]) if over is not None else ([], one.reads)
         inputs = {**({"X": first} if first else {}), **({"Rest": list(rest)} if rest else {})}

@@ -1,4 +1,4 @@
-"""How servers and trainers work together."""
+"""The modes in which trainers and parameter servers work together: synchronous, asynchronous and others."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.types import TensorType
 from pe_cli.graph.lod_resolution import Sequences, resolve
 from pe_cli.io.onnx.pre_post_processing import ML, ML_OPSET, DataNodes
-from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, Writer, in_versions, read_by, write
+from pe_cli.io.onnx.writer import Inside, Lists, Named, Node, Writer, in_versions, read_by, without_copies, write
 from pe_cli.ops.define.onnx import MADE, element_type
 from pe_cli.program.ir import Operator, Program, Variable
 from pe_cli.program.prune import prune
@@ -21,7 +21,8 @@ from pe_cli.program.prune import prune
 if TYPE_CHECKING:
     import onnx
 
-#: Version of ONNX's set of operators that is written: every runtime since the end of 2022 reads it.
+#: Version of ONNX's set of operators that forms write, and files follow where nothing else is asked for: every runtime since the end of
+#: 2022 reads it.
 OPSET = 18
 #: Version of the file format that came with it.
 IR_VERSION = 8
@@ -35,6 +36,8 @@ def export(
     targets: Sequence[str],
     name: str,
     around: Around | None = None,
+    opset: int = OPSET,
+    metadata: Mapping[str, str] | None = None,
 ) -> bytes:
     """Write what targets need as an ONNX model whose batch axis stays open.
 
@@ -44,15 +47,19 @@ def export(
         targets: names of variables, the model's outputs.
         name: of the model.
         around: the data's side, with its own outputs; the model takes its feeds and gives the targets when None.
+        opset: version of ONNX's set of operators.
+        metadata: what the file says of itself, beside what the data's side does.
 
     Returns:
         The file.
 
     Raises:
-        PeError: an op has no ONNX form, with its layer's place; the package onnx is not installed; or the model is too large.
+        PeError: an op has no ONNX form, with its layer's place, or none in this opset; the package onnx is not installed; or the model is
+            too large.
     """
     try:
         import onnx
+        from onnx import helper
     except ImportError:
         raise PeError("the Python package onnx is not installed", hint="pip install 'pe-cli[onnx]'") from None
     sequences = resolve(prune(program, targets))
@@ -68,10 +75,15 @@ def export(
     outputs = [Told(target, target) for target in targets]
     side = DataNodes(around or Around({}, tuple(outputs)), lists, types, _rows(sequences))
     side.write()
+    lists.nodes[:] = without_copies(lists.nodes, {one.name for one in side.around.outputs})
     model = _model(sequences, lists, {n: a for n, a in held.items() if n in read}, side, name, made)
+    helper.set_model_props(model, {**(metadata or {}), **side.around.facts})
     if model.ByteSize() > MAX_BYTES:
         raise PeError("the model is larger than 2 GiB, which an ONNX file cannot hold", code=ExitCode.DATA)
     onnx.checker.check_model(model, full_check=True)
+    from pe_cli.io.onnx.opsets import in_opset  # which the package onnx is needed for
+
+    in_opset(model, opset)
     return bytes(model.SerializeToString())
 
 
@@ -143,8 +155,6 @@ def _model(
     imports = [helper.make_opsetid("", OPSET)]
     if any(attrs.get("domain") == ML for _, _, _, attrs in lists.nodes):
         imports.append(helper.make_opsetid(ML, ML_OPSET))
-    whole = helper.make_model(
+    return helper.make_model(
         graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="pe", producer_version=__version__
     )
-    helper.set_model_props(whole, dict(side.around.facts))
-    return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -53,6 +53,32 @@ def read_by(nodes: Sequence[Node]) -> set[str]:
     # Nodes inside read values around them by name, so their names count as read.
     own = {n for _, inputs, _, _ in nodes for n in inputs}
     return own.union(*(read_by(v.nodes) for *_, attrs in nodes for v in attrs.values() if isinstance(v, Inside)))
+
+
+def without_copies(nodes: Sequence[Node], kept: Collection[str]) -> list[Node]:
+    """Return nodes without each Identity of a value that nothing else reads: what makes the value gives it the other name.
+
+    Args:
+        nodes: of a graph, in order.
+        kept: names that stay, such as those of outputs.
+    """
+    reads = Counter(name for _, inputs, _, _ in nodes for name in inputs)
+    for *_, attrs in nodes:
+        reads.update(name for value in attrs.values() if isinstance(value, Inside) for name in read_by(value.nodes))
+    made: list[Node] = []
+    maker: dict[str, int] = {}
+    for node in nodes:
+        kind, inputs, outputs, _ = node
+        source = inputs[0] if kind == "Identity" else ""
+        if source in maker and reads[source] == 1 and source not in kept:
+            place = maker.pop(source)
+            before, ins, outs, attrs = made[place]
+            made[place] = before, ins, [outputs[0] if name == source else name for name in outs], attrs
+            maker[outputs[0]] = place
+            continue
+        maker |= dict.fromkeys(outputs, len(made))
+        made.append(node)
+    return made
 
 
 def in_versions(block: Block) -> tuple[list[Operator], dict[str, TensorType]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pe_cli.io.view.chart import COLOURS
 from pe_cli.io.view.sections import text
-from pe_cli.metrics.curves import Array, Calibration, Judged, PrecisionRecall
+from pe_cli.metrics.curves import Array, Calibration, ClassifierEvaluation, PrecisionRecall
 
 #: Classes up to which the matrix is drawn, pairs that are named where it is not, and lines of a chart.
 MOST_CLASSES, PAIRS, LINES = 30, 20, 8
@@ -18,7 +18,7 @@ POINTS = 400
 SIDE, LEFT, TOP = 240.0, 44.0, 12.0
 
 
-def judgement(found: Judged | None) -> str:
+def judgement(found: ClassifierEvaluation | None) -> str:
     """Return the section's inside; empty for a model that is no classifier."""
     if found is None:
         return ""
@@ -30,7 +30,7 @@ def judgement(found: Judged | None) -> str:
     return f'{head}<div class="plots">{plots}</div>{_table(found)}{matrix}'
 
 
-def _table(found: Judged) -> str:
+def _table(found: ClassifierEvaluation) -> str:
     """Return what is decided of each class, those with the smallest F1 where there are many."""
     worst = sorted(found.figures, key=lambda one: one.f1)[:MOST_CLASSES]
     shown = [one for one in found.figures if any(one is w for w in worst)]
@@ -77,7 +77,7 @@ def _path(xs: Array, ys: Array) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
-def _roc(found: Judged) -> str:
+def _roc(found: ClassifierEvaluation) -> str:
     worst = sorted(found.rocs, key=lambda curve: curve.area)[:LINES]
     shown = [curve for curve in found.rocs if any(curve is w for w in worst)]
     if not shown:
@@ -89,7 +89,7 @@ def _roc(found: Judged) -> str:
     return _figure("receiver operating characteristic", "roc", lines, "false positive rate", "true positive rate", legend)
 
 
-def _precision_recall(found: Judged) -> str:
+def _precision_recall(found: ClassifierEvaluation) -> str:
     """Return precision over recall; a dotted line is that of a random order."""
     worst = sorted(found.precisions, key=lambda curve: curve.average)[:LINES]
     shown = [curve for curve in found.precisions if any(curve is w for w in worst)]
@@ -117,7 +117,7 @@ def _entry(index: int, said: str) -> str:
     return f"<span>{swatch}{text(said)}</span>"
 
 
-def _calibration(found: Judged) -> str:
+def _calibration(found: ClassifierEvaluation) -> str:
     curve: Calibration = found.calibration
     most = int(curve.rows.max())
     dots = "".join(

@@ -1,4 +1,4 @@
-"""What a page tells of a run besides what the run recorded: what its model and its step are made of."""
+"""Facts for the report that the run did not record: what its model and its training step are made of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pe_cli.core.survey_figures import Survey
-from pe_cli.metrics.curves import Judged
+from pe_cli.metrics.curves import ClassifierEvaluation
 from pe_cli.metrics.error_shares import ErrorShares
 
 
@@ -88,5 +88,5 @@ class Facts:
     timeline: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
     data: Survey | None = None
-    judged: Judged | None = None
+    judged: ClassifierEvaluation | None = None
     errors: tuple[ErrorShares, ...] = ()

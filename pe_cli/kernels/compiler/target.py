@@ -6,8 +6,10 @@ wherever it is compiled, and so are its bits. A process has one kind; `PE_VECTOR
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import platform
 
 import llvmlite.binding as llvm
 
@@ -23,6 +25,9 @@ NATIVE, PORTABLE, VARIABLE = "native", "portable", "PE_VECTOR_TARGET"
 #: LLVM's name of the portable processor, and features without which a machine cannot run its code.
 LEVEL, NEEDED = "x86-64-v3", ("avx2", "fma", "bmi2", "f16c")
 
+
+#: System call by which a process asks for the state of matrix tiles (x86-64 Linux: arch_prctl, ARCH_REQ_XCOMP_PERM, their number).
+TILES_WANTED = (158, 0x1023, 18)
 
 #: What the environment says, against any config.
 FORCED = os.environ.get(VARIABLE) in (NATIVE, PORTABLE)
@@ -47,7 +52,7 @@ def use(instructions: str) -> None:
             hint="use executor.instructions: native", code=ExitCode.DEVICE,
         )  # fmt: skip
     os.environ[VARIABLE] = instructions
-    for cached in (vector_bytes, halves_cost_half, vector_registers):
+    for cached in (vector_bytes, halves_cost_half, vector_registers, matrix_tiles):
         cached.cache_clear()
 
 
@@ -118,3 +123,17 @@ def vector_registers() -> int:
     if vector_bytes() == 64 or "aarch64" in llvm.get_default_triple():
         return 32
     return 16
+
+
+@functools.cache
+def matrix_tiles() -> bool:
+    """Return whether kernels may multiply bfloat16 by matrix tiles (Intel's AMX), which the system has to grant to the process first.
+
+    `PE_MATRIX_TILES=0` says no.
+    """
+    if vector_bytes() != 64 or chosen() == PORTABLE or os.environ.get("PE_MATRIX_TILES") == "0":
+        return False
+    host = llvm.get_host_cpu_features()
+    if platform.system() != "Linux" or not (host.get("amx-tile") and host.get("amx-bf16")):
+        return False
+    return int(ctypes.CDLL(None).syscall(*map(ctypes.c_long, TILES_WANTED))) == 0

@@ -3,11 +3,14 @@
 # ruff: noqa: C901, PLR0912 - kernels take addresses, sizes and strides one by one, and loop in loops
 from __future__ import annotations
 
+from typing import Any
+
+from pe_cli.kernels.compiler.target import vector_registers
 from pe_cli.kernels.cpu.dot_products import MOST, dots
 from pe_cli.kernels.cpu.microkernels import PAST, WIDEST, block_units, panel
 from pe_cli.kernels.cpu.non_temporal import fence_non_temporal, is_non_temporal, touch
 from pe_cli.kernels.cpu.transpose import transpose
-from pe_cli.kernels.language import LANES, SIZE, UNIT, T, helper, pointer, shared
+from pe_cli.kernels.language import LANES, SIZE, UNIT, PerType, T, helper, pointer, shared
 from pe_cli.kernels.math.vector_math import fma
 
 #: Most rows of B in a block. Of float64, half as many, so that the bytes are the same.
@@ -28,6 +31,12 @@ ASKING = 32
 TURNED = (16, 256)
 #: From this many rows of A copying B pays even when B needs no transposing; not where A is stored transposed.
 PACK_ROWS = 256
+#: Elements of A in a block that is transposed first: a fifth of a small L2.
+TURNED_ROOM = 24 * 1024
+#: Rows and columns of C from which on that pays: many registers hold so many sums that rows which lie on a page each matter less.
+TURNED_SIDE: Any = PerType("TURNED_SIDE", lambda _: 400 if vector_registers() == 32 else 128)
+#: Terms of its sums from which on it does.
+TURNED_DEPTH = 48
 #: Terms of a sum from which on columns that leave more than half of a unit empty are done apart, and where A is stored transposed.
 APART, APART_TRANSPOSED = 128, 32
 #: Elements of scratch for those: half of a unit of columns, as many rows as B's blocks have.
@@ -36,14 +45,16 @@ APART_ROOM = 8 * DEPTH
 NARROW = 3
 
 
-def gemm_scratch(n: int, k: int) -> int:
+def gemm_scratch(n: int, k: int, *, ta: bool = True) -> int:
     """Return the elements of scratch that `gemm` may use for a shape or a smaller one, the same for every element type and any m.
 
     Args:
         n: columns of C.
         k: length of the sums.
+        ta: whether A may be stored transposed.
     """
-    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM
+    turned = TURNED_ROOM if ta and n >= TURNED_SIDE.value("float32") and k >= TURNED_DEPTH else 0
+    return min(-(-max(n, 1) // 16) * 16 * min(max(k, 1), DEPTH), BLOCK) + APART_ROOM + turned
 
 
 def adds_at_once(m: int, n: int, k: int, size: int) -> bool:
@@ -175,6 +186,15 @@ def _is_narrow(side, k):
 
 
 @helper
+def _narrow_product(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch):
+    """Do the product of a C that has a narrow side, along which B or A has its rows."""
+    if ta == 0 and _is_narrow(n, k):
+        _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
+    else:
+        _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
+
+
+@helper
 def _left_over(ta, n, k):
     """Return how many last columns of n are done apart, because they would leave a unit mostly empty."""
     extra = n % UNIT
@@ -285,22 +305,20 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         return
     # with few columns, vectors along the columns would be mostly empty: vectors run along the sums instead
     if (ta == 0 and _is_narrow(n, k)) or (tb and _is_narrow(m, k)):
-        if ta == 0 and _is_narrow(n, k):
-            _narrow(tb, m, n, k, a, lda, b, ldb, acc, c, ldc, 1, scratch)
-        else:
-            _narrow(1 - ta, n, m, k, b, ldb, a, lda, acc, c, 1, ldc, scratch)
+        _narrow_product(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch)
         if bias != 0:
             add_bias(c, ldc, m, n, bias, cut)
         return
-    xr, xk = (1, lda) if ta else (lda, 1)
+    ar, ak = (1, lda) if ta else (lda, 1)
     extra = _left_over(ta, n, k)
     n -= extra
     aside, scratch = scratch, scratch + SIZE * (APART_ROOM if extra > 0 else 0)
     if bias == 0 and n == 1 and ldc == 1 and tb == 0:
         # A column is a row of C transposed: B's elements are broadcast, and A gives whole vectors.
-        xr, xk, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
+        ar, ak, a, b, ldb, n, m = 1, ldb, b, a, lda, m, 1
     # packing costs a pass over B: it pays where many rows of A reuse the strip, or where B's columns do not lie side by side
-    pack = tb != 0 or (ta == 0 and m >= PACK_ROWS and ldb >= 2 * LANES)
+    turn = ta != 0 and min(m, n) >= TURNED_SIDE and k >= TURNED_DEPTH
+    pack = tb != 0 or turn or (ta == 0 and m >= PACK_ROWS and ldb >= 2 * LANES)
     once = k <= DEPTH * 4 // SIZE
     past = is_non_temporal(c, ldc, m * n) and bias == 0 and once
     done = 0
@@ -308,11 +326,16 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
         depth = k if once else min((DEPTH_TRANSPOSED if ta else DEPTH) * 4 // SIZE, k - done)
         add = 1 if done > 0 else (acc if acc != 0 else (PAST if past else 0))
         # blocks keep depth x width elements of B in the second cache while all rows of A pass
-        width = _columns_at_once(n, depth)
+        width = min(n, BLOCK * 4 // SIZE // depth // 48 * 48) if turn else _columns_at_once(n, depth)
+        block = min(ROWS, TURNED_ROOM * 4 // SIZE // depth // 12 * 12) if turn else ROWS
         for j0 in range(0, n, width):
             wide = min(width, n - j0)
-            for i0 in range(0, m, ROWS):
-                high = min(ROWS, m - i0)
+            for i0 in range(0, m, block):
+                high = min(block, m - i0)
+                rows, xr, xk = a + SIZE * (i0 * ar + done * ak), ar, ak
+                if turn:
+                    rows, xr, xk = scratch + SIZE * ((width + 15) // 16 * 16 * depth), depth, 1
+                    _turn(a + SIZE * (i0 * ar + done * ak), lda, rows, depth, depth, high, 1)
                 near = ta == 0 and n >= FEW and j0 == 0
                 if near:  # the first rows of A; they ask for the others
                     touch(a + SIZE * (i0 * lda + done), lda, min(high, WIDEST * LANES), depth)
@@ -332,17 +355,15 @@ def gemm_bias(ta, tb, m, n, k, a, lda, b, ldb, acc, c, ldc, scratch, bias, cut):
                     elif near and left == d and i0 + high < m:
                         more, pace = a + SIZE * ((i0 + high) * lda + done), -lda
                     _rows(
-                        d, high, n - j, depth, a + SIZE * (i0 * xr + done * xk), xr, xk, w, wk, c + SIZE * (i0 * ldc + j), ldc, add,
+                        d, high, n - j, depth, rows, xr, xk, w, wk, c + SIZE * (i0 * ldc + j), ldc, add,
                         near and j == j0, more, pace,
                     )  # fmt: skip
-                    strip += SIZE * d * UNIT * depth
-                    j += d * UNIT
-                    left -= d
+                    strip, j, left = strip + SIZE * d * UNIT * depth, j + d * UNIT, left - d
                 last = extra if j0 + wide == n else 0
                 if last > 0:
                     from_b = b + SIZE * (n * ldb + done if tb else done * ldb + n)
                     into = c + SIZE * (i0 * ldc + n)
-                    _apart(ta, tb, high, last, depth, a + SIZE * (i0 * xr + done * xk), lda, from_b, ldb, add, into, ldc, aside, i0)
+                    _apart(ta, tb, high, last, depth, a + SIZE * (i0 * ar + done * ak), lda, from_b, ldb, add, into, ldc, aside, i0)
                 if bias != 0 and done + depth >= k:
                     add_bias(c + SIZE * (i0 * ldc + j0), ldc, high, wide + last, bias + SIZE * j0, cut)
         done += depth

@@ -1,4 +1,4 @@
-"""Measures: accuracy, topk."""
+"""Metrics of classifiers inside a program: accuracy, topk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""data: what the user feeds."""
+"""The layer that declares an input of a program: data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layer of hashes."""
+"""The layer that hashes ids into a fixed number of buckets: hash."""
 
 from __future__ import annotations
 

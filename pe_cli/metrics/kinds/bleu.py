@@ -51,6 +51,7 @@ class Bleu(Counted[BleuOptions]):
         for guess, truth in compared(values, options.ignored_tokens):
             for n in range(1, most + 1):
                 said, wanted = _runs(guess.tolist(), n), _runs(truth.tolist(), n)
+                # The smaller count of each run: a word said five times counts as often as the label has it (clipped counts).
                 totals[n - 1] += (said & wanted).total()
                 totals[most + n - 1] += said.total()
             totals[-2:] += len(guess), len(truth)
@@ -66,9 +67,11 @@ class Bleu(Counted[BleuOptions]):
         right, runs, (words, labels) = counts[:most].tolist(), counts[most : 2 * most].tolist(), counts[-2:].tolist()
         if not labels:
             raise UndefinedError("there is no label")
+        # The geometric mean with a share of 0; without smoothing, as Papineni et al. define it.
         if not all(right):
             return 0.0
         mean = math.fsum(math.log(r / n) for r, n in zip(right, runs, strict=True)) / most
+        # The penalty for short translations, min(1, exp(1 - labels / words)), added in logarithms.
         return math.exp(mean + min(0.0, 1 - labels / words))
 
 

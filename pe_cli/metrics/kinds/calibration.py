@@ -65,6 +65,7 @@ class CalibrationError(Gathered[CalibrationOptions]):
             confidence = np.where(taken == 1, scores[:, 0], 1 - scores[:, 0]).astype(np.float64)
         else:
             taken, confidence = scores.argmax(axis=1), scores.max(axis=1).astype(np.float64)
+        # Intervals include their upper end, so ceil; a confidence of 0 belongs to the first.
         which = np.clip(np.ceil(confidence * options.bins).astype(np.int64) - 1, 0, options.bins - 1)
         gaps = np.bincount(which, (taken == labels) - confidence, options.bins)
         return float(np.abs(gaps).sum() / len(labels))

@@ -60,6 +60,7 @@ class _PerClass(Counted[AveragedOptions]):
         """Return right decisions, decisions, labels, and 1 for classes that count even if they never come, int64 [4, classes]."""
         labels, taken, found = decide(options, values)
         if found.several:
+            # Of tags every class counts even if it never comes, as scikit-learn has it for multi-label rows.
             return np.stack([(labels * taken).sum(axis=0), taken.sum(axis=0), labels.sum(axis=0), np.ones(found.classes, np.int64)])
         return np.concatenate([_counted(labels, taken, found.classes), np.zeros((1, found.classes), np.int64)])
 
@@ -72,6 +73,7 @@ class _PerClass(Counted[AveragedOptions]):
             return self.of(int(right[1]), int(taken[1]), int(there[1]))
         if options.average == "micro":
             return self.of(int(right.sum()), int(taken.sum()), int(there.sum()))
+        # Of one class per row, a class that never comes would lower the mean by a 0 that says nothing.
         each = [(self.of(r, p, t), t) for r, p, t, always in zip(*counts.tolist(), strict=True) if p or t or always]
         if options.average == "weighted":
             rows = int(there.sum())

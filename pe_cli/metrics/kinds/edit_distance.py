@@ -91,5 +91,6 @@ def edits_between(one: Array, two: Array) -> int:
     row = places
     for i, token in enumerate(one, 1):
         best = np.minimum(row[1:] + 1, row[:-1] + (two != token))
+        # An insertion costs 1 per place, so the running minimum of (cost - place) does all of them at once.
         row = np.minimum.accumulate(np.concatenate([[i], best]) - places) + places
     return int(row[-1])

@@ -40,6 +40,7 @@ class RankingOptions(ClassOptions):
 
 def _steps(scores: Array, hit: Flags) -> tuple[Array, Array]:
     """Return the rows of the class and the other rows that have at least each score that occurs, the largest first; float64."""
+    # Equal scores are one step, whatever the order of their rows.
     order = np.argsort(-scores, kind="stable")
     scores, hit = scores[order], hit[order]
     ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
@@ -75,6 +76,7 @@ class _Ranking(Gathered[RankingOptions]):
         check_range(labels, 2 if found.several else found.classes)
         if not found.several and found.classes == 2:
             other = options.class_ == 0
+            # Of two classes the first's order is the second's, turned round.
             return self.of(-scores[:, -1] if other else scores[:, -1], labels == (0 if other else 1), 0 if other else 1)
         hits = labels == 1 if found.several else labels[:, None] == np.arange(found.classes)
         if options.class_ is not None:
@@ -116,6 +118,7 @@ class RocAuc(_Ranking):
         if hit.all() or not hit.any():
             raise UndefinedError(f"{'every' if len(hit) and hit.all() else 'no'} row is of {_class(number)}")
         hits, others = _steps(scores, hit)
+        # Pairs of equal scores count half: a trapezoid, doubled so that it stays a whole number.
         pairs = float((np.diff(others, prepend=0.0) * (hits + np.append(0.0, hits[:-1]))).sum())
         return pairs / (2 * float(hits[-1]) * float(others[-1]))
 

@@ -57,6 +57,7 @@ class _Regression(Gathered[RegressionOptions]):
         guess, truth = (_matrix(values[key]) for key in self.inputs)
         if not truth.size:
             raise UndefinedError("there are no rows")
+        # Numbers beyond float64's squares become infinite, which the result shows; warnings would end the evaluation.
         with np.errstate(over="ignore", invalid="ignore"):
             return self.of(guess, truth)
 

@@ -53,6 +53,7 @@ class TopK(Counted[TopKOptions]):
             scores, labels = scores[kept], labels[kept]
         check_range(labels, found.classes)
         own = np.take_along_axis(scores, labels[:, None], axis=1)
+        # Counting larger scores needs no sort, and it settles ties by the class number.
         before = (scores > own).sum(axis=1) + ((scores == own) & (np.arange(found.classes) < labels[:, None])).sum(axis=1)
         return np.array([(before < options.k).sum(), len(labels)], np.int64)
 

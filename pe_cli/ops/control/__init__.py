@@ -1,1 +1,1 @@
-"""Ops that run something else: Python functions."""
+"""Ops that run other code: regions, in loops and branches, and Python functions."""

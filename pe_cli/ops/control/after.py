@@ -1,4 +1,4 @@
-"""after: a variable that is there only once others are. Recomputation waits with it until the backward pass has come so far."""
+"""after: hands a variable on once others are computed. Recomputation uses it to wait until the backward pass has come so far."""
 
 from __future__ import annotations
 

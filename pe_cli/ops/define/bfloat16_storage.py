@@ -19,6 +19,7 @@ from pe_cli.kernels.cuda.library_calls import LibraryKernel
 from pe_cli.kernels.language import POINTERS, Kernel
 from pe_cli.ops.define.copy_kernels import convert
 from pe_cli.ops.define.lowering import Lowering
+from pe_cli.ops.define.tile_products import with_tiles
 from pe_cli.ops.define.traits import Pointwise, SameNumbers
 from pe_cli.ops.define.work_parts import thread_parts
 
@@ -46,11 +47,17 @@ def lower_rounded(low: Lowering, lowering: Callable[[Lowering], None]) -> None:
     ins, outs = _seen(low.input_buffers, seen), _seen(low.output_buffers, seen)
     inner = replace(low, calls=[], scratch_buffers=[], input_buffers=ins, output_buffers=outs)
     lowering(inner)
-    low.scratch_buffers = [*seen.values(), *inner.scratch_buffers]
+    only_read = {seen[b]: b for b in read if b not in written} if low.place == "cpu" else {}
+    chosen = [with_tiles(call, only_read) for call in inner.calls]
+    calls = [replace(call, output=None) for call, _ in chosen]  # the outputs share what is made float32
+    touched = {b for call in calls for arg in call.args for b in buffers_of(arg)}
+    low.scratch_buffers = [b for b in (*seen.values(), *inner.scratch_buffers) if b in touched]
+    low.scratch_buffers += [b for _, scratch in chosen for b in scratch]
     for b in read:
-        _convert(low, b, seen[b])
+        if seen[b] in touched:
+            _convert(low, b, seen[b])
     low.wait()
-    low.calls += [replace(call, output=None) for call in inner.calls]  # the outputs share what is made float32
+    low.calls += calls
     low.wait()
     for b in written:
         _convert(low, seen[b], b)

@@ -1,4 +1,4 @@
-"""Labels and ids: how a kernel reports one that is out of range, and samples of them for tests."""
+"""Checks of labels and ids in kernels, which report one that is out of range; and labels for sample tests."""
 
 from __future__ import annotations
 

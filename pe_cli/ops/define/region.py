@@ -1,4 +1,4 @@
-"""What an op sees of a region that it runs: names and the types that come out."""
+"""How an op sees a region that it runs: the names in it and the types of its results."""
 
 from __future__ import annotations
 

@@ -79,6 +79,7 @@ def joined(shape: Sequence[int], x_steps: Sequence[int], y_steps: Sequence[int])
     for size, xs, ys in zip(shape, x_steps, y_steps, strict=True):
         if size == 1:
             continue
+        # The outer axis goes on where the inner one ends, on both sides: one loop walks the two axes.
         if out and out[-1][1] == size * xs and out[-1][2] == size * ys:
             out[-1] = (out[-1][0] * size, xs, ys)
         else:
@@ -117,6 +118,7 @@ def copy_box(
 
 def _copy(o: Lowering, source: Offset, target: Offset, axes: list[tuple[int, int, int]], part: int | None) -> None:
     """Append the call that copies a box of such axes."""
+    # Bits are moved, so types of one size share a kernel.
     dtype = MOVED_AS[DTYPES[target.buffer.dtype]]
     turned = [a for a in axes if a[1] == 1] if DTYPES[target.buffer.dtype] > 1 else []
     if turned and axes[-1][2] == 1 and axes[-1][1] != 1:

@@ -41,6 +41,7 @@ def match_boxes(  # noqa: C901, PLR0912 (loops over images, rounds, columns and 
         for j in range(m):
             where[i * m + j] = -1
             far[i * m + j] = T(0)
+        # Globally greedy: the best pair of all that are left goes first, and its row and column leave.
         for r in range(a, b):
             taken[r] = 0
         for _ in range(a, b):
@@ -52,6 +53,7 @@ def match_boxes(  # noqa: C901, PLR0912 (loops over images, rounds, columns and 
                     continue
                 for r in range(a, b):
                     v = x[r * m + j]
+                    # 1e-6 is the original's limit below which boxes do not overlap.
                     if taken[r] == 0 and v >= 1e-6 and v > best:
                         best = v
                         row = r
@@ -61,6 +63,7 @@ def match_boxes(  # noqa: C901, PLR0912 (loops over images, rounds, columns and 
             taken[row] = 1
             where[i * m + column] = row - a
             far[i * m + column] = best
+        # What is left over goes to its best row, which may then have several columns.
         if each:
             for j in range(m):
                 if where[i * m + j] >= 0:

@@ -192,11 +192,13 @@ def _lowered(boxes: Array, scores: Array, a: Any) -> Array:
     """Return the scores of boxes, the best first, lowered."""
     n = len(boxes)
     pairs = np.stack([overlap(box, boxes, normalized=a["normalized"]) for box in boxes]) if n else np.zeros((0, 0), boxes.dtype)
+    # Only better boxes lower a score, and these stand before it.
     pairs = np.triu(pairs, 1)
     most = pairs.max(0, initial=0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.exp((most * most - pairs * pairs) * a["gaussian_sigma"]) if a["use_gaussian"] else (1 - pairs) / (1 - most)
     shares = np.where(np.triu(np.ones((n, n), bool), 1), shares, 1)
+    # fmin passes over the NaN of (1 - 1) / (1 - 1), where a better box is the same box.
     lowered: Array = (scores * np.fmin.reduce(shares, 0, initial=1)).astype(scores.dtype)
     return lowered
 
@@ -217,6 +219,7 @@ def matrix_nms_host(run: HostRun) -> dict[str, list[Any]]:
             for k in np.flatnonzero(lowered > lowered.dtype.type(a["post_threshold"])):
                 lines.append([c, lowered[k], *box[order[k]]])
                 places.append(i * boxes.shape[1] + int(order[k]))
+        # Stable: of equal scores the earlier class and box comes first, on every machine.
         ranks = np.argsort([-line[1] for line in lines], kind="stable").tolist()
         ranks = ranks[: a["keep_top_k"]] if a["keep_top_k"] > -1 else ranks
         made.append(([lines[k] for k in ranks], [places[k] for k in ranks]))

@@ -31,6 +31,7 @@ def _cut(v):
 @helper
 def _is_polygon(segments, at, points):
     """Return whether the points of a polygon are not all the same."""
+    # Padding in a block of polygons repeats one point, which encloses nothing.
     for k in range(1, points):  # noqa: SIM110 (a kernel has no generators)
         if segments[at + 2 * k] != segments[at] or segments[at + 2 * k + 1] != segments[at + 1]:
             return True
@@ -73,6 +74,7 @@ def _on_grid(v, low, side, size):
 def _cross(crossed, at, size, before, u, v, w):
     """Note where an outline that goes from column `before` to column u, between rows v and w, enters or leaves a column of pixels."""
     fine = u if u < before else u - 1
+    # The fine grid is five times as fine; only where it crosses the middle of a column does a mask change.
     column = (fine + 0.5) / FINE - 0.5
     if math.floor(column) == column and 0 <= column <= size - 1:
         row = math.ceil(min(max((min(v, w) + 0.5) / FINE - 0.5, 0.0), size * 1.0))
@@ -92,6 +94,7 @@ def _follow(crossed, at, size, x, y, u, v):
             slope = (v - y) / (u - x)
             a, b = (x, y) if x <= u else (u, v)
             other = _cut(b + slope * (new - a) + 0.5)
+            # Always computed from the smaller coordinate, as in the original: rounding then does not depend on the direction.
             _cross(crossed, at, size, before, new, row, other)
             before, row = new, other
         else:
@@ -153,8 +156,10 @@ def draw_masks(  # noqa: C901, PLR0912 (loops over regions, objects, polygons an
                 _follow(crossed, at, size, x, y, u, w)
             inside = 0
             for k in range(cells):
+                # Between two crossings of a column lies the inside (even-odd rule).
                 inside = (inside + crossed[at + k]) % 2
                 if inside:
+                    # Columns are followed first, so the mask is turned while it is written.
                     masks[out + k % size * size + k // size] = 1
 
 

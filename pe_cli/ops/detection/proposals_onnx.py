@@ -26,6 +26,7 @@ def padded_proposals_onnx(o: Writer) -> None:
     scores = o.node("Reshape", [o.node("Transpose", [o.x("Scores")], perm=[0, 2, 3, 1]), o.const([-1, n])])
     best, places = o.fresh(), o.fresh()
     o.nodes("TopK", [scores, o.const([most])], [best, places], axis=1)
+    # TopK takes the first of equal scores; turned round and sorted once more, they are in the op's order.
     if threshold > 0:  # of equal scores the last place first
         ends = [o.const([v]) for v in (-1, -(2**31), 1, -1)]
         turned = [o.node("Slice", [v, *ends]) for v in (best, places)]
@@ -56,6 +57,7 @@ def _moved(o: Writer, places: str, n: int) -> tuple[str, str]:
     low, end = columns(o, around, 0, 2), columns(o, around, 2, 4)
     side = o.node("Add", [o.node("Sub", [end, low]), one])
     middle = o.node("Add", [o.node("Add", [low, o.node("Div", [side, two])]), o.node("Mul", [columns(o, by, 0, 2), side])])
+    # exp is cut off at the original's largest growth, beyond which boxes are nonsense and float32 overflows.
     grown = o.node("Exp", [o.node("Min", [columns(o, by, 2, 4), o.const(LARGEST, "Scores")])])
     half = o.node("Div", [o.node("Mul", [grown, side]), two])
     info = o.node("Unsqueeze", [o.x("ImInfo"), o.const([1])])
@@ -94,6 +96,7 @@ def padded_fpn_levels_onnx(o: Writer) -> None:
     images = o.node("Slice", [o.node("Shape", [rois]), o.const([0]), o.const([1])])
     image = o.node("Range", [o.const(0), o.node("Squeeze", [images]), o.const(1)])
     row, place = o.node("Mul", [o.node("Unsqueeze", [image, o.const([1])]), o.const(n)]), o.const(0)
+    # Boxes of every level keep n rows per image, so that sizes are known; the index says where each went.
     for k, out in enumerate(o.op.outputs["MultiFpnRois"]):
         mine = o.node("Equal", [level, o.const(k)])
         places, valid = first_true(o, mine, n, n)
@@ -116,11 +119,13 @@ def padded_fpn_best_onnx(o: Writer) -> None:
         number = np.concatenate([np.arange(size) for size in sections]).reshape(1, -1)
         level = np.repeat(np.arange(len(sections)), sections)
         counts = o.node("Gather", [o.node("Cast", [o.x("Counts")], to_=element_type("int64")), o.const(level)], axis=1)
+        # Rows that are not there must lose against every score.
         scores = o.node("Where", [o.node("Less", [o.const(number), counts]), scores, never])
     parts = [o.node("Slice", [scores, o.const([b]), o.const([e]), o.const([1])]) for b, e in pairwise((0, *accumulate(sections)))]
     flat = o.node("Concat", [o.node("Reshape", [part, o.const([-1])]) for part in parts], axis=0)
     most = o.node("Min", [o.const([o.attrs["post_nms_topN"]]), o.node("Shape", [flat])])
     best, places = o.fresh(), o.fresh()
+    # The best are chosen over all images together, as in the original; what is not chosen becomes minus infinity.
     o.nodes("TopK", [flat, most], [best, places], axis=0)
     lowest = o.node("Expand", [never, o.node("Shape", [flat])])
     chosen, at, whole = o.node("ScatterElements", [lowest, places, best], axis=0), o.const([0]), []

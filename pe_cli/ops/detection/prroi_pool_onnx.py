@@ -1,4 +1,4 @@
-"""prroi_pool in ONNX: rows of an image count as much as their hats have in a part, and so do columns."""
+"""prroi_pool in ONNX: how much rows and columns count in a part are integrals of hat functions, which two products apply."""
 
 from __future__ import annotations
 

@@ -117,6 +117,7 @@ def pool_regions_back_cuda(
     """One thread per channel of an image."""
     for plane in range(images * C):
         for k in range(plane * pixels, (plane + 1) * pixels):
+            # Regions overlap, so a thread owns a channel of an image and meets all regions in their order.
             dx[k] = T(0)
         for r in range(regions):
             if owner[r] == plane // C:
@@ -152,6 +153,7 @@ def mean_exactly_to_pixels(
             at = plane * H * W
             for k in range(at, at + H * W):
                 dx[k] = T(0)
+            # A thread owns a channel of an image: pixels are shared by regions, and sums keep their order.
             for r in range(regions):
                 x1, y1 = rois[4 * r] * scale, rois[4 * r + 1] * scale
                 h = max(rois[4 * r + 3] * scale - y1, 0.0) / PH

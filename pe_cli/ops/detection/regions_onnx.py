@@ -30,6 +30,7 @@ def owners_of(o: Writer, slot: str = "X") -> str:
     passed = o.node("Cast", [o.node("GreaterOrEqual", [row, ends])], to_=element_type("int64"))
     owner = o.node("ReduceSum", [passed, o.const([1])], keepdims=0)
     images = o.node("Squeeze", [o.node("Shape", [ends])])
+    # A row behind the last image's would be no image: Gather then ends the run, with this name in its message.
     every_image = o.node("Range", [o.const(0), images, o.const(1)])
     return o.node("Gather", [every_image, owner], name="the numbers of regions sum to fewer than there are")
 
@@ -59,6 +60,7 @@ def roi_pool_onnx(o: Writer) -> None:
     """
     kind, a = o.type(), o.attrs
     parts, sizes = (a["pooled_width"], a["pooled_height"]), sizes_of(o)[::-1]
+    # MaxRoiPool rounds with float32; in float64 a half stays a half.
     scale, half = (o.const(v, dtype="float64") for v in (a["spatial_scale"], 0.5))
     low, end = (
         o.node("Cast", [o.node("Floor", [o.node("Add", [o.node("Mul", [_in_doubles(o, d), scale]), half])])], to_=element_type("int64"))
@@ -82,6 +84,7 @@ def roi_pool_onnx(o: Writer) -> None:
     single = [o.node("Cast", [v], to_=element_type("float32")) for v in (o.x(), o.node("Reshape", [rois, o.const([-1, 5])]))]
     found = o.node("MaxRoiPool", single, pooled_shape=[1, 1], spatial_scale=1.0)
     found = o.node("Cast", [o.node("Reshape", [found, o.const([-1, *parts[::-1], kind.shape[1]])])], to_=element_type(kind.dtype))
+    # A part without pixels is 0, which MaxRoiPool leaves open.
     found = o.node("Where", [o.node("And", there), found, o.const(0, "X")])
     o.node("Transpose", [found], to="Out", perm=[0, 3, 1, 2])
 
@@ -108,6 +111,7 @@ def nearest_numbers(o: Writer, first: int) -> str:
 
 @in_onnx("psroi_pool")
 def psroi_pool_onnx(o: Writer) -> None:
+    # The original's least length of a region, which keeps the division finite.
     """Sums of rows are one product for each row of parts, those of columns are taken of what comes out.
 
     Raises:

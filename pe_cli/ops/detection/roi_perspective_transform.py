@@ -29,6 +29,7 @@ def _columns(ax, ay, bx, by, cx, cy, dx, dy, height, width):
     """Return how many columns of the output a quadrangle has, by the ratio of its mean sides; two at least."""
     wide = (math.sqrt((ax - bx) ** 2 + (ay - by) ** 2) + math.sqrt((cx - dx) ** 2 + (cy - dy) ** 2)) / 2.0
     high = (math.sqrt((bx - cx) ** 2 + (by - cy) ** 2) + math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / 2.0
+    # A quadrangle without height has no ratio of sides.
     if not high > 0.0:
         return max(2, width)
     return max(2, min(int(nearest(min(wide * (height - 1) / high, width * 1.0))) + 1, width))
@@ -44,6 +45,7 @@ def projections(rois: Ptr, out: Ptr, regions: Int, height: Int, width: Int, scal
         right = _columns(ax, ay, bx, by, cx, cy, dx, dy, max(2, height), width) - 1
         ux, uy, vx, vy = bx - cx, by - cy, dx - cx, dy - cy
         wx, wy = ax - bx + cx - dx, ay - by + cy - dy
+        # 1e-5 is the original's guard for corners that lie on one line.
         area = ux * vy - vx * uy + 1e-5
         g, h = (wx * vy - vx * wy) / area / right, (ux * wy - wx * uy) / area / down
         m = 9 * r
@@ -76,6 +78,7 @@ def _within(x, y, ax, ay, bx, by, cx, cy, dx, dy):
         return True
     if _on_side(x, y, cx, cy, dx, dy) or _on_side(x, y, dx, dy, ax, ay):
         return True
+    # A ray from a point inside crosses the sides an odd number of times.
     n = _crosses(x, y, ax, ay, bx, by) + _crosses(x, y, bx, by, cx, cy)
     return (n + _crosses(x, y, cx, cy, dx, dy) + _crosses(x, y, dx, dy, ax, ay)) % 2 == 1
 
@@ -95,6 +98,7 @@ def sources(rois: Ptr, matrix: Ptr, mask: PtrI32, places: Ptr, regions: Int, PH:
                 x = (matrix[m] * j + matrix[m + 1] * i + matrix[m + 2]) / w
                 y = (matrix[m + 3] * j + matrix[m + 4] * i + matrix[m + 5]) / w
                 seen = _within(x, y, ax, ay, bx, by, cx, cy, dx, dy)
+                # The border of the image lies half a pixel beyond the centres of its outermost pixels.
                 if _at_most(x, -0.5) or _at_most(W - 0.5, x) or _at_most(y, -0.5) or _at_most(H - 0.5, y):
                     seen = False
                 mask[o] = 1 if seen else 0
@@ -132,6 +136,7 @@ def front(x: Ptr, mask: PtrI32, places: Ptr, owner: PtrI64, out: Ptr, regions: I
 @kernel
 def front_back(g: Ptr, mask: PtrI32, places: Ptr, owner: PtrI64, dx: Ptr, C: Int, images: Int, regions: Int, parts: Int, H: Int, W: Int):
     """Give each place's gradient to the pixels around it."""
+    # Regions overlap: a thread has a channel and meets all regions, so no two threads add to one pixel.
     for c in range(C):
         for n in range(images):
             for k in range(H * W):

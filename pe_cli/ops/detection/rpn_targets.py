@@ -124,14 +124,18 @@ def _assign(overlap: Array, high: float, low: float, most: tuple[int, int] | Non
     """
     none = np.zeros(len(overlap), overlap.dtype)
     best = overlap.max(1) if overlap.shape[1] else none
+    # An anchor that is nearest to some box counts even below the threshold: else small boxes would have none.
     closest = (abs(overlap - overlap.max(0)) < NEAR).any(1) if overlap.size else none > 0
     on = np.flatnonzero(closest | ((best >= high) & (overlap.shape[1] > 0))).tolist()
     off = np.flatnonzero(best < low).tolist()
     if most is not None:
+        # Objects first, and the rest of the batch is background.
         on = sample(on, most[0], rng)
         off = sample(off, most[1] - len(on), rng)
+    # An anchor below the lower threshold may still be nearest to a box; the original drops it from objects.
     both = set(on) & set(off)
     left = [i for i in sorted(on) if i not in both]
+    # The original fills dropped places with the first object, whose moves then weigh 0.
     return left, sorted(off), on[:1] * len(both) + left, [0] * len(both)
 
 
@@ -190,6 +194,7 @@ def rpn_target_assign_host(run: HostRun) -> dict[str, list[object]]:
     beyond, each = a["rpn_straddle_thresh"], []
     most = (int(a["rpn_fg_fraction"] * a["rpn_batch_size_per_im"]), a["rpn_batch_size_per_im"])
     for info, boxes in _given(run):
+        # Anchors that reach beyond the image see padding and are left out.
         within = (anchors[:, :2] >= -beyond).all(1) & (anchors[:, 2:] < info[[1, 0]] + anchors.dtype.type(beyond)).all(1)
         inside = np.flatnonzero(within | (beyond < 0))
         overlap = overlaps(anchors[inside], boxes)

@@ -20,6 +20,7 @@ from pe_cli.ops.define.registry import Attr, Sample, op
 @helper
 def _entropy(v, label):
     """Cross entropy of the sigmoid of v and a label."""
+    # max(v, 0) - v label + log1p(exp(-|v|)): no exp of a large number.
     return max(v, 0.0) - v * label + math.log1p(math.exp(-abs(v)))
 
 
@@ -60,6 +61,7 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
             which = int(anchors[2 * A + m])
             for cell in range(cells):
                 at = (i * M + m) * (5 + C) * cells + cell
+                # Spread around the middle of the cell, so that a centre can lie on the border of its cell.
                 px = (cell % H + _sigmoid(x[at]) * spread - 0.5 * (spread - 1.0)) / H
                 py = (cell // H + _sigmoid(x[at + cells]) * spread - 0.5 * (spread - 1.0)) / H
                 pw = math.exp(x[at + 2 * cells]) * anchors[2 * which] / side
@@ -75,11 +77,13 @@ def find_objects(  # noqa: C901 (loops over images, cells and boxes)
                 continue
             best = 0.0
             nearest = 0
+            # Only the shapes are compared, as if both boxes lay at one place: which anchor fits does not depend on where.
             for a in range(A):
                 v = _overlap(0.0, 0.0, anchors[2 * a] / side, anchors[2 * a + 1] / side, 0.0, 0.0, boxes[4 * b + 2], boxes[4 * b + 3])
                 if v > best:
                     best = v
                     nearest = a
+            # From the last to the first, so that of masks that name one anchor twice the first gets the box.
             for m in range(M - 1, -1, -1):
                 if int(anchors[2 * A + m]) == nearest:
                     matches[b] = m
@@ -108,6 +112,7 @@ def measure(  # noqa: C901, PLR0912 (loops over images, boxes, classes and cells
             column, row = min(max(int(boxes[4 * b] * H), 0), H - 1), min(max(int(boxes[4 * b + 1] * H), 0), H - 1)
             at = (i * M + m) * (5 + C) * cells + row * H + column
             score = float(scores[b]) if scored else 1.0
+            # Small boxes count up to twice: an error of one pixel is a larger part of them.
             share = (2.0 - boxes[4 * b + 2] * boxes[4 * b + 3]) * score
             tx, ty = boxes[4 * b] * H - column, boxes[4 * b + 1] * H - row
             tw = math.log(boxes[4 * b + 2] * side / anchors[2 * which])
@@ -130,6 +135,7 @@ def measure(  # noqa: C901, PLR0912 (loops over images, boxes, classes and cells
         for e in range(i * M * cells, (i + 1) * M * cells):
             at = (e // cells * (5 + C) + 4) * cells + e % cells
             known = objects[e]
+            # A cell with a true box should say its score; one with -1 overlaps a box well and is not punished.
             if known > 1e-5:
                 if back:
                     out[at] += T((_sigmoid(x[at]) - 1.0) * known * g[i])

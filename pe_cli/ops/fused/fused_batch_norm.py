@@ -139,6 +139,7 @@ def fused_batch_norm_act_cpu(o: Lowering) -> None:
     saved, inverse = statistics(o, x)
     n, channels, size = sizes_of(o, x)
     if size == 1:
+        # Rows are joined until they are wide, so that few channels fill vectors, too.
         _, width = fold(n, channels)
         for part, rows, (from_x, to_y) in rows_of(o, x, width, y):
             table = o.scratch(4 * width, x.dtype)
@@ -157,6 +158,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
     sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
     if size > 1:
         cut = o.output_or_scratch("X@GRAD", x.size, x.dtype)
+        # What relu lets through is written once; batch_norm's own passes over channels then read it.
         o.call(relu_back_first, x, g, *each, cut, n, channels, size)
         _back_first(o, x, cut, sums, (n, channels, size))
         return
@@ -166,6 +168,7 @@ def fused_batch_norm_act_grad_cpu(o: Lowering) -> None:
         for part, low, high in columns_of(o, x, width):
             o.call(relu_sums_last, x, g, *each, *scratch, rows, width, low, high, channels, part=part)
         o.call(sums_of_channels, scratch[0], inverse, *sums, width, channels)
+    # The gradient of X needs the sums of all rows, hence a second pass over X.
     if o.has("X@GRAD"):
         for part, some, (from_x, from_g, to_dx) in rows_of(o, x, width, g, o.output("X@GRAD")):
             own = (to_dx, o.scratch(6 * width, x.dtype), some, width, channels, n * _batch(o))
@@ -254,6 +257,7 @@ def fused_bn_add_activation_grad_cpu(o: Lowering) -> None:
     cut = output_or_scratch(o, "Z@GRAD", x)
     sums = (output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale))
     assert relu.back_kernel is not None
+    # Y is above 0 exactly where relu let its input through, so the sum before relu need not be kept.
     if size > 1:
         o.call(relu.back_kernel, g, y, cut, x.size)
         _back_first(o, x, cut, sums, (n, channels, size))
@@ -338,6 +342,7 @@ def _becomes_norm_add_act(m: Match) -> list[Becomes]:
 def _becomes_norm_add_act_grad(m: Match) -> list[Becomes]:
     first, add, last = m["act_grad"], m["add_grad"], m["norm_grad"]
     inputs = {s: last.inputs[s] for s in _READ} | {"Y": first.inputs["Out"], "Y@GRAD": first.inputs["Out@GRAD"]}
+    # The other operand may need no gradient, as a fed image does not.
     other = add.outputs.get(f"{_slot(m, other=True)}@GRAD")
     outputs = {**last.outputs, **({"Z@GRAD": other} if other else {})}
     return [Becomes((first, add, last), "fused_bn_add_activation_grad", inputs, outputs, last.attrs)]

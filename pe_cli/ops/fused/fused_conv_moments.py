@@ -24,6 +24,7 @@ from pe_cli.kernels.cpu.conv_geometry import (
 )
 from pe_cli.kernels.cpu.depthwise import depthwise_forward
 from pe_cli.kernels.cpu.gemm import NARROW, gemm
+from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles
 from pe_cli.kernels.cpu.non_temporal import FAR
 from pe_cli.kernels.cpu.transpose import oihw_to_hwio
 from pe_cli.kernels.cpu.winograd import winograd_images
@@ -31,6 +32,7 @@ from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrF64, PtrI64, helper
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Part, Pattern
 from pe_cli.ops.define.lowering import Lowering, Offset
 from pe_cli.ops.define.registry import Sample, op
+from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.define.traits import Divisible, Narrow
 from pe_cli.ops.nn.batch_norm import fold, sums, take_shared_moments
 from pe_cli.ops.nn.conv import ATTRS, conv2d, flops
@@ -43,6 +45,7 @@ from pe_cli.ops.nn.conv_kernels import (
     geometry_of,
 )
 from pe_cli.ops.nn.conv_lowering import Images
+from pe_cli.ops.nn.conv_tile_kernels import convolve_tiles, dense, filters_ahead, forward_room, pointwise_room
 
 #: Bytes of output whose statistics are taken while they are in the second cache.
 BLOCK = 256 << 10
@@ -134,6 +137,40 @@ def forward_pointwise_moments(
         gemm(
             0, 1, last - first, g[FILTERS], g[CHANNELS], x + SIZE * first * g[CHANNELS], g[CHANNELS], w,
             g[CHANNELS], 0, to, g[FILTERS], filters,
+        )  # fmt: skip
+        done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
+        first = last
+    write_moments(means, squares, moments, rows, width, g[FILTERS])
+
+
+@by_tiles(forward_moments, "x", "w", scratch="filters", room=forward_room, suits=dense)
+@by_tiles(forward_winograd_moments, "x", "w", scratch="filters", room=forward_room)
+@kernel
+def tile_forward_moments(
+    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
+    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
+):
+    """Do `forward_moments` with images and filters of bfloat16."""
+    strips, scratch = filters_ahead(w, filters, g)
+    _by_blocks(convolve_tiles, x, strips, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
+
+
+@by_tiles(forward_pointwise_moments, "x", "w", scratch="filters", room=pointwise_room)
+@kernel
+def tile_forward_pointwise_moments(
+    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
+    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
+):
+    """Do `forward_pointwise_moments` with images and filters of bfloat16."""
+    pixels = n * g[HEIGHT] * g[WIDTH]
+    done = no_moments(means, squares, 0, width)
+    first = 0
+    while first < pixels:
+        last = first + block if first + 2 * block <= pixels else pixels
+        to = y + SIZE * first * g[FILTERS]
+        gemm_tiles(
+            0, 1, last - first, g[FILTERS], g[CHANNELS], x + HALF * first * g[CHANNELS], g[CHANNELS], w,
+            g[CHANNELS], 0, to, g[FILTERS], filters, 0, 0,
         )  # fmt: skip
         done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last

@@ -43,6 +43,7 @@ from pe_cli.ops.nn.conv_lowering import Images
 @helper
 def _finish(kind, z, table, wide, y, pixels, g):
     """Do `finish_run` for pixels, one by one where y has other channels too."""
+    # Where channels of other groups lie between, each pixel's own are finished by themselves.
     if g[PITCH] == g[FILTERS]:
         finish_run(kind, z, table, wide, y, pixels * g[FILTERS])
     else:
@@ -106,6 +107,7 @@ def forward_pointwise_norm(
     pixels = n * g[HEIGHT] * g[WIDTH]
     first = 0
     while first < pixels:
+        # The last block takes a short rest along: a product of few rows would run at a fraction of the speed.
         last = first + block if first + 2 * block <= pixels else pixels
         at = SIZE * first * g[PITCH]
         gemm(
@@ -209,6 +211,7 @@ def fused_conv2d_norm_cpu(o: Lowering) -> None:
         bytes_, (high, columns, _) = x.type.numpy.itemsize, images.out
         unit = bytes_ * channels * (1 if images.pointwise else columns if images.depthwise else high * columns)
         least = 4 * NARROW if images.pointwise else 1
+        # The block has to be large enough that reading the filters again for it costs little.
         block = max(BLOCK // unit, 0 if images.depthwise else w.size * READ // unit, least)
         at = Offset(source, piece.x), Offset(w, piece.w), Offset(y, piece.y), images.filter_scratch(w), Offset(z, piece.y)
         o.call(chosen, *at, Offset(table, piece.channel), wide, kind, piece.geometry, piece.images, block, part=piece.number)
@@ -226,6 +229,7 @@ def _unless(m: Match) -> str:
         return "images have their channels first"
     if not m.same_role(conv, norm):
         return "a convolution has another role"
+    # Statistics that somebody reads need batch_norm to run.
     if why := _statistics(m, norm):
         return why
     why = m.only_for(norm.inputs["X"][0], [norm])

@@ -7,30 +7,13 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.core.types import TensorType
-from pe_cli.kernels.cpu.conv import conv_forward
-from pe_cli.kernels.cpu.conv_geometry import (
-    CHANNELS,
-    FILTERS,
-    GROUPS,
-    HEIGHT,
-    OUT_HEIGHT,
-    OUT_WIDTH,
-    PAD_X,
-    PAD_Y,
-    PITCH,
-    TAPS_X,
-    TAPS_Y,
-    WIDTH,
-)
-from pe_cli.kernels.cpu.gemm import add_bias, gemm_bias, gemm_scratch
-from pe_cli.kernels.cpu.transpose import oihw_to_hwio
-from pe_cli.kernels.cpu.winograd import winograd_images
-from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, address, helper, kernel
+from pe_cli.kernels.cpu.gemm import gemm_scratch
 from pe_cli.ops.define.fusion import Becomes, Fuses, Match, Op, Part, Pattern
 from pe_cli.ops.define.lowering import Buffer, Lowering, Offset
 from pe_cli.ops.define.registry import Attr, OpDef, Sample, op
 from pe_cli.ops.define.traits import Divisible, Narrow, RowWise
 from pe_cli.ops.define.work_parts import areas
+from pe_cli.ops.fused.epilogue_kernels import convolution_bias, pointwise_bias, product_bias, winograd_bias
 from pe_cli.ops.fused.fused_elementwise import GRADIENTS
 from pe_cli.ops.fused.fused_elementwise import NAME as FUSED_SUM
 from pe_cli.ops.math.activation import relu
@@ -41,81 +24,11 @@ from pe_cli.ops.math.reduction import WIDE
 from pe_cli.ops.nn.conv import ATTRS as CONV_ATTRS
 from pe_cli.ops.nn.conv import IMAGES, conv2d
 from pe_cli.ops.nn.conv_cuda import Sizes, Then, append_values
-from pe_cli.ops.nn.conv_kernels import filters_in_order, geometry_of
 from pe_cli.ops.nn.conv_lowering import Images
 
 #: Bytes of images that are convolved before their bias is added: they stay in L2.
 BLOCK = 128 * 1024
 ACTIVATION = {"activation": Attr("none", "applied to the sum", ("none", "relu"))}
-
-
-@kernel
-def product_bias(m: Int, n: Int, k: Int, a: Ptr, b: Ptr, bias: Ptr, c: Ptr, ld: Int, cut: Int, scratch: Ptr):
-    """C = A B + bias, cut off below 0 where asked; ld elements lie between the rows of B and of C."""
-    gemm_bias(0, 0, m, n, k, address(a), k, address(b), ld, 0, address(c), ld, address(scratch), address(bias), cut)
-
-
-@helper
-def _repeat(bias, row, width, channels):
-    """Fill a row of width with the biases again and again."""
-    for i in range(width):
-        row[i] = bias[i % channels]
-
-
-@helper
-def _add_row(y, pixels, g, row, width, cut):
-    """Add a row of width again and again to pixels, or where they have other channels too its beginning to each; addresses."""
-    if g[PITCH] > g[FILTERS]:
-        add_bias(y, g[PITCH], pixels, g[FILTERS], row, cut)
-        return
-    size = pixels * g[FILTERS]
-    add_bias(y, width, size // width, width, row, cut)
-    rest = size % width
-    add_bias(y + SIZE * (size - rest), rest, 1, rest, row, cut)
-
-
-@kernel
-def convolution_bias(
-    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
-):
-    """y = convolution of x with w, plus a bias per channel, cut off below 0 where asked; block images at a time.
-
-    row is scratch for the biases again and again, width of them: loops over a few channels would be all ends and no middle.
-    """
-    _repeat(bias, row, width, g[FILTERS])
-    per = g[CHANNELS] // g[GROUPS]
-    oihw_to_hwio(w, filters, g[FILTERS], per, g[TAPS_Y], g[TAPS_X])
-    pixels = g[OUT_HEIGHT] * g[OUT_WIDTH]
-    for first in range(0, n, block):
-        last = min(n, first + block)
-        conv_forward(x, filters, y, first, last, geometry_of(g), g[PITCH], filters + SIZE * g[FILTERS] * per * g[TAPS_Y] * g[TAPS_X])
-        _add_row(y + SIZE * first * pixels * g[PITCH], (last - first) * pixels, g, address(row), width, cut)
-
-
-@kernel
-def winograd_bias(
-    x: Addr, w: Addr, bias: Ptr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
-):
-    """Do `convolution_bias` where `winograd.suits`."""
-    _repeat(bias, row, width, g[FILTERS])
-    u, scratch = filters_in_order(w, filters, g)
-    from_x, pixels = g[HEIGHT] * g[WIDTH] * g[CHANNELS], g[OUT_HEIGHT] * g[OUT_WIDTH]
-    for first in range(0, n, block):
-        many = min(n - first, block)
-        begin = y + SIZE * first * pixels * g[PITCH]
-        winograd_images(
-            x + SIZE * first * from_x, u, begin, many, g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH],
-            g[FILTERS], g[PAD_Y], g[PAD_X], 0, g[PITCH], scratch
-        )
-        _add_row(begin, many * pixels, g, address(row), width, cut)
-
-
-@kernel
-def pointwise_bias(
-    x: Addr, w: Addr, bias: Addr, y: Addr, filters: Addr, row: Ptr, width: Int, g: PtrI64, n: Int, block: Int, cut: Int
-):
-    """Do `convolution_bias` for a 1x1 convolution of whole images."""
-    gemm_bias(0, 1, n * g[HEIGHT] * g[WIDTH], g[FILTERS], g[CHANNELS], x, g[CHANNELS], w, g[CHANNELS], 0, y, g[PITCH], filters, bias, cut)
 
 
 def _biased(kind: OpDef, out: TensorType, bias: TensorType, channels: int) -> TensorType:
@@ -184,7 +97,7 @@ def fused_gemm_epilogue_cpu(o: Lowering) -> None:
         o.call(
             product_bias, bottom - top, end - begin, k, Offset(x, top * k), Offset(y, begin), Offset(o.input("Bias"), begin),
             Offset(out, top * n + begin), n, int(o.attrs["activation"] == "relu"),
-            o.scratch(gemm_scratch(end - begin, k), out.dtype), part=number if len(parts) > 1 else None,
+            o.scratch(gemm_scratch(end - begin, k, ta=False), out.dtype), part=number if len(parts) > 1 else None,
         )  # fmt: skip
 
 
@@ -266,6 +179,7 @@ def conv2d_fusion_cpu(o: Lowering) -> None:
     source, target = images.source(x), images.target(y)
     cut = int(o.attrs["activation"] == "relu")
     each = max(1, y.type.nbytes // max(images.n, 1))
+    # The bias is repeated until it fills vectors, however few channels there are.
     width = max(1, WIDE // w.shape[0]) * w.shape[0]
     chosen = images.kernel(convolution_bias, convolution_bias, pointwise_bias, winograd_bias)
     for piece in images.pieces():

@@ -43,6 +43,7 @@ def takes(channels: int, filters: tuple[int, ...], attrs: Mapping[str, Any]) -> 
         filters: sizes of the filters.
         attrs: of the convolution.
     """
+    # The kernels normalise pixels with all their channels side by side.
     if attrs["data_format"] != "NHWC":
         return False
     if attrs["groups"] > 1:
@@ -220,12 +221,14 @@ class _Blocks:
         self.o, self.x, self.w = o, x, w
         self.images = Images(o, x, w, y)
         channels = x.shape[-1]
+        # The table repeats the channels until it is wide, so that few channels fill vectors, too.
         self.wide = channels * max(1, WIDEST // channels)
         self.table = o.scratch(3 * self.wide, x.dtype)
         o.call(norm_table, *(o.input(slot) for slot in _EACH.split()), self.table, self.wide, channels)
 
     def pixels(self, block: int) -> Buffer:
         """Return scratch for what blocks of so many pixels see, the last of them of less than two."""
+        # A rest joins the block before it: the last block has up to the pixels of two.
         return self.o.scratch(min(2 * block, self.x.size // self.x.shape[-1]) * self.x.shape[-1], self.x.dtype)
 
     def rows(self) -> tuple[int, Buffer]:
@@ -233,6 +236,7 @@ class _Blocks:
         (high, wide, channels), out = self.images.image, self.images.out[0]
         a = self.o.attrs
         block = min(out, max(1, BLOCK // (self.w.type.numpy.itemsize * a["strides"][0] * wide * channels)))
+        # Output rows see all image rows from the first tap to the last; dilated taps reach further.
         seen = min(high, (block - 1) * a["strides"][0] + (self.w.shape[2] - 1) * a["dilations"][0] + 1)
         return block, self.o.scratch(seen * wide * channels, self.x.dtype)
 
@@ -270,6 +274,7 @@ def fused_norm_conv2d_cpu(o: Lowering) -> None:
             images.filter_scratch(w), *own, into, piece.geometry, piece.images, block, rows if alone else 0, width,
             blocks.table, blocks.wide, seen, part=piece.number,
         )  # fmt: skip
+    # Sums of parts would depend on how many threads there are, so moments are taken once the whole result is there.
     if not alone:
         take_shared_moments(o, y, scratch, moments, images.out[2])
 
@@ -322,6 +327,7 @@ def _unfit(m: Match, name: str, readers: Sequence[Op]) -> str:
     channels = m.type(name).shape[-1]
     for reader in readers:
         (filters,) = reader.inputs["Filter"]
+        # A filter has to be in memory as a whole.
         if name == filters:
             return "is a filter"
         if not takes(channels, m.type(filters).shape, reader.attrs):

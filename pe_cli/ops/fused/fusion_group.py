@@ -71,6 +71,17 @@ class Group:
     numbers: list[float] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)
 
+    def like(self, types: Sequence[TensorType], full: TensorType) -> int | None:
+        """Return a value read that has the results' type; None where there is none.
+
+        Leading axes of size 1 change no element, so that a value with fewer axes is read whole as well, but has another type.
+
+        Args:
+            types: of the values read.
+            full: of the results.
+        """
+        return next((k for k, kind in self.kinds.items() if kind == FULL and types[k] == full), None)
+
     def text(self, outs: Sequence[int]) -> Text:
         """Return the text of the kernel that writes some values."""
         kinds = "".join(self.kinds[k] for k in range(self.reads))
@@ -103,6 +114,7 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
             if scalar.kernel is None:
                 here[scalar.out] = args[0]
                 continue
+            # An output that nobody asks for is not computed.
             if scalar.out in definition_outputs(definition) and scalar.out not in outputs:
                 continue
             found.steps.append(Step(scalar.kernel.name, args))
@@ -111,7 +123,7 @@ def group_of(members: Sequence[Member], types: Sequence[TensorType], full: Tenso
         if not all(slot in here for slot in outputs):
             return None
         found.known |= {row[0]: here[slot] for slot, row in outputs.items()}
-    return found if FULL in found.kinds.values() and len(found.kinds) == found.reads else None
+    return found if found.like(types, full) is not None and len(found.kinds) == found.reads else None
 
 
 def _named(definition: OpDef, inputs: Values) -> Iterator[tuple[str, int]]:
@@ -226,6 +238,7 @@ def fusion_group_cpu(o: Lowering) -> None:
     if full.size == 0:
         return
     group = group_of(members, [b.type for b in reads], full.type)
+    # Below that, compiling one more kernel costs more than it saves: those of the separate ops exist already.
     if group is None or not group.steps or saved_ns(members, len(outs), full.type) < WORTH_NS:
         separate(o, "cpu")
         return
@@ -253,6 +266,7 @@ def _rows(group: Group, reads: Sequence[Buffer], full: Buffer) -> tuple[int, int
     """Return rows and columns that fit every row and column that is read; None where there are none."""
     widths = {reads[k].size for k, kind in group.kinds.items() if kind == ROW}
     widths |= {full.size // reads[k].size for k, kind in group.kinds.items() if kind == COLUMN}
+    # A generated loop has one width, so all rows and columns that it reads must agree.
     if len(widths) > 1:
         return None
     n = widths.pop() if widths else full.size
@@ -265,6 +279,7 @@ def _widened(
     """Return what to read, and (rows, columns, first element) of the calls: narrow rows are repeated until they are wide."""
     narrow = ROW in group.kinds.values() and COLUMN not in group.kinds.values() and n <= WIDE // 4
     times = WIDE // n
+    # Repeating a row costs a pass itself; it pays where the wide row is used several times.
     if not narrow or rows < 4 * times:
         return list(reads), [(rows, n, 0)]
     sources = list(reads)

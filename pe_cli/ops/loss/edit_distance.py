@@ -53,6 +53,7 @@ def distances(
             status[1] = s
             status[0] = EMPTY_SEQUENCE
             return
+        # One row of the table is enough: `corner` remembers the entry above to the left.
         for j in range(n + 1):
             row[j] = j
         for i in range(m):

@@ -109,6 +109,7 @@ def mean_iou_onnx(o: Writer) -> None:
     if o.wanted("OutMeanIou"):
         union = o.node("Add", [both, wrong])
         there = o.node("Cast", [o.node("Greater", [union, o.const(0)])], to_=1)
+        # A class that neither is labelled nor taken divides by 1 and is not counted.
         ratio = o.node("Div", [o.node("Cast", [both], to_=1), o.node("Cast", [o.node("Max", [union, o.const(1)])], to_=1)])
         classes = o.node("Max", [o.node("ReduceSum", [there, o.const([0])], keepdims=1), o.const(1, dtype="float32")])
         o.node("Div", [o.node("ReduceSum", [ratio, o.const([0])], keepdims=1), classes], to="OutMeanIou")
@@ -127,10 +128,12 @@ def ctc_align_onnx(o: Writer) -> None:
     kept = o.node("And", [kept, o.node("Not", [o.node("Equal", [x, o.const(a["blank"], "Input")])])])
     if a["merge_repeated"]:
         edge = o.const(np.array([0, 1, 0, 0]))
+        # Each label beside the one before it: one step to the right.
         shifted = o.node("Slice", [o.node("Pad", [x, edge]), o.const([0]), o.const([-1]), o.const([1])])
         again = o.node("And", [o.node("Equal", [x, shifted]), o.node("Greater", [place, o.const(0)])])
         kept = o.node("And", [kept, o.node("Not", [again])])
     count = o.node("CumSum", [o.node("Cast", [kept], to_=7), o.const(1)])
+    # What is left out goes to one column more than there are, which is cut off at the end.
     to = o.node("Where", [kept, o.node("Sub", [count, o.const(1)]), steps])
     wide = o.node("Add", [sizes, o.const([0, 1])])
     none = o.node("Expand", [o.const(a["padding_value"], dtype=dtype), wide])
@@ -152,6 +155,7 @@ def smooth_l1_loss_onnx(o: Writer) -> None:
     if not o.wanted("Out"):
         return
     size = o.node("Abs", [away])
+    # Written as in the op, so that both round alike.
     near = o.node("Mul", [o.node("Mul", [half, o.const(square, "X")]), o.node("Mul", [away, away])])
     far = o.node("Sub", [size, o.const(0.5 / square, "X")])
     each = o.node("Where", [o.node("Less", [size, o.const(1 / square, "X")]), near, far])

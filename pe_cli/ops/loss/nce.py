@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation: labels are told from a few classes that are drawn: sample_classes and nce_cost."""
+"""Noise-contrastive estimation, which distinguishes labels from a few drawn classes: sample_classes and nce_cost."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def _drawn(u, sums, count, kind):
     """Return the class that a number of [0, 1) stands for."""
     if kind == 0:
         return min(int(u * count), count - 1)
+    # Log-uniform (Zipf) by inverting its distribution: exp of a uniform number times ln of the classes.
     if kind == 1:
         return max(0, min(int(math.exp(u * math.log(count * 1.0))) - 1, count - 2))
     low, high = 0, count - 1  # the first class whose sum is above u times the sum of all
@@ -78,6 +79,7 @@ def draw_classes(
             else:
                 k = _drawn(uniform(seed, at, (first + r) * negatives + j - truths) * 1.0, sums, count, kind)
             if k < 0 or k >= count:
+                # The code is reported and class 0 is written, so that no later kernel reads outside its table.
                 report(status, r, k, count)
                 k = 0
             out[r * width + j] = k
@@ -170,6 +172,7 @@ def sample_classes_cpu(o: Lowering) -> None:
 @helper
 def _true_cost(z, b):
     """Return ln(1 + b / sigmoid(z))."""
+    # By the sign of z, so that exp never overflows.
     return log1p(b + b * exp(-z)) if z >= T(0) else log1p(b + (T(1) + b) * exp(z) - T(1)) - z if b > T(0) else T(0)
 
 

@@ -280,6 +280,7 @@ def huber(x: Ptr, y: Ptr, residual: Ptr, out: Ptr, n: Int, delta: Real):
 def huber_back(residual: Ptr, g: Ptr, dx: Ptr, n: Int, delta: Real, sign: Real):
     """dx = sign * g * residual, the residual within [-delta, delta]."""
     for i in range(n):
+        # Beyond delta the slope stays that of the border.
         d = residual[i]
         d = delta if d > delta else d
         d = -delta if d < -delta else d

@@ -24,6 +24,7 @@ LEAST_LOG = -100.0
 @helper
 def kept_share(label, n, ignored, normalize):
     """Return what a loss is multiplied by: 1, or with normalize 1 / number of labels that are not ignored."""
+    # The number of labels is a value: only the kernel can count those that are not ignored.
     if normalize == 0:
         return T(1)
     kept = 0
@@ -54,6 +55,7 @@ def sigmoid_loss_back(x: Ptr, label: Ptr, g: Ptr, dx: Ptr, n: Int, ignored: Real
 def bounded_log(p):
     """Return log(p), at least LEAST_LOG; NaN for NaN."""
     found = log(p)
+    # Logarithms of 0 are cut off, as an infinite loss would turn every weight into NaN.
     return T(LEAST_LOG) if found < T(LEAST_LOG) else found
 
 
@@ -69,6 +71,7 @@ def bce_back(x: Ptr, label: Ptr, g: Ptr, dx: Ptr, n: Int):
     """dx = g (x - label) / (x (1 - x)), with a denominator of at least 1e-12; dx may be g."""
     for i in range(n):
         spread = x[i] * (T(1) - x[i])
+        # The original's least denominator.
         dx[i] = g[i] * (x[i] - label[i]) / (T(1e-12) if spread < T(1e-12) else spread)
 
 

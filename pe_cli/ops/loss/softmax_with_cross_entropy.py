@@ -26,9 +26,11 @@ def softmax_loss(
     for r in range(rows):
         k = label[r]
         at = r * n
+        # The kernel stops at the first bad label: the step fails, and nothing behind it is read.
         if k != ignored and (k < 0 or k >= n):
             report(status, r // per, k, n)
             return
+        # exp of the difference to the largest logit cannot overflow; the loss needs no exp of the label's own.
         m = row_max(x, at, n)
         picked = T(0) if k == ignored else x[at + k] - m
         total = T(row_exp(x, p, at, n, m, ahead))
@@ -69,6 +71,7 @@ def softmax_loss_strided(
         m = x[at]
         for j in range(1, n):
             m = larger(m, x[at + j * inner])
+        # Over another axis a row's numbers lie apart, so there is no vector to fill; float64 keeps the sum's digits.
         total = 0.0
         for j in range(n):
             total += exp(x[at + j * inner] - m)
@@ -77,6 +80,7 @@ def softmax_loss_strided(
         if soft:
             for j in range(n):
                 t = target[at + j * inner]
+                # 0 times an infinite loss would be NaN, but an impossible class that is not wanted costs nothing.
                 found += T(0) if t == T(0) else t * (level - x[at + j * inner])
         elif k != ignored:
             found += level - x[at + k * inner]

@@ -1,4 +1,4 @@
-"""teacher_student_sigmoid_loss: a click, and what a teacher says of it, in one label."""
+"""teacher_student_sigmoid_loss: the loss of labels that hold a click and the score of a teacher in one number."""
 
 from __future__ import annotations
 

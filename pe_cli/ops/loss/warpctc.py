@@ -39,6 +39,7 @@ def _row(s, t, bounds, high, count):
 
 
 @helper
+# Paths are counted over the labels with blanks between, so that a step stays, goes on or skips a blank.
 def _place(k, label, begin, blank):
     """Return the class of place k: labels with a blank before, between and behind them."""
     return blank if k % 2 == 0 else label[begin + k // 2]
@@ -84,13 +85,16 @@ def ctc(
                 if i > 0 and label[begin + i] == label[begin + i - 1]:
                     repeats += 1
         for t in range(high if high > 0 else size):
+            # Zeros first: rows of padding, and sequences that no path fits, have no gradient.
             for c in range(n):
                 dx[_row(s, t, bounds, high, count) * n + c] = T(0)
+        # Equal neighbours need a blank between them: with fewer steps than that there is no path at all.
         if not long and not wrong and size > 0 and labels + repeats <= size:
             places = 2 * labels + 1
             total = 0.0
             for t in range(size):
                 r = _row(s, t, bounds, high, count)
+                # The logarithm of softmax's denominator, with the largest logit taken out so that exp does not overflow.
                 most = x[r * n]
                 for c in range(1, n):
                     most = max(most, x[r * n + c])
@@ -112,6 +116,7 @@ def ctc(
                     path = max(path + x[r * n + _place(k, label, begin, blank)] - level[r], T(NEVER))
                     alpha[r * width + k] = path
                     top = max(top, path)
+                # The largest of a step is taken out of all its paths and added to the total: float32 holds the rest of any length.
                 for k in range(places):
                     alpha[r * width + k] = max(alpha[r * width + k] - top, T(NEVER))
                 total += top
@@ -123,6 +128,7 @@ def ctc(
             for back in range(size):
                 t = size - 1 - back
                 r = _row(s, t, bounds, high, count)
+                # Two rows by turns: a step needs only the one behind it.
                 now = (2 * s + t % 2) * width
                 behind = (2 * s + (t + 1) % 2) * width
                 after = _row(s, t + 1, bounds, high, count) * n
@@ -143,6 +149,7 @@ def ctc(
                 for k in range(places):
                     beta[now + k] = max(beta[now + k] - top, T(NEVER))
                     most = max(most, alpha[r * width + k] + beta[now + k])
+                # Sums are scaled apart for each step, so the step's own sum is what its shares are divided by.
                 whole = T(0)
                 for k in range(places):
                     whole += exp(alpha[r * width + k] + beta[now + k] - most)

@@ -41,6 +41,7 @@ def relu(x):
     Source:
         Nair and Hinton 2010.
     """
+    # Not max(x, 0): a NaN is neither above nor below 0, and passes through.
     return T(0) if x <= T(0) else x
 
 
@@ -205,6 +206,7 @@ def softshrink(x, width):
     Source:
         fluid.layers.softshrink.
     """
+    # Only a NaN differs from itself; it stays one.
     return x - width if x > width else (x + width if x < -width else (T(0) if x == x else x))
 
 

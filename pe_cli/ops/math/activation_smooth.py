@@ -34,6 +34,7 @@ def soft_relu(x, threshold):
     Source:
         fluid.layers.soft_relu; the gradient is that of the formula for small thresholds too, where fluid's is not.
     """
+    # As in the original, the number is cut off first; the gradient beyond the threshold is 0.
     low = -threshold if x < -threshold else x
     return softplus(threshold if low > threshold else low)
 
@@ -65,6 +66,7 @@ def elu(x, alpha):
     Source:
         Clevert, Unterthiner and Hochreiter 2016, eq. 15.
     """
+    # expm1 keeps the digits near 0 that exp(x) - 1 loses.
     return x if x > T(0) else alpha * expm1(x)
 
 
@@ -116,6 +118,7 @@ def logsigmoid(x):
     Source:
         fluid.layers.logsigmoid.
     """
+    # By softplus: the logarithm of a sigmoid that rounds to 0 would be minus infinity.
     return -softplus(-x)
 
 
@@ -199,6 +202,7 @@ def tanh_shrink(x):
 @tanh_shrink.back
 def tanh_shrink_back(g, x):
     t = tanh(x)
+    # 1 - (1 - t^2) without the cancellation.
     return g * t * t
 
 
@@ -290,6 +294,7 @@ def gelu_tanh(x):
 def gelu_tanh_back(g, x):
     square = x * x
     t = tanh(T(SQRT_2_PI) * (x + T(0.044715) * square * x))
+    # 0.134145 is 3 times 0.044715, from the derivative of the cube.
     slope = T(SQRT_2_PI) * (T(1) + T(0.134145) * square)
     return g * T(0.5) * (T(1) + t + x * (T(1) - t * t) * slope)
 

@@ -31,11 +31,13 @@ def histogram_onnx(o: Writer) -> None:
         low, high = (o.node(kind, [x], keepdims=0) for kind in ("ReduceMin", "ReduceMax"))
     else:
         low, high = o.const(a["min"], dtype=real), o.const(a["max"], dtype=real)
+    # Where all numbers are one, the range is widened by 1 on either side, as in the op.
     apart = o.node("Cast", [o.node("Equal", [low, high])], to_=11)
     low, high = o.node("Sub", [low, apart]), o.node("Add", [high, apart])
     inside = o.node("And", [o.node("LessOrEqual", [low, x]), o.node("LessOrEqual", [x, high])])
     share = o.node("Mul", [o.node("Sub", [o.node("Where", [inside, x, low]), low]), o.const(a["bins"], dtype=real)])
     at = o.node("Cast", [o.node("Div", [share, o.node("Sub", [high, low])])], to_=7)
+    # Numbers outside go to one bin more, which is cut off; the upper end belongs to the last bin.
     at = o.node("Where", [inside, o.node("Min", [at, o.const(a["bins"] - 1)]), o.const(a["bins"])])
     ones = o.node("Expand", [o.const(1), o.node("Shape", [x])])
     counts = o.node("ScatterElements", [o.const(np.zeros(a["bins"] + 1)), at, ones], axis=0, reduction="add")
@@ -65,11 +67,13 @@ def inverse_onnx(o: Writer) -> None:
     n = kind.shape[-1]
     flat = o.node("Reshape", [x, o.const([-1, n, n])])
     zero = o.const(0, "Input")
+    # 0 times the matrix adds the batch's size, which a constant unit matrix does not know.
     unit = o.node("Add", [o.node("Mul", [flat, zero]), o.const(np.eye(n), "Input")])
     row = o.const(np.arange(n).reshape(1, n, 1))
 
     def step(s: Writer, at: str, held: str) -> str:
         column = s.node("Abs", [_column(s, held, at, 2)])
+        # Rows above are done: their columns must not be chosen again.
         below = s.node("GreaterOrEqual", [row, at])
         best = s.node("ArgMax", [s.node("Where", [below, column, s.const(-1, dtype=kind.dtype)])], axis=1, keepdims=1)
         chosen = s.node("Equal", [row, best])
@@ -99,6 +103,7 @@ def cholesky_onnx(o: Writer) -> None:
 
     def step(s: Writer, at: str, held: str) -> str:
         row = s.node("Transpose", [_column(s, held, at, 1)], perm=[0, 2, 1])
+        # What is held of row `at` has the columns found so far, so one product takes them all off.
         rest = s.node("Sub", [_column(s, flat, at, 2), s.node("MatMul", [held, row])])
         made = s.node("Div", [rest, s.node("Sqrt", [_column(s, rest, at, 1)])])
         here = s.node("And", [s.node("Equal", [columns, at]), s.node("GreaterOrEqual", [rows, at])])

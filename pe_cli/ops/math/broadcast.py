@@ -294,6 +294,7 @@ def _joined(out: Shape, x: Shape, y: Shape) -> list[tuple[int, int, int]]:
     for size, a, b in zip(out, _steps(x), _steps(y), strict=True):
         if size == 1:
             continue
+        # The outer axis goes on where the inner one ends, for both operands: one loop walks the two axes.
         if found and found[-1][1] == size * a and found[-1][2] == size * b:
             found[-1] = (found[-1][0] * size, a, b)
         else:
@@ -323,6 +324,7 @@ def call_binary(
         return
     rank = len(shape)
     axes = _joined(shape, aligned(x.shape, rank, axis), aligned(y.shape, rank, axis))
+    # A bias on narrow rows: a loop over a few elements costs more than its sums, so the bias is repeated first.
     if o.place == "cpu" and len(axes) == 2 and axes[1][2] == 1 and axes[0][2] == 0 and axes[0][1] == axes[1][0]:
         (rows, _, _), (n, _, _) = axes
         if n <= WIDE // 4 and rows >= 4 * (WIDE // n):
@@ -339,6 +341,7 @@ def call_binary(
 
 def _near_or_far(o: Lowering, kernel: Kernel, out: Buffer, elements: int) -> tuple[Kernel, list[Buffer]]:
     """Return the kernel for a result of so many elements, and the scratch that it takes after its results."""
+    # A result that no cache holds is stored past the caches, so that its lines are not read before they are overwritten.
     if o.place != "cpu" or kernel not in _FAR_KERNELS or elements * DTYPES[out.dtype] < FAR:
         return kernel, []
     return _FAR_KERNELS[kernel], [o.scratch(PIECE, out.dtype)]

@@ -32,6 +32,7 @@ def running_sums(x: Ptr, out: Ptr, outer: Int, n: Int, inner: Int, exclusive: In
         for j in range(n):
             i = at + (n - 1 - j if reverse else j) * inner
             v = x[i]
+            # Read before it is written, as X and Out may be one buffer.
             if exclusive:
                 out[i] = total
             total += v
@@ -126,12 +127,14 @@ def sort_lines(
         for i in range(n):
             values[i] = x[at + i * inner]
             places[at + i * inner] = i
+        # Merging from below: no recursion, and equal values keep their order.
         width = 1
         while width < n:
             for low in range(0, n, 2 * width):
                 middle, high = min(low + width, n), min(low + 2 * width, n)
                 a, b = low, middle
                 for k in range(low, high):
+                    # An index beyond its half is read but not used, so it is only kept inside the line.
                     p, q = places[at + min(a, n - 1) * inner], places[at + min(b, n - 1) * inner]
                     if a < middle and (b >= high or _first(values[p], values[q], falling)):
                         order[k] = p
@@ -215,6 +218,7 @@ def sort_lines_cuda(
     for e in range(outer * n * inner):
         i, at = e // inner % n, e // (n * inner) * n * inner + e % inner
         v = x[e]
+        # A thread counts instead of sorting: n reads per value, but no order among threads.
         rank = 0
         for j in range(i):
             rank += 1 if _first(x[at + j * inner], v, falling) else 0

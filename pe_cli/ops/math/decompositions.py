@@ -57,6 +57,7 @@ def inverted(x: Ptr, out: Ptr, work: Ptr, matrices: Int, n: Int):
                 work[at + i * n + j] = x[at + i * n + j]
                 out[at + i * n + j] = T(1) if i == j else T(0)
         for c in range(n):
+            # A zero on the diagonal must not be divided by, and the largest pivot loses the fewest digits.
             _bring_pivot(out, work, at, n, c)
             scale = T(1) / work[at + c * n + c]
             for j in range(n):
@@ -157,6 +158,7 @@ def rooted(x: Ptr, out: Ptr, matrices: Int, n: Int, row: Int, column: Int):
                 out[at + i * row + j * column] = T(0)
         for i in range(n):
             for j in range(i + 1):
+                # The mean of both triangles: the gradient is then symmetric, and rounding in either triangle counts alike.
                 total = T(0.5) * (x[at + i * n + j] + x[at + j * n + i])
                 for k in range(j):
                     total -= out[at + i * row + k * column] * out[at + j * row + k * column]
@@ -169,6 +171,7 @@ def rooted(x: Ptr, out: Ptr, matrices: Int, n: Int, row: Int, column: Int):
 @helper
 def _solve_from_left(root, work, at, n, row, column):
     """work = L^-T work, for the matrix at `at`."""
+    # L^-T is upper triangular: each row needs those below it.
     for down in range(n):
         i = n - 1 - down
         for j in range(n):
@@ -182,6 +185,7 @@ def _solve_from_left(root, work, at, n, row, column):
 def _solve_from_right(root, work, at, n, row, column):
     """work = work L^-1, for the matrix at `at`."""
     for i in range(n):
+        # Each column needs those behind it, so the last one is solved first.
         for back in range(n):
             j = n - 1 - back
             total = work[at + i * n + j]

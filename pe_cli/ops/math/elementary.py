@@ -159,6 +159,7 @@ def abs_op(x):
 
 @abs_op.back
 def abs_back(g, x):
+    # The slope at 0 is taken as 0, the middle of what both sides say.
     return g if x > T(0) else (-g if x < T(0) else T(0))
 
 
@@ -177,6 +178,7 @@ def sign(x):
     Source:
         fluid.layers.sign.
     """
+    # x itself where it is neither above nor below 0: 0 stays 0, and a NaN shows.
     return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
 
 
@@ -285,6 +287,7 @@ def pow_op(x, factor):
 
 @pow_op.back
 def pow_back(g, x, factor):
+    # x^-1 at 0 would be infinite, and 0 times infinite is NaN.
     return g * factor * x ** (factor - T(1)) if factor != T(0) else T(0)
 
 

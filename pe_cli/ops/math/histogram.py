@@ -27,6 +27,7 @@ def find_ends(x: Ptr, ends: PtrF64, n: Int, low: Real, high: Real):
     """ends = low and high; those of x where both are 0, and 1 further on either side where both are the same."""
     ends[0] = low
     ends[1] = high
+    # Both 0 is the original's way to ask for the ends of the data.
     if low == 0.0 and high == 0.0 and n > 0:
         ends[0] = x[0]
         ends[1] = x[0]
@@ -129,6 +130,7 @@ def find_ends_cuda(x: Ptr, ends: PtrF64, n: Int, low: Real, high: Real):
 @on_cuda(count_bins)
 def count_bins_cuda(x: Ptr, ends: PtrF64, out: PtrI64, n: Int, bins: Int):
     """One thread per range, which goes through all of x."""
+    # A thread owns a range and passes over all numbers: no atomic sums.
     for b in range(bins):
         total = 0
         for i in range(n):

@@ -10,11 +10,13 @@ from typing import Any
 
 from pe_cli.core.errors import PeError
 from pe_cli.kernels.cpu.gemm import adds_at_once, gemm, gemm_scratch
-from pe_cli.kernels.language import SIZE, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
+from pe_cli.kernels.cpu.matrix_tiles import HALF, gemm_tiles, tiles_scratch
+from pe_cli.kernels.language import SIZE, Addr, Int, Ptr, PtrI64, PtrU, Real, T, address, kernel
 from pe_cli.kernels.math.vector_math import fma
 from pe_cli.ops.define.addto import beside, preload
 from pe_cli.ops.define.lowering import Lowering, Numbers, Offset
 from pe_cli.ops.define.registry import rate_slot
+from pe_cli.ops.define.tile_products import by_tiles
 from pe_cli.ops.define.work_parts import ENOUGH, ENOUGH_BYTES, Area, areas, quarters
 
 
@@ -36,6 +38,32 @@ def products(
         at_b = address(b) + SIZE * table[4 * i + 1]
         at_c = address(c) + SIZE * table[4 * i + 2]
         gemm(ta, tb, m, n, k, at_a, lda, at_b, ldb, min(table[4 * i + 3], 1), at_c, ldc, address(scratch))
+    if alpha != 1.0:
+        for i in range(size):
+            c[i] *= T(alpha)
+
+
+def _tiles_room(ta: int, tb: int, m: int, n: int, k: int, *rest: Any) -> int:
+    """Return the elements of scratch of a product by matrix tiles."""
+    del ta, tb, m, rest
+    return tiles_scratch(n, k)
+
+
+@by_tiles(products, "a", "b", scratch="scratch", room=_tiles_room)
+@kernel
+def tile_products(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, size: Int, alpha: Real,
+    table: PtrI64, count: Int, scratch: Ptr,
+):  # fmt: skip
+    """Do `products` with A and B of bfloat16."""
+    if count == 0:
+        for i in range(size):
+            c[i] = T(0)
+    for i in range(count):
+        at_a = a + HALF * table[4 * i]
+        at_b = b + HALF * table[4 * i + 1]
+        at_c = address(c) + SIZE * table[4 * i + 2]
+        gemm_tiles(ta, tb, m, n, k, at_a, lda, at_b, ldb, min(table[4 * i + 3], 1), at_c, ldc, address(scratch), 0, 0)
     if alpha != 1.0:
         for i in range(size):
             c[i] *= T(alpha)
@@ -64,6 +92,22 @@ def product_times(
         gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, address(factor), address(c), ldc, address(scratch))
     else:
         gemm(ta, tb, m, n, k, address(a), lda, address(b), ldb, 0, address(whole), n, address(scratch))
+        step = factor[0]
+        for i in range(m * n):
+            c[i] = fma(step, whole[i], c[i])
+
+
+@by_tiles(product_times, "a", "b", scratch="scratch", room=_tiles_room)
+@kernel
+def tile_product_times(
+    ta: Int, tb: Int, m: Int, n: Int, k: Int, a: Addr, lda: Int, b: Addr, ldb: Int, c: Ptr, ldc: Int, factor: Ptr, once: Int, whole: Ptr,
+    scratch: Ptr,
+):  # fmt: skip
+    """Do `product_times` with A and B of bfloat16."""
+    if once:
+        gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, address(factor), address(c), ldc, address(scratch), 0, 0)
+    else:
+        gemm_tiles(ta, tb, m, n, k, a, lda, b, ldb, 0, address(whole), n, address(scratch), 0, 0)
         step = factor[0]
         for i in range(m * n):
             c[i] = fma(step, whole[i], c[i])
@@ -149,7 +193,7 @@ def multiply(
         o.call(
             products, int(left.transposed), int(right.transposed), high, wide, k, a, left.columns, b, right.columns,
             Offset(c, start), n, size, alpha, Numbers(tuple(itertools.chain(*rows)) or (0,)), len(rows),
-            o.scratch(gemm_scratch(wide, k), c.dtype), part=number,
+            o.scratch(gemm_scratch(wide, k, ta=left.transposed), c.dtype), part=number,
         )  # fmt: skip
 
     if len(table) == 1 and alpha == 1:
@@ -235,7 +279,7 @@ def _descend(
             product_times, int(left.transposed), int(right.transposed), end - top, edge - side, k,
             Offset(a, top * (1 if left.transposed else left.columns)), left.columns,
             Offset(b, side * (right.columns if right.transposed else 1)), right.columns, Offset(out, top * n + side), n,
-            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(edge - side, k), out.dtype),
+            factor, int(once), Offset(room, 0 if once else top * n), o.scratch(gemm_scratch(edge - side, k, ta=left.transposed), out.dtype),
             part=number if len(found) > 1 else None,
         )  # fmt: skip
 

@@ -107,6 +107,7 @@ def _declare(
     def infer(x: TensorType, *, dim: list[int], keep_dim: bool, reduce_all: bool) -> TensorType:
         check_kind(name, x, dtypes)
         gone = reduced_axes(name, x.shape, dim, reduce_all)
+        # Nothing has no largest element; where the result is empty as well, none is asked for.
         if (
             needs_some
             and 0 in [s for s, g in zip(x.shape, gone, strict=True) if g]
@@ -153,6 +154,7 @@ def _lower(definition: OpDef, how: Reduction, of_nothing: float) -> None:
             return
         if x.size == 0:
             o.call(fill, out, out.size, of_nothing)
+        # Long sums of floats are added in pieces, which keeps digits that one running sum would lose.
         elif how is ADD and x.dtype in FLOATS:
             sum_axes(o, x, out, x.shape, gone)
         else:
@@ -198,6 +200,7 @@ def mean_grad_cpu(o: Lowering) -> None:
     g, out = o.input("Out@GRAD"), o.output("X@GRAD")
     gone = _gone(o, out.shape)
     if out.size:
+        # Divided before it is repeated: there are fewer numbers to divide.
         share = o.scratch(g.size, g.dtype)
         o.call(scale.kernel, g, share, g.size, 1.0 / _terms(out.shape, gone), 0.0)
         spread(o, share, out, _kept_shape(out.shape, gone), out.shape)
@@ -262,6 +265,7 @@ _lower_extreme_grad(_min)
 @kernel
 def split_zeros(x: Ptr, rest: Ptr, zero: Ptr, n: Int):
     """rest = x with 1 for 0; zero = whether x is 0."""
+    # Dividing the product by x gives that of the other factors only without zeros, so these are counted apart.
     for i in range(n):
         rest[i] = T(1) if x[i] == T(0) else x[i]
         zero[i] = T(1) if x[i] == T(0) else T(0)
@@ -301,6 +305,7 @@ def prod_grad_cpu(o: Lowering) -> None:
     o.call(split_zeros, x, rest, zero, x.size)
     reduce_with(o, TIMES, rest, product, x.shape, gone)
     sum_axes(o, zero, zeros, x.shape, gone)
+    # The products and counts need all of `rest` and `zero`, which are written again below.
     o.wait()
     spread(o, product, rest, kept, x.shape)
     spread(o, zeros, zero, kept, x.shape)

@@ -51,6 +51,7 @@ def sum_inner(
         total = 0.0
         for q in range(groups):
             begin = at + place_of(q, outer_rank, outer, 1)
+            # Pairwise within a run and float64 across runs: rounding grows with the logarithm of a sum's length.
             total += pairwise_sum(pointer(address(x) + SIZE * begin), n)
         out[k] = T(total * factor)
 
@@ -74,6 +75,8 @@ def sum_rows(
             for r in range(0, whole, 8):
                 b = a + r * step
                 for i in range(n):
+                    # Eight rows are added as a tree in the element type, then once to float64: converting each row would cost more than
+                    # adding it.
                     low = (x[b + i] + x[b + step + i]) + (x[b + 2 * step + i] + x[b + 3 * step + i])
                     high = (x[b + 4 * step + i] + x[b + 5 * step + i]) + (x[b + 6 * step + i] + x[b + 7 * step + i])
                     total[i] += low + high

@@ -101,6 +101,7 @@ class _Evaluation:
 
     def _unaryop(self, node: ast.UnaryOp) -> Value:
         value = self.of(node.operand)
+        # Scaling by -1 is one op; 0 - x would first make a tensor of zeros.
         assert isinstance(node.op, ast.USub)
         return self.r.scaled(value, -1.0) if isinstance(value, str) else -value
 
@@ -119,6 +120,7 @@ class _Evaluation:
         if name == "elementwise_mul":
             return self.r.scaled(y, x)
         if name in ("elementwise_add", "elementwise_sub"):
+            # Adding or subtracting a number is one op with a factor and a shift.
             return self.r.scaled(y, 1.0 if name == "elementwise_add" else -1.0, x)
         return self.r.one(name, {"X": self._variable(x), "Y": y})
 
@@ -140,6 +142,7 @@ class _Evaluation:
     def _boolop(self, node: ast.BoolOp) -> Value:
         both = isinstance(node.op, ast.And)
         rest = [self.of(v) for v in node.values]
+        # What is known already may settle the whole condition, so that no op is appended.
         if any(not isinstance(v, str) and bool(v) is not both for v in rest):
             return not both
         unsure = [v for v in rest if isinstance(v, str)]
@@ -151,6 +154,7 @@ class _Evaluation:
     def _ifexp(self, node: ast.IfExp) -> Value:
         test = self.of(node.test)
         if not isinstance(test, str):
+            # Only the branch that is taken becomes ops where the condition is a number.
             return self.of(node.body if test else node.orelse)
         yes, no = (self._variable(self.of(branch)) for branch in (node.body, node.orelse))
         return self.r.one("select", {"Condition": test, "X": yes, "Y": no})

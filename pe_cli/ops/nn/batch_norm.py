@@ -135,6 +135,7 @@ def sizes_of(o: Lowering, x: Buffer) -> tuple[int, int, int]:
 def fold(rows: int, channels: int) -> tuple[int, int]:
     """Return rows and width of the same numbers in wider rows: few channels would make short loops."""
     times = 1
+    # Doubled while rows can be paired: two neighbouring rows of few channels make one of twice as many.
     while rows and rows % (2 * times) == 0 and 2 * times * channels <= WIDEST:
         times *= 2
     return rows // times, channels * times
@@ -151,6 +152,7 @@ def columns_of(o: Lowering, x: Buffer, width: int) -> list[tuple[int | None, int
 
     Large arrays are not cut: memory gives parts of rows more slowly than whole ones, to all threads together.
     """
+    # Beyond the caches one thread already waits for memory, and parts would only read its lines several times.
     found = column_pairs(width, worth(o.threads, x.type.nbytes) if x.type.nbytes <= NEAR else 1)
     return [(number if len(found) > 1 else None, low, high) for number, (low, high) in enumerate(found)]
 
@@ -164,6 +166,7 @@ def rows_of(o: Lowering, x: Buffer, width: int, *along: Buffer) -> Iterator[tupl
 def take_shared_moments(o: Lowering, x: Buffer, scratch: list[Buffer], moments: Buffer, channels: int) -> None:
     """Append the calls that find the moments of [..., channels], made by parts that come before; scratch is of `sums`."""
     rows, width = fold(x.size // max(1, channels), channels)
+    # The parts that make x have all to be done.
     o.wait()
     for part, low, high in columns_of(o, x, width):
         o.call(moments_of_columns, x, *scratch, rows, width, low, high, part=part)
@@ -183,6 +186,7 @@ def statistics(o: Lowering, x: Buffer) -> tuple[Buffer, Buffer]:
     new_mean, new_variance = output_or_scratch(o, "MeanOut", mean), output_or_scratch(o, "VarianceOut", variance)
     if o.attrs["is_test"] or o.attrs["use_global_stats"]:
         o.call(statistics_given, mean, variance, saved, inverse, channels, epsilon)
+        # In training the outputs usually are the inputs, and then nothing moves.
         if o.has("MeanOut") and new_mean is not mean:
             o.call(copy_two, mean, new_mean, variance, new_variance, channels)
         return saved, inverse
@@ -222,6 +226,7 @@ def batch_norm_grad_cpu(o: Lowering) -> None:
     dscale, dbias = output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale)
     rows, width = fold(n, channels)
     batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
+    # Fixed statistics do not depend on X: then the sums matter to Scale and Bias alone.
     if batch or o.has("Scale@GRAD") or o.has("Bias@GRAD"):
         if size == 1:
             sums, table = o.scratch(2 * width, "float64"), o.scratch(3 * width, x.dtype)

@@ -33,6 +33,7 @@ def _in_grid(place, size, cells):
 def _beside(place, cell):
     """Return how much a cell of the grid counts at a place."""
     away = T(cell) + T(0.5) - place
+    # Rounded so that the derivative by the guide is continuous at the peak.
     return max(T(1) - (away if away > T(0) else -away), T(0))
 
 
@@ -63,6 +64,7 @@ def _read(grid, at, height, gx, gy, deep, high, wide, slope):
     top = math.floor(gy - T(0.5))
     low = math.floor(height - T(0.5))
     total = T(0)
+    # The eight cells around a place, whose corner is chosen by one bit per axis.
     for k in range(8):
         u = left + (k & 1)
         v = top + ((k >> 1) & 1)
@@ -167,6 +169,7 @@ def slice_grid_back_grid(
         c = channel - plane * terms
         s = plane // outs
         total = T(0)
+        # Only pixels whose place is within one and a half cells can read this number; at the edge, those beyond count too.
         for p in range(max(0, (2 * v - 1) * height // (2 * high) - 1), min(height, (2 * v + 3) * height // (2 * high) + 2)):
             along = _share(_in_grid(p, height, high), v, high)
             for q in range(max(0, (2 * u - 1) * width // (2 * wide) - 1), min(width, (2 * u + 3) * width // (2 * wide) + 2)):
@@ -252,6 +255,7 @@ def bilateral_slice_grad_cpu(o: Lowering) -> None:
         ("Guide@GRAD", slice_grid_back_guide, (x, g, guide, grid)),
         ("Grid@GRAD", slice_grid_back_grid, (x, g, guide)),
     )
+    # A grid's number asks for its pixels instead of pixels adding to numbers: threads need no atomics, and the order is fixed.
     for slot, call, given in calls:
         if o.has(slot) and o.output(slot).size:
             o.only(slot)

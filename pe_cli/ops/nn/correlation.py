@@ -1,4 +1,4 @@
-"""correlation: how alike the places of two images are, for places that are some steps apart."""
+"""correlation: products of the features at places of two images that lie a bounded displacement apart."""
 
 from __future__ import annotations
 

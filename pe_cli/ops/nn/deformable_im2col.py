@@ -33,6 +33,7 @@ def moved_pixels(x: Ptr, offset: Ptr, mask: Ptr, out: Ptr, g: PtrI64, n: Int, ma
                 y = p // OW * g[STRIDE_Y] - g[PAD_Y] + k // KW * g[DILATION_Y] + offset[(q * 2 * K + 2 * k) * P + p]
                 z = p % OW * g[STRIDE_X] - g[PAD_X] + k % KW * g[DILATION_X] + offset[(q * 2 * K + 2 * k + 1) * P + p]
                 value = T(0)
+                # Up to one pixel outside, a point still sees the border.
                 if y > -1 and z > -1 and y < H and z < W:
                     r, s = math.floor(y), math.floor(z)
                     a, b = T(y - r), T(z - s)
@@ -50,6 +51,7 @@ def moved_pixels_back(  # noqa: C901, PLR0912 (one pass over taps that share pix
     """Scatter d to the four neighbours (wanted 1), and sum it along the slopes (2) and the pixels (4)."""
     C, H, W, OH, OW, KH, KW = g[0], g[1], g[2], g[3], g[4], g[TAPS_Y], g[TAPS_X]
     K, P, groups = KH * KW, OH * OW, g[GROUPS]
+    # Several taps and channels add to one number, so everything begins as 0.
     if wanted & 1:
         for i in range(n * C * H * W):
             dx[i] = T(0)
@@ -72,6 +74,7 @@ def moved_pixels_back(  # noqa: C901, PLR0912 (one pass over taps that share pix
                 r, s = math.floor(y), math.floor(z)
                 a, b = T(y - r), T(z - s)
                 m = mask[(q * K + k) * P + p] if masked else T(1)
+                # A mask scales the pixel, so it scales the gradients of pixel and offset as well.
                 v = d[(e * K + k) * P + p]
                 if wanted & 1:
                     for i in range(2):

@@ -53,6 +53,7 @@ def slices_back(g: Ptr, dx: Ptr, n: Int, C: Int, D: Int, OD: Int, taps: Int, str
         for k in range(area):
             dx[q * area + k] = T(0)
         for t in range(taps):
+            # A slice asks which places saw it at this tap: threads own what they write, and the order of sums is fixed.
             ahead = d + before - t * gap
             place = ahead // stride
             if ahead >= 0 and ahead % stride == 0 and place < OD:

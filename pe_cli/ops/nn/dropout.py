@@ -33,9 +33,11 @@ def drop(
     ahead = is_large(n)
     begin = 0
     while begin < n:
+        # Four words per block of the generator: the first block may begin in the middle of one, as devices share a batch anywhere.
         block = (first + begin) >> 2
         skip = (first + begin) & 3
         size = min(n - begin, 4 * WORD_BLOCKS - skip)
+        # Beyond the caches memory is asked for ahead; nearer, that would only cost instructions.
         if ahead:
             prefetch_run(x, begin + DISTANCE, size)
             prefetch_run(out, begin + DISTANCE, size)
@@ -123,6 +125,7 @@ def kept_scale(attrs: Mapping[str, Any]) -> float:
     """Return the factor of the values that stay."""
     p, upscale = attrs["dropout_prob"], attrs["dropout_implementation"] == UPSCALE
     if attrs["is_test"]:
+        # Without upscaling in training, values are scaled down at test time, as fluid's default does.
         return 1.0 if upscale else 1.0 - p
     return 1.0 / (1.0 - p) if upscale and p < 1 else 1.0
 
@@ -138,6 +141,7 @@ def dropout_cpu(o: Lowering) -> None:
         return
     own = int(o.attrs["seed"])
     first = o.sample_offset * product(x.shape[1:])
+    # Words are signed: 0 to 2^32 becomes -2^31 to 2^31.
     limit = round(o.attrs["dropout_prob"] * 2**32) - 2**31
     words = o.scratch(4 * WORD_BLOCKS, "int32")
     o.call(drop, x, out, mask, words, n, first, own or o.seed, STEP, int(own != 0), limit, kept_scale(o.attrs))
@@ -165,6 +169,7 @@ def drop_cuda(
     """The same mask, one thread per element, each with its own block of four words."""
     at = 0 if fixed else step[0]
     for i in range(n):
+        # Words of the generator depend on the element alone, so the mask is that of the CPU.
         a, b, c, d = philox_7(seed, at, (first + i) >> 2)
         which = (first + i) & 3
         word = (a if which == 0 else b) if which < 2 else (c if which == 2 else d)

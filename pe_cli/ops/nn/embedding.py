@@ -31,11 +31,13 @@ def take_rows(
     for i in range(begin, end):
         k = ids[i]
         if k < 0 or k >= height:
+            # Threads meet wrong ids in any order; the message always names the first one.
             first = 0
             while ids[first] >= 0 and ids[first] < height:
                 first += 1
             report(status, first // per, ids[first], height)
             return
+        # The processor cannot guess which row comes next, so it is told a few ids ahead.
         if i + AHEAD < end:
             prefetch_row(table, ids[i + AHEAD], width)
         if k == padding:
@@ -46,6 +48,7 @@ def take_rows(
         else:
             for j in range(width):
                 out[i * width + j] = table[k * width + j]
+    # Stores past the caches have to be seen by whoever reads the result next.
     fence_non_temporal()
 
 
@@ -61,6 +64,7 @@ def add_rows(g: Ptr, ids: PtrI64, dtable: Ptr, count: Int, begin: Int, end: Int,
             if then >= begin and then < end:
                 prefetch_row(g, i + AHEAD, width)
                 prefetch_row(dtable, then, width)
+        # A thread owns rows of the table and passes over all ids: no two threads add to one row, and order is kept.
         if k != padding and k >= begin and k < end:
             for j in range(width):
                 dtable[k * width + j] += g[i * width + j]
@@ -216,6 +220,7 @@ def add_sorted(g: Ptr, keys: PtrI64, dtable: Ptr, total: Int, width: Int):
     for e in range(total * width):
         at = quotient(e, width)
         j = e - at * width
+        # The first of equal ids adds up those behind it, which stand in their first order.
         if is_first(keys, at):
             row, sums, then = keys[at] >> 32, T(0), at
             while then < total and keys[then] >> 32 == row:

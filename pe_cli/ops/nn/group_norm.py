@@ -32,6 +32,7 @@ def normalise_groups(
         f = rsqrt(v + epsilon)
         for c in range(share):
             k, at = r % groups * share + c, r * n + c * pixels
+            # Scale and deviation are one factor per channel, computed once.
             a = f * scale[k] if weights & 1 else f
             b = bias[k] if weights & 2 else T(0)
             for i in range(at, at + pixels):
@@ -43,6 +44,7 @@ def _products(x, g, m, f, part, q, pixels):
     """part[2 q], part[2 q + 1] = sums of g, and of g times the normalised x, over the pixels of a channel of a sample."""
     total = 0.0
     slope = 0.0
+    # Chunks of the element type vectorise; float64 between them keeps digits over large images.
     for begin in range(q * pixels, (q + 1) * pixels, CHUNK):
         a = T(0)
         b = T(0)

@@ -43,6 +43,7 @@ def sample_places_back(x: Ptr, grid: Ptr, g: Ptr, dx: Ptr, dgrid: Ptr, n: Int, C
     """dx += g at four pixels (wanted 1, dx begins as 0), dgrid = slope of the image there times g (2)."""
     for e in range(n * places):
         image, p = e // places, e % places
+        # A grid from -1 to 1 covers the image from the middle of its first pixel to that of its last.
         u, v = (grid[2 * e] + T(1)) * T(0.5) * (W - 1), (grid[2 * e + 1] + T(1)) * T(0.5) * (H - 1)
         s, r = math.floor(u), math.floor(v)
         b, a = T(u - s), T(v - r)
@@ -206,6 +207,7 @@ def interpolated(name: str, x: TensorType, fed: TensorType | None, wanted: list[
 def ratio(size: int, wanted: int, *, corners: bool) -> float:
     """Return how many elements of an axis one of the result is; 0 where the result is one element, which comes from the first."""
     if wanted == 1:
+        # One element has no ratio: the first pixel stands for it, as in the original.
         return 0.0
     return (size - 1) / (wanted - 1) if corners else size / wanted
 

@@ -44,6 +44,7 @@ def sample_to_pixels(
     x: Ptr, grid: Ptr, g: Ptr, dx: Ptr, dgrid: Ptr, n: Int, C: Int, H: Int, W: Int, places: Int, wanted: Int
 ):
     """One thread per channel of an image."""
+    # Places share pixels, so a thread owns a channel of an image and meets all places in their order.
     if wanted & 1:
         for plane in range(n * C):
             at = plane * H * W
@@ -85,6 +86,7 @@ def resize_linear_cuda(
     x: Ptr, y: Ptr, planes: Int, H: Int, W: Int, OH: Int, OW: Int, down: Real, along: Real, half: Int, back: Int
 ):
     """One thread per row of the result, or per plane."""
+    # Backward, rows of the result share pixels: a thread then owns a plane.
     for e in range(planes if back else planes * OH):
         for f in range(e * OH if back else e, (e + 1) * OH if back else e + 1):
             plane = f // OH

@@ -60,9 +60,11 @@ def _adaptive(o: Writer, kind: str) -> str:
     for axis, count in enumerate(o.attrs["ksize"], 2):
         size = o.type().shape[axis]
         if size < 0:
+            # Parts are cut in the graph, for which their places have to be numbers.
             raise PeError(f"{o.op.type} with adaptive has an ONNX form for known sizes alone, got {o.type()}", hint="give the feed's shape")
         parts = []
         for i in range(count):
+            # Rounded outwards, as the op does: neighbouring windows may share a line.
             begin, end = i * size // count, -(-(i + 1) * size // count)
             taken = o.node("Slice", [x, o.const([begin]), o.const([end]), o.const([axis])])
             parts.append(o.node(kind, [taken, o.const([axis])], keepdims=1))

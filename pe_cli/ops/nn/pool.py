@@ -117,6 +117,7 @@ def max_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
                 c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C
                 at = ((image * H + r0) * W + c0) * C
+                # The window's first pixel begins, so that no number has to stand for minus infinity.
                 for c in range(C):
                     y[out + c] = x[at + c]
                 for r in range(r0, r1):
@@ -124,6 +125,7 @@ def max_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
                         at = ((image * H + r) * W + s) * C
                         for c in range(C):
                             v = x[at + c]
+                            # A NaN is larger or equal to nothing, so it is asked for by itself.
                             y[out + c] = y[out + c] if (y[out + c] >= v or y[out + c] != y[out + c]) else v
 
 
@@ -142,6 +144,7 @@ def max_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int)
             for j in range(OW):
                 c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C
+                # What is left of the gradient: 0 once a maximum took it, so that only the first of several gets it.
                 for c in range(C):
                     left[c] = dy[out + c]
                 for r in range(r0, r1):
@@ -157,6 +160,7 @@ def max_backward(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n: Int)
 @apart
 def _add_pixels(x, y, C, count):
     """Add three neighbouring pixels to y, or one."""
+    # Three at a time: y is read and written once for three pixels.
     if count == 3:
         for c in range(C):
             y[c] += (x[c] + x[C + c]) + x[2 * C + c]
@@ -188,6 +192,7 @@ def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
                 out = ((image * OH + i) * OW + j) * C
                 share = T(1) / T(max(count, 1))
                 total = pointer(address(y) + SIZE * out)
+                # A whole window of three by three is added up in registers, and y is written once.
                 if r1 - r0 == 3 and c1 - c0 == 3:
                     _sum_of_nine(pointer(address(x) + SIZE * ((image * H + r0) * W + c0) * C), total, C, W * C, share)
                     continue
@@ -207,6 +212,7 @@ def average_forward(x: Ptr, y: Ptr, g: PtrI64, n: Int):
 def average_backward(dy: Ptr, dx: Ptr, g: PtrI64, n: Int):
     """dx gets each window's gradient in equal shares."""
     H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
+    # Windows may overlap, so their shares are added to zeros.
     for k in range(n * H * W * C):
         dx[k] = T(0)
     for image in range(n):
@@ -230,6 +236,7 @@ def _apart(arrays: dict[str, list]) -> dict[str, list]:  # type: ignore[type-arg
 
     (x,) = arrays["X"]
     order = np.argsort(np.argsort(x, axis=None)).reshape(x.shape)
+    # Ranks times a tenth: no two elements are as near as a central difference reaches.
     return {"X": [order * 0.1 - 0.05 * x.size]}
 
 

@@ -64,6 +64,7 @@ def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n:
     """One thread per input element: it gathers from the windows whose first largest value it is."""
     H, W, C, OH, OW = g[HEIGHT], g[WIDTH], g[CHANNELS], g[OUT_HEIGHT], g[OUT_WIDTH]
     for e in range(n * H * W * C):
+        # Gathering instead of scattering: an element asks the windows that it lies in, so no two threads add to one place.
         c, w, h, image = _place(e, C, W, H)
         i0, i1 = _windows(h, g[PAD_Y], g[TAPS_Y], g[STRIDE_Y], OH)
         j0, j1 = _windows(w, g[PAD_X], g[TAPS_X], g[STRIDE_X], OW)
@@ -75,6 +76,7 @@ def max_backward_cuda(x: Ptr, y: Ptr, dy: Ptr, dx: Ptr, left: Ptr, g: PtrI64, n:
                 c0, c1 = window(j, g[STRIDE_X], g[PAD_X], g[TAPS_X], W)
                 out = ((image * OH + i) * OW + j) * C + c
                 mine = v == y[out] or v != v
+                # It is the first largest if no element before it in the window has that value.
                 for r in range(r0, h + 1):
                     for s in range(c0, w if r == h else c1):
                         u = x[((image * H + r) * W + s) * C + c]

@@ -29,6 +29,7 @@ def _larger(a, b):
 
 
 @helper
+# Five exchanges between lanes: after each, twice as many lanes know the largest of what they have met.
 def warp_max(value):
     """Return the largest of the lanes, NaN where one is."""
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 16))
@@ -56,10 +57,12 @@ def softmax_rows_cuda(x: Ptr, out: Ptr, rows: Int, n: Int):
     while r < rows:
         first, end = r * n + cuda.threadIdx.x, r * n + n
         m = warp_top(x, first, end)
+        # The largest of a row goes out of its exponents first, so that no sum overflows.
         total = T(0)
         j = first
         while j < end:
             e = exp(x[j] - m)
+            # Written at once, though not yet divided: reading it again costs less than a second exp.
             out[j] = e
             total += e
             j += LANES
@@ -97,6 +100,7 @@ def softmax_back_cuda(out: Ptr, g: Ptr, dx: Ptr, rows: Int, n: Int):
     r = first_row()
     while r < rows:
         first, end = r * n + cuda.threadIdx.x, r * n + n
+        # The gradient's mean under the softmax, which its derivative takes off every element.
         total = T(0)
         j = first
         while j < end:
@@ -134,6 +138,7 @@ def softmax_across_cuda(x: Ptr, out: Ptr, top: Ptr, total: Ptr, outer: Int, n: I
     """One thread per column, which needs no scratch."""
     for r in range(outer * inner):
         at = r + quotient(r, inner) * (n - 1) * inner
+        # Three walks over a column: the largest, the sum, the results. Neighbouring threads read neighbouring columns.
         m = T(-math.inf)
         for k in range(n):
             m = larger(m, x[at + k * inner])

@@ -1,4 +1,4 @@
-"""tree_patches: for every node of a tree the sums over the nodes below it that a product with weights makes tree_conv of."""
+"""tree_patches: for every node of a tree, sums over the nodes below it; a product with weights makes tree_conv of them."""
 
 from __future__ import annotations
 

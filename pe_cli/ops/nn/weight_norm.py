@@ -22,6 +22,7 @@ def products_except(x: Ptr, y: Ptr, sums: PtrF64, outer: Int, n: Int, inner: Int
     """sums[k] = sum of x y over the outer and inner axes of [outer, n, inner]; in a fixed order."""
     for k in range(n):
         sums[k] = 0.0
+    # Neighbours belong to different sums here: one running sum for each, all of them in the cache.
     if inner == 1:
         for o in range(outer):
             at = o * n
@@ -31,6 +32,7 @@ def products_except(x: Ptr, y: Ptr, sums: PtrF64, outer: Int, n: Int, inner: Int
     for o in range(outer):
         for k in range(n):
             at = (o * n + k) * inner
+            # Chunks of the element type vectorise, and float64 between them keeps digits over long axes.
             for begin in range(0, inner, CHUNK):
                 part = T(0)
                 for i in range(at + begin, at + min(inner, begin + CHUNK)):

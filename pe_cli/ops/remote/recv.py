@@ -1,4 +1,4 @@
-"""recv, fetch_barrier, fake_init: a trainer takes parameters from servers, and says that it has taken all."""
+"""recv, fetch_barrier and fake_init: a trainer receives parameters from servers, and says when it has received all."""
 
 from __future__ import annotations
 

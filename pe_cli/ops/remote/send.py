@@ -1,4 +1,4 @@
-"""send, send_barrier: a trainer gives gradients to servers, and says that it has given all."""
+"""send and send_barrier: a trainer sends gradients to servers, and says when it has sent all."""
 
 from __future__ import annotations
 

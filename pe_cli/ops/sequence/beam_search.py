@@ -119,10 +119,12 @@ def _best(rows: range, pre_ids: Any, pre_scores: Any, ids: Any, scores: Any, att
     items: list[tuple[Any, int, Any]] = []
     for row in rows:
         if pre_ids[row] == attrs["end_id"]:
+            # A sequence that has ended stays as it is, with its score, and competes with those that go on.
             items.append((pre_scores[row], row, attrs["end_id"]))
             continue
         own = scores[row] if attrs["is_accumulated"] else pre_scores[row] + np.log(scores[row])
         items += [(s, row, i) for s, i in zip(own, ids[row], strict=True)]
+    # Of equal scores the later sequence goes first, so that the order is the same on every run.
     best = sorted(items, key=lambda item: (-item[0], -item[1]))[: attrs["beam_size"]]
     ended = all(i == attrs["end_id"] and pre_ids[row] == attrs["end_id"] for _, row, i in best)
     return [] if ended else best
@@ -175,6 +177,7 @@ def beam_search_decode_host(run: HostRun) -> dict[str, list[Leveled]]:
     for sample in range(len(steps[0][2]) - 1):
         sentences = _traced(steps, sample, attrs["end_id"])
         sentences += [([], [])] * (attrs["beam_size"] - len(sentences))
+        # A sample with fewer sequences than beams gets empty ones, which come last.
         sentences.sort(key=lambda found: -found[1][0] if found[1] else np.inf)
         lod[0].append(lod[0][-1] + len(sentences))
         for found, own in sentences:
@@ -200,6 +203,7 @@ def _traced(steps: Sequence[tuple[Any, ...]], sample: int, end_id: int) -> list[
             if ids[at] != end_id or not own:
                 own.append(ids[at])
                 marks.append(scores[at])
+        # The sequence that a row continued is the one whose range its place lies in.
         places = [int(np.searchsorted(sequences, at, "right")) - 1 for at in places]
     return found
 not_in_onnx(ON_HOST, "beam_search", "beam_search_decode")

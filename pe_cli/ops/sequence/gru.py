@@ -43,6 +43,7 @@ def gru_forward(
     if has_first:
         for p in range(count):
             copy_row(address(h0) + SIZE * ranks[p] * d, before + SIZE * p * d, d)
+    # All sequences take a step together; the longest come first, so those that still go on are the first m rows.
     for t in range(steps):
         begin = begins[t]
         m = begins[t + 1] - begin
@@ -97,6 +98,7 @@ def gru_backward(
         m = begins[t + 1] - begin
         at = address(dgates) + SIZE * begin * wide
         for p in range(m):
+            # In the order of steps, where the sequences of one step lie side by side for the products.
             row = order[begin + p] * d
             q = (begin + p) * d
             y = (begin + p) * wide
@@ -128,6 +130,7 @@ def gru_backward(
                         r = gates[y + d + j]
                         dgates[y + d + j] = product[q + j] * old[q + j]
                         dh[p * d + j] += product[q + j] * r
+                        # What the reset gate let through is kept for the product with the weights' gradient.
                         product[q + j] = old[q + j] * r
                     times_slope(gate_act, address(dgates) + SIZE * y, address(gates) + SIZE * y, 2 * d)
 
@@ -135,6 +138,7 @@ def gru_backward(
 @kernel
 def gru_weights(g: Ptr, old: Ptr, product: Ptr, out: Ptr, scratch: Ptr, rows: Int, d: Int):
     """out = [old^T g of both gates, product^T g of the candidate], the second behind the first."""
+    # One product for all steps of all sequences, which is why backward keeps the gates' gradients.
     for part in range(2):
         source = address(old) if part == 0 else address(product)
         n = 2 * d if part == 0 else d

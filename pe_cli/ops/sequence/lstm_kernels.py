@@ -25,6 +25,7 @@ def stop_clipped(d, y, n, limit):
     p = pointer(d)
     q = pointer(y)
     for i in range(n):
+        # A number at the limit was cut off: what comes behind did not depend on it.
         if q[i] >= limit or q[i] <= -limit:
             p[i] = T(0)
 
@@ -58,6 +59,7 @@ def lstm_forward(
             to = (begin + p) * wide
             for j in range(wide):
                 gates[to + j] = x[row + j] + bias[j]
+        # The first step without a first state has nothing to multiply with.
         if t > 0 or flags & 2:
             before = states + SIZE * begins[t - 1] * r if t > 0 else first
             gemm(0, 0, m, wide, r, before, r, address(w), wide, 1, at, wide, address(scratch))
@@ -72,6 +74,7 @@ def lstm_forward(
             now = pointer(cells + SIZE * (begin + p) * d)
             out = pointer(raw + SIZE * (begin + p) * d)
             v = pointer(g)
+            # Peepholes: gates see the cell as well. Input and forget gates see the old one, the output gate the new one below.
             if flags & 1:
                 for j in range(d):
                     v[d + j] += bias[wide + j] * old[j]
@@ -128,6 +131,7 @@ def lstm_backward(
             row = order[begin + p]
             to = (begin + p) * r
             for j in range(r):
+                # dh holds what later steps want of this one's output, by the order of lengths.
                 dr[to + j] = dh[p * r + j]
             if flags & 16:
                 for j in range(r):

@@ -103,6 +103,7 @@ def _sequences(run: HostRun) -> list[Array]:
     if len(x.lod) > 1:
         message = f"{run.op}: X has {len(x.lod)} levels of sequences"
         raise PeError(message, hint="feed it with lod_level: 1", code=ExitCode.DATA)
+    # The original hashes the bits of ids as float32.
     ids = x.array.reshape(-1).astype(np.float32)
     return [ids[a:b] for a, b in pairwise(x.lod[0])] if x.lod else [ids]
 
@@ -117,6 +118,7 @@ def _elements(run: HostRun, grams: Array) -> Array:
     """Return the places in W of n-grams' vectors, [n-grams, num_emb]."""
     wide = run.attrs["rand_len"]
     seeds = np.arange(0, run.attrs["num_emb"], wide, dtype=np.uint32)
+    # Unsigned 32-bit arithmetic that wraps around: the places are those of the original.
     begins = xxh32(np.ascontiguousarray(grams).view(np.uint32), seeds) % np.uint32(run.attrs["space_len"])
     return (begins.astype(np.int64)[..., None] + np.arange(wide)).reshape(len(grams), run.attrs["num_emb"])
 
@@ -138,6 +140,7 @@ def _listed(run: HostRun, slot: str, grams: Array) -> Array:
     for seed in range(hashes):
         for half in murmur3(data, seed):
             at = half % np.uint64(bits)
+            # Bits are counted from the highest of each byte, as the original's filter is written.
             found &= vector[at >> np.uint64(3)] >> (np.uint8(7) - (at & np.uint64(7)).astype(np.uint8)) & 1 == 1
     return found
 
@@ -166,16 +169,19 @@ def pyramid_hash_host(run: HostRun) -> dict[str, list[Leveled]]:
         for grams in _grams(run, ids):
             here = _counts(run, grams)
             if run.attrs["is_training"]:
+                # rand_r gives 31 bits.
                 drawn = np.array(list(islice(draws, int(here.sum()))), np.float32) / np.float32(2**31 - 1)
                 here[here] = drawn >= least
             kept.append(table[_elements(run, grams[here])])
             flags.append(here)
             rows += int(here.sum())
+        # A sequence without n-grams keeps one row of zeros, so that sequences and samples stay in step.
         if not rows:
             kept.append(np.zeros((1, run.attrs["num_emb"]), table.dtype))
         lengths.append(max(rows, 1))
     out = np.concatenate(kept) if kept else np.zeros((0, run.attrs["num_emb"]), table.dtype)
     if not run.attrs["is_training"]:
+        # Scaled down at inference as dropout without upscaling is.
         out = out * out.dtype.type(least)
     drop = np.concatenate(flags).astype(np.int32) if flags else np.zeros(0, np.int32)
     return {"Out": [Leveled(out, (offsets_of(lengths).tolist(),))], "DropPos": [Leveled(drop.reshape(-1, 1))]}
@@ -193,6 +199,7 @@ def pyramid_hash_grad_host(run: HostRun) -> dict[str, list[Leveled]]:
             places = _elements(run, grams[here])
             np.add.at(found, places, gradient[row : row + len(places)])
             row, at = row + len(places), at + len(grams)
+        # The row of zeros has a gradient too, which goes nowhere.
         row = max(row, before + 1)
     return {"W@GRAD": [Leveled(found.reshape(table.shape))]}
 not_in_onnx(ON_HOST, "pyramid_hash")

@@ -147,6 +147,7 @@ def sequence_pad_cpu(o: Lowering) -> None:
     x, value, out = o.input("X"), o.input("PadValue"), o.output("Out")
     lengths = o.output_or_scratch("Length", out.shape[0], "int64")
     o.call(
+        # Rows are moved and not computed with: one kernel per size of element serves all types.
         pad_sequences, x, value, o.input("Offsets"), out, lengths, *out.shape[:2], product(x.shape[1:]),
         int(value.size == 1), STATUS, dtype=MOVED_AS[DTYPES[x.dtype]],
     )  # fmt: skip
@@ -245,6 +246,7 @@ def zero(out: Ptr):
 @sequence_unpad.grad(uses="Offsets").lower("cpu")
 def sequence_unpad_grad_cpu(o: Lowering) -> None:
     """Rows go back to their places; the gradient behind the ends is 0."""
+    # Padding the gradient of the rows with 0 gives that of the block.
     g, dx = o.input("Out@GRAD"), o.output("X@GRAD")
     nothing, lengths = o.scratch(1, g.dtype), o.scratch(dx.shape[0], "int64")
     o.call(zero, nothing)
@@ -320,6 +322,7 @@ def sequence_mask_lod(s: LodRequest) -> None:
 def sequence_mask_cpu(o: Lowering) -> None:
     """One loop."""
     x, out = o.input("X"), o.output("Y")
+    # A bool is a byte of 0 or 1 here, which kernels write as uint8.
     dtype = out.dtype if out.dtype != "bool" else "uint8"
     o.call(mask_rows, x, out, product(x.shape), out.shape[-1], dtype=dtype)
 

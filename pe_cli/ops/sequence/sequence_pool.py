@@ -32,6 +32,7 @@ def pool_sums(x: Ptr, offsets: PtrI64, out: Ptr, count: Int, n: Int, which: Int,
             for k in range(n):
                 out[s * n + k] += x[r * n + k]
         if which > 0 and end > begin:
+            # The root is taken in the element type, as the original does.
             by = T(end - begin) if which == 1 else T(math.sqrt(T(end - begin)))
             for k in range(n):
                 out[s * n + k] /= by
@@ -69,6 +70,7 @@ def pool_picks(x: Ptr, offsets: PtrI64, out: Ptr, index: PtrI64, count: Int, n: 
                 for k in range(n):
                     v = x[r * n + k]
                     best = out[s * n + k]
+                    # A NaN compares as false and is asked for by itself; the first one stays.
                     if sign * v > sign * best or (v != v and best == best):
                         out[s * n + k] = v
                         index[s * n + k] = r

@@ -45,6 +45,7 @@ def copies_rows(*definitions: OpDef) -> None:
         @definition.grad(uses="Index").lower("cpu")
         def backward(o: Lowering) -> None:
             index, out = o.input("Index"), o.output("X@GRAD")
+            # A row may be copied several times or never: gradients are added to zeros.
             o.call(fill, out, out.size, 0.0)
             o.call(add_rows, o.input("Out@GRAD"), index, out, out.shape[0], index.size, product(out.shape[1:]))
 
@@ -195,6 +196,7 @@ def sequence_expand_as_lod(s: LodRequest) -> None:
 def reversed_rows(offsets: Indices) -> Indices:
     """Return the row at the same distance from the other end of its sequence, for each row."""
     lengths = lengths_of(offsets)
+    # A row and its mirror image add up to begin + end - 1.
     return np.repeat(offsets[1:] + offsets[:-1] - 1, lengths) - np.arange(offsets[-1])
 
 

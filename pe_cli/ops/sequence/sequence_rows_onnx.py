@@ -26,6 +26,7 @@ def bounds_of(o: Writer, offsets: str) -> tuple[str, str]:
 
 def sequence_of(o: Writer, place: str, ends: str) -> str:
     """Return the sequence of each row."""
+    # A row belongs to the sequence whose end it has not passed: as many as have ended before it.
     passed = o.node("GreaterOrEqual", [o.node("Unsqueeze", [place, o.const([1])]), ends])
     return o.node("ReduceSum", [o.node("Cast", [passed], to_=7), o.const([1])], keepdims=0)
 
@@ -67,6 +68,7 @@ def _scanned(
     rows, held = ([(inside.fresh(), kind) for _, kind in part] for part in (given, states))
     after, found = step(inside, [n for n, _ in rows], [n for n, _ in held])
     body, made = inside.body([*held, *rows], [*after, *found]), [o.fresh() for _ in range(outs)]
+    # A reverse sequence is scanned from the end, so that what is collected keeps the order of the rows.
     ways = {"scan_input_directions": [int(back)] * len(given), "scan_output_directions": [int(back)] * outs}
     inputs = [n for n, _ in (*states, *given)]
     o.nodes("Scan", inputs, [*(o.fresh() for _ in states), *made], body=body, num_scan_inputs=len(given), **ways)
@@ -122,6 +124,7 @@ def sequence_softmax_onnx(o: Writer) -> None:
     place = o.node("Range", [o.const(0), _rows(o, flat), o.const(1)])
     begins, ends = bounds_of(o, o.x("Offsets"))
     column = o.node("Unsqueeze", [place, o.const([1])])
+    # ONNX has no sums by segment: a row of the mask per sequence, and sums over masked columns.
     mine = o.node("And", [o.node("GreaterOrEqual", [column, begins]), o.node("Less", [column, ends])])
     owner = sequence_of(o, place, ends)
     most = o.node("ReduceMax", [o.node("Where", [mine, flat, o.const(-np.inf, "X")]), o.const([0])], keepdims=0)
@@ -142,12 +145,14 @@ def lstm_onnx(o: Writer) -> None:
     given = [(o.x("Input"), kind.with_shape(4 * d)), (last if a["is_reverse"] else first, _FLAG), *begins["H0"], *begins["C0"]]
     bias = o.node("Reshape", [o.x("Bias"), o.const([-1])])
     peeps = [_part(o, bias, 4 + k, d) for k in range(3)] if a["use_peepholes"] else []
+    # ONNX needs a value where no first state is given: zeros, as the op has them.
     none = {width: o.const(np.zeros(width), "Input") for width in (d, r)}
 
     def step(s: Writer, rows: list[str], states: list[str]) -> tuple[list[tuple[str, TensorType]], list[tuple[str, TensorType]]]:
         x, begin, *firsts = rows
         h0 = firsts.pop(0) if begins["H0"] else none[r]
         c0 = firsts.pop(0) if begins["C0"] else none[d]
+        # Where a sequence begins, the state of the one before is thrown away.
         h, c = s.node("Where", [begin, h0, states[0]]), s.node("Where", [begin, c0, states[1]])
         gates = s.node("Add", [s.node("Add", [x, s.node("MatMul", [h, o.x("Weight")])]), _part(s, bias, 0, 4 * d)])
         new, i, f, out = (_part(s, gates, k, d) for k in range(4))
@@ -181,6 +186,7 @@ def gru_onnx(o: Writer) -> None:
     owner, first, last = _ends(o, _rows(o, o.x("Input")))
     hidden, none, one = TensorType((d,), kind.dtype), o.const(np.zeros(d), "Input"), o.const(1, "Input")
     begins = _begun(o, "H0", owner, hidden)
+    # Both gates' weights lie before the candidate's, one block behind the other, in one tensor.
     flat = o.node("Reshape", [o.x("Weight"), o.const([-1])])
     both, new = (o.node("Slice", [flat, o.const([b]), o.const([e])]) for b, e in ((0, 2 * d * d), (2 * d * d, 3 * d * d)))
     both, new = o.node("Reshape", [both, o.const([d, 2 * d])]), o.node("Reshape", [new, o.const([d, d])])
@@ -224,11 +230,13 @@ def crf_decoding_onnx(o: Writer) -> None:
 
     def forth(s: Writer, rows: list[str], states: list[str]) -> tuple[list[tuple[str, TensorType]], list[tuple[str, TensorType]]]:
         ways = s.node("Add", [s.node("Unsqueeze", [states[0], o.const([1])]), moves])
+        # The best way to each tag; where a sequence begins, the weights of first tags instead.
         before = s.node("Where", [rows[1], start, s.node("ReduceMax", [ways, o.const([0])], keepdims=0)])
         score = s.node("Add", [before, rows[0]])
         return [(score, row)], [(score, row), (s.node("ArgMax", [ways], axis=0, keepdims=0), track)]
 
     scores, tracks = _scanned(o, [(x, row), (first, _FLAG)], [(o.const(np.zeros(n), "Emission"), row)], forth, 2, back=False)
+    # The way back reads which tag led to the next row, so tracks move up by one row.
     behind = o.node("Concat", [o.node("Slice", [tracks, o.const([1]), o.const([2**31])]), o.const(np.zeros((1, n)))], axis=0)
 
     def back(s: Writer, rows: list[str], states: list[str]) -> tuple[list[tuple[str, TensorType]], list[tuple[str, TensorType]]]:
@@ -239,6 +247,7 @@ def crf_decoding_onnx(o: Writer) -> None:
     (tags,) = _scanned(o, [(scores, row), (last, _FLAG), (behind, track)], [(o.const(0), _PLACE)], back, 1, back=True)
     if o.has("Label"):
         tags = o.node("Cast", [o.node("Equal", [tags, o.node("Reshape", [o.x("Label"), o.const([-1])])])], to_=7)
+    # Behind the end of a sequence in its block the tags mean nothing, and are 0 as in the op.
     if there:
         tags = o.node("Where", [there, tags, o.const(0)])
     shape = o.node("Shape", [o.x("Emission")], start=0, end=2) if there else o.const([-1, 1])

@@ -84,6 +84,7 @@ def sequence_reshape_cpu(o: Lowering) -> None:
 def sequence_reshape_grad(request: GradRequest) -> list[OpDesc]:
     """The gradient in X's shape."""
     (gradient,) = request.grads.values()
+    # Only X's shape is read; `reshape_like` takes X so that a shape known in a step alone is at hand.
     (x,) = request.op.inputs["X"]
     return [OpDesc("reshape_like", {"X": [gradient], "Y": [x]}, {"Out": [n]}) for n in request.wanted.values()]
 

@@ -25,6 +25,7 @@ def _offsets(o: Writer, lengths: str, to: str | None = None) -> str:
 def _ranges(o: Writer, begins: str, lengths: str) -> None:
     """Write begin, begin + 1, ..., as many as a length says, one after the other."""
     offsets = _offsets(o, lengths)
+    # Each row is as far from its sequence's begin as from that of the range.
     first, ends = bounds_of(o, offsets)
     place = places_of(o, offsets)
     away = o.node("Gather", [o.node("Sub", [begins, first]), sequence_of(o, place, ends)])

@@ -33,6 +33,7 @@ def average_largest(
         for k in range(most):
             found = -1
             for c in range(width):
+                # The next largest is the largest of those behind the last found: by value, and of equal ones by place.
                 later = last < 0 or before(x[at + last], x[at + c]) or (not before(x[at + c], x[at + last]) and c > last)
                 if later and (found < 0 or before(x[at + c], x[at + found])):
                     found = c
@@ -40,6 +41,7 @@ def average_largest(
             if found >= 0:
                 total += x[at + found]
                 last = found
+            # A row shorter than k is averaged over k all the same, as in the original.
             if topks[kind] == k + 1:
                 out[i * kinds + kind] = total / T(k + 1)
                 kind += 1
@@ -62,6 +64,7 @@ def average_largest_back(
         for k in range(min(most, width)):
             share = T(0)
             for j in range(kinds):
+                # A number among the k largest is in every mean of more than k numbers.
                 if topks[j] > k:
                     share += g[i * kinds + j] / T(topks[j])
             dx[at + places[i * most + k]] = share

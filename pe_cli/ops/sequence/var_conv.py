@@ -35,6 +35,7 @@ def _sizes(rows, columns, s, along):
 @helper
 def _corner(window, many, high, wide, down, along):
     """Return the row and the column where a window of an image begins, which may lie outside."""
+    # Windows are centred, so the first ones begin outside the image, where numbers count as 0.
     line = window // many
     return line * down - high // 2, (window - line * many) * along - wide // 2
 
@@ -90,6 +91,7 @@ def take_windows_back(
         for j in range(offsets[s], offsets[s + 1]):
             dx[j] = T(0)
         for i in range(begins[s + 1] - begins[s]):
+            # From the last window to the first: the CUDA form adds in this order, and so gives the same bits.
             p = begins[s + 1] - 1 - i
             top, left = _corner(p - begins[s], many, high, wide, down, along)
             for t in range(channels):
@@ -120,6 +122,7 @@ def take_windows_back_by_number(
         for a in range(high):
             top = row - a + high // 2
             line = top // down
+            # Only rows at a multiple of the stride begin a window; the others were not seen by this tap.
             if 0 <= top < height and line * down == top:
                 for b in range(wide):
                     left = column - b + wide // 2

@@ -27,6 +27,7 @@ def _place(index, geometry, rank, axis, n, e):
         v += n
     if v < 0 or v >= n:
         return -1
+    # The coordinates of e are peeled off from the innermost axis outward; the index replaces the one along `axis`.
     at, rest = v * geometry[rank + axis], e
     for k in range(rank):
         d = rank - 1 - k
@@ -98,6 +99,7 @@ def factors_before(u: Ptr, index: PtrU, run: Ptr, du: Ptr, geometry: PtrI64, ran
     """du[e] = what was at its place before e, where run begins as x."""
     for e in range(count):
         at = _place(index, geometry, rank, axis, n, e)
+        # The product of the other factors is taken from both sides: dividing by u would fail where it is 0.
         if at >= 0:
             du[e] = run[at]
             run[at] = run[at] * u[e]
@@ -125,6 +127,7 @@ def multiply_into(g: Ptr, run: Ptr, dx: Ptr, size: Int):
 def count_best(x: Ptr, u: Ptr, out: Ptr, index: PtrU, ties: Ptr, geometry: PtrI64, rank: Int, axis: Int, n: Int, count: Int, size: Int):
     """ties = how many numbers are the one that stayed."""
     for i in range(size):
+        # The gradient of a maximum is shared by all numbers that reach it.
         ties[i] = T(1) if x[i] == out[i] else T(0)
     for e in range(count):
         at = _place(index, geometry, rank, axis, n, e)
@@ -223,6 +226,7 @@ def take_along_axis_cpu(o: Lowering) -> None:
     """Element by element."""
     x, index = o.input("X"), o.input("Index")
     if index.size:
+        # Elements are moved and not computed with, so one kernel per size of element serves all types.
         o.call(take_along, x, index, o.output("Out"), *_geometry(o, index, x), STATUS, dtype=MOVED_AS[DTYPES[x.dtype]])
 
 
@@ -300,6 +304,7 @@ def put_along_axis_cpu(o: Lowering) -> None:
     o.call(copy, x, out, out.size)
     if index.size:
         way = list(WAYS).index(o.attrs["reduce"])
+        # `assign` moves bits, which one kernel per size of element can do; the other ways compute with the numbers.
         dtype = x.dtype if way else MOVED_AS[DTYPES[x.dtype]]
         o.call(put_along, o.input("Updates"), index, out, *_geometry(o, index, x), way, STATUS, dtype=dtype)
 

@@ -25,6 +25,7 @@ def put_row(array: Ptr, x: Ptr, index: PtrU, out: Ptr, copies: Int, rows: Int, n
         status[2] = at
         status[3] = rows
         status[0] = OUT_OF_RANGE
+    # One pass in which every element is written once, so that threads can share it.
     for i in range(rows * n):
         if i >= at * n and i < at * n + n:
             out[i] = x[i - at * n]
@@ -41,6 +42,7 @@ def get_row(array: Ptr, index: PtrU, out: Ptr, rows: Int, n: Int, status: Status
         status[2] = at
         status[3] = rows
         status[0] = OUT_OF_RANGE
+        # The status ends the step; until then, row 0 is read so as not to leave the array.
         at = 0
     for i in range(n):
         out[i] = array[at * n + i]

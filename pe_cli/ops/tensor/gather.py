@@ -38,6 +38,7 @@ def add_rows(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int
     """out[index[i]] += gradient[i], in order of i; the forward op has checked the indices."""
     for i in range(count):
         row = index[i]
+        # The forward op has reported a wrong index already; here it must only write nowhere.
         if 0 <= row < rows:
             for k in range(n):
                 out[row * n + k] += gradient[i * n + k]
@@ -144,6 +145,7 @@ deal(take_rows)
 def add_rows_cuda(gradient: Ptr, index: PtrU, out: Ptr, rows: Int, count: Int, n: Int):
     """One thread per column, which goes through the indices in order."""
     for k in range(n):
+        # Indices in order within a thread: a row that is named twice gets the same sum as on the CPU.
         for i in range(count):
             row = index[i]
             if row >= 0 and row < rows:

@@ -15,6 +15,7 @@ def _seed(o: Writer) -> dict[str, Any]:
 
 def _drawn(o: Writer, kind: str, **limits: float) -> None:
     seed = _seed(o)
+    # A shape that a run knows needs a tensor to be like.
     if o.has("ShapeTensor"):
         sizes = o.node("Cast", [o.x("ShapeTensor")], to_=7)
         o.node(f"{kind}Like", [o.node("Expand", [o.const(0, dtype=o.attrs["dtype"]), sizes])], to="Out", **limits, **seed)
@@ -59,6 +60,7 @@ def randperm_onnx(o: Writer) -> None:
     """The order of numbers that are drawn."""
     n = o.attrs["n"]
     drawn, order, values = o.node("RandomUniform", [], dtype=11, shape=[n], **_seed(o)), o.fresh(), o.fresh()
+    # Sorting random numbers gives every order with equal probability.
     o.nodes("TopK", [drawn, o.const([n])], [values, order])
     o.node("Cast", [order], to="Out", to_=element_type(o.attrs["dtype"]))
 
@@ -73,6 +75,7 @@ def sampling_id_onnx(o: Writer) -> None:
     o.node("Min", [count, o.const(o.type().shape[1] - 1)], to="Out")
 
 
+# ONNX has no crop at a random place; at evaluation the op takes the middle.
 @in_onnx("random_crop")
 def random_crop_onnx(o: Writer) -> None:
     """The middle, as in every evaluation.

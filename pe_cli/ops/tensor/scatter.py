@@ -309,6 +309,7 @@ def scatter_cpu(o: Lowering) -> None:
     if o.attrs["overwrite"]:
         o.call(write_rows, x, updates, writer, out, rows, n)
         return
+    # As in the original, the updates of a row replace what was there: their sum is not added on top of it.
     o.call(copy, x, out, out.size)
     o.call(clear_rows, writer, out, rows, n)
     o.call(add_parts, updates, ids, out, Numbers((rows,)), 1, ids.size, n, STATUS)
@@ -337,6 +338,7 @@ deal(take_parts, write_rows, clear_rows, rows_written)
 @on_cuda(add_parts)
 def add_parts_cuda(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, count: Int, n: Int, status: Status):
     """One thread per element of a part, which goes through the indices in order."""
+    # Threads own elements and meet the indices in order: no atomic sums, and the same bits as on the CPU.
     for k in range(n):
         for i in range(count):
             at = _place(index, sizes, depth, i)
@@ -353,6 +355,7 @@ def add_parts_cuda(x: Ptr, index: PtrU, out: Ptr, sizes: PtrI64, depth: Int, cou
 @on_cuda(last_writers)
 def last_writers_cuda(index: PtrU, writer: PtrI64, rows: Int, count: Int, status: Status):
     """One thread per row, which goes through the whole index."""
+    # A row looks for its last writer itself: more reads, but no two threads write one place.
     for r in range(rows):
         last = -1
         for i in range(count):

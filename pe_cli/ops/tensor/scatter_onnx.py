@@ -18,9 +18,11 @@ def scatter_onnx(o: Writer) -> None:
     x, ids = o.x(), _whole(o, "Ids", [-1])
     if not o.attrs["overwrite"]:
         column = o.node("Unsqueeze", [ids, o.const([1])])
+        # 0 times the updates clears the rows, whatever shape they have.
         nothing = o.node("Mul", [o.x("Updates"), o.const(0, "X")])
         o.node("ScatterND", [o.node("ScatterND", [x, column, nothing]), column, o.x("Updates")], to="Out", reduction="add")
         return
+    # ONNX leaves open which of equal indices wins: the largest number of a writer is the last one, as in the op.
     nobody = o.node("Expand", [o.const(-1), o.node("Shape", [x], start=0, end=1)])
     number = o.node("Range", [o.const(0), o.node("Squeeze", [o.node("Shape", [ids])]), o.const(1)])
     writer = o.node("ScatterElements", [nobody, ids, number], axis=0, reduction="max")
@@ -147,6 +149,7 @@ def reshape_like_onnx(o: Writer) -> None:
     o.node("Reshape", [o.x(), o.node("Shape", [o.x("Y")])], to="Out", allowzero=1)
 
 
+# Sizes with a place for the count, which only a run knows.
 @in_onnx("fill_constant_for_sequences")
 def fill_constant_for_sequences_onnx(o: Writer) -> None:
     """One less than offsets, or as many as rows."""

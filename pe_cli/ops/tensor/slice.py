@@ -162,6 +162,7 @@ def pad_cpu(o: Lowering) -> None:
     """Fill, then one copy."""
     x, out = o.input("X"), o.output("Out")
     steps = row_major(out.shape)
+    # Where nothing is added there is no border to fill.
     if out.size != x.size:
         o.call(fill, out, out.size, o.attrs["pad_value"])
     start = sum(b * s for b, s in zip(o.attrs["paddings"][::2], steps, strict=True))
@@ -216,6 +217,7 @@ def reverse(x: TensorType, *, axis: list[int]) -> TensorType:
 
 def _turn(o: Lowering, source: str, target: str) -> None:
     x, out = o.input(source), o.output(target)
+    # Negative steps from the last element: turning an axis is one strided copy.
     turned = {a % len(x.shape) for a in o.attrs["axis"]}
     steps = row_major(x.shape)
     start = sum((x.shape[a] - 1) * steps[a] for a in turned)

@@ -21,6 +21,7 @@ _K = Attr(5, "steps of a round")
 @kernel
 def keep_start(counter: PtrI64, p: Ptr, slow: Ptr, n: Int, k: Int):
     """slow = p in the first step of a round."""
+    # Step 0 of each round: where the optimizer starts from.
     if counter[0] % k == 0:
         for i in range(n):
             slow[i] = p[i]

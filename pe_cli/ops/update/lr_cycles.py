@@ -1,4 +1,4 @@
-"""Rates that rise and fall: one_cycle, cosine_restarts; and delayed_step, the counter of a schedule that starts later.
+"""Learning rates that rise and fall: one_cycle, cosine_restarts; and delayed_step, the counter of a schedule that starts later.
 
 Counters and rounding are those of `pe_cli.ops.update.lr_schedule`.
 """

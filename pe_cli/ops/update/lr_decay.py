@@ -1,4 +1,4 @@
-"""Rates that decay with the steps: exponential_decay, natural_exp_decay, inverse_time_decay, polynomial_decay."""
+"""Learning rates that decay with the steps: exponential_decay, natural_exp_decay, inverse_time_decay, polynomial_decay."""
 
 from __future__ import annotations
 

@@ -53,6 +53,7 @@ def rate_type(name: str, step: TensorType, dtype: str, **positive: float) -> Ten
 
 def reals(*values: float) -> Numbers:
     """Return float64 numbers for a PtrF64 parameter: unlike a Real, they don't round to float32."""
+    # Call arguments are integers or numbers of the element type: float64 travels as the 64 bits of an integer.
     return Numbers(struct.unpack(f"{len(values)}q", struct.pack(f"{len(values)}d", *values)))
 
 

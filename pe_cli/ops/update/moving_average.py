@@ -1,4 +1,4 @@
-"""moving_average: one step of an average that forgets, one pass over memory."""
+"""moving_average: one step of an exponential moving average, one pass over memory."""
 
 from __future__ import annotations
 

@@ -183,6 +183,7 @@ def momentum_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, nesterov
         for i in range(n):
             now = accelerate(v[i], g[i], mu)
             v[i] = now
+            # Nesterov's gradient is one more step of the same recursion: g + mu v, with the velocity that was just made.
             p[i] = descend(p[i], step, accelerate(now, g[i], mu))
     else:
         for i in range(n):
@@ -287,6 +288,7 @@ momentum.give(Pointwise(_momentum_scalars))
 def sum_of_squares(x, n):
     """Return the sum of squares in float64, chunk by chunk."""
     total = 0.0
+    # Chunks of the element type vectorise; float64 between them keeps digits over millions of elements.
     for begin in range(0, n, CHUNK):
         part = T(0)
         for i in range(begin, min(n, begin + CHUNK)):
@@ -304,6 +306,7 @@ def lars_step(p: Ptr, g: Ptr, v: Ptr, rate: PtrU, n: Int, mu: Real, trust: Real,
     local = T(rate[0])
     size = math.sqrt(sum_of_squares(p, n))
     slope = math.sqrt(sum_of_squares(g, n))
+    # Without a length on both sides their ratio says nothing, and the rate stays as it is given.
     if size > 0 and slope > 0:
         local = T(local * trust * size / (slope + decay * size))
     for i in range(n):

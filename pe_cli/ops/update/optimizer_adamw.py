@@ -38,6 +38,7 @@ def adamw_step(
     p: Ptr, g: Ptr, m: Ptr, v: Ptr, pow1: Ptr, pow2: Ptr, rate: PtrU, n: Int, b1: Real, b2: Real, eps: Real, decay: Real
 ):
     """Both moments, then p = p - rate * decay * p - corrected rate * m / (sqrt(v) + corrected eps)."""
+    # Both bias corrections are folded into the rate and epsilon, and so cost nothing per element.
     step, far = T(adam_corrected(rate, pow1, pow2)), T(eps * math.sqrt(1.0 - pow2[0]))
     adamw_span(p, g, m, v, 0, n, step, T(rate[0]) * decay, b1, b2, far)
 
@@ -100,6 +101,7 @@ def adamw_cpu(o: Lowering) -> None:
     p, m, v, pow1, pow2 = in_place(o, "Param", *ADAM_STATE)
     b1, b2, *rest = [o.attrs[name] for name in ("beta1", "beta2", "epsilon", "weight_decay")]
     o.call(adamw_step, p, o.input("Grad"), m, v, pow1, pow2, o.input("LearningRate"), p.size, b1, b2, *rest)
+    # A call of its own: every part of the step reads the powers before they change.
     o.call(move_on, pow1, pow2, b1, b2)
 
 
@@ -114,6 +116,7 @@ def nadam_step(
     """Both moments, and a step along the gradient and the first moment; numbers are beta1, beta2 and the decay of the momentum."""
     pull = T(rate[0]) * decay
     at = count[0] + 1.0
+    # 0.5 and 0.96 are the constants of Dozat's momentum schedule.
     now = numbers[0] * (1.0 - 0.5 * math.pow(0.96, at * numbers[2]))
     ahead = numbers[0] * (1.0 - 0.5 * math.pow(0.96, (at + 1.0) * numbers[2]))
     by_gradient = T(rate[0] * (1.0 - now) / (1.0 - product[0] * now))

@@ -81,6 +81,7 @@ def adagrad(
 def adagrad_cpu(o: Lowering) -> None:
     """One pass."""
     p, s = in_place(o, "Param", "Moment")
+    # Rows without a gradient keep their state, as sums of squares do not decay.
     g, rate, epsilon = o.input("Grad"), o.input("LearningRate"), o.attrs["epsilon"]
     if o.has("Rows"):
         for part, *rows in o.row_parts(g.shape[0], g.type.nbytes):
@@ -158,6 +159,7 @@ def rmsprop_centered(p: Ptr, g: Ptr, s: Ptr, a: Ptr, v: Ptr, rate: PtrU, n: Int,
     for i in range(n):
         square = rho * s[i] + (one - rho) * g[i] * g[i]
         mean = rho * a[i] + (one - rho) * g[i]
+        # The variance of the gradient: its mean square less its squared mean.
         now = mu * v[i] + step * g[i] / square_root(square - mean * mean + eps)
         s[i] = square
         a[i] = mean
@@ -253,6 +255,7 @@ def adadelta_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, n: Int, rho: Real, eps: Real):
     one = T(1)
     for i in range(n):
         square = rho * s[i] + (one - rho) * g[i] * g[i]
+        # One division for both uses of 1 / (s + eps).
         share = one / (square + eps)
         s[i] = square
         moved = rho * u[i] + (one - rho) * (u[i] + eps) * share * g[i] * g[i]

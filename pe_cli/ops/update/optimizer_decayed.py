@@ -28,6 +28,7 @@ DECAY = Attr(0.01, "coefficient of the decay apart from the gradient, no unit")
 
 @helper
 def descend_shrunk(p, step, g, decay):
+    # Shrunk first and by the rate, so that the decay does not depend on the gradient's size.
     return descend(shrink(p, step * decay), step, g)
 
 

@@ -305,6 +305,7 @@ def adamax_values(p: Ptr, g: Ptr, m: Ptr, u: Ptr, pow1: Ptr, rate: PtrU, n: Int,
         first = blend(m[i], g[i], b1)
         size = abs(g[i])
         held = b2 * u[i] + eps
+        # Of a NaN gradient the comparison is false, so that the NaN is kept and shows.
         largest = held if held > size else size
         m[i] = first
         u[i] = largest

@@ -54,8 +54,10 @@ def region(ids, counts, lists, total, shard, shards):
 def find_slot(slots, row, slot_bits, place_bits):
     """Return the slot of a hash table that holds a row, or the empty one where it belongs."""
     last = (1 << slot_bits) - 1
+    # Multiplying by the golden ratio spreads ids that rise evenly; the highest bits are the best mixed.
     at = ((row * GOLDEN) >> (64 - slot_bits)) & last
     while slots[at] >= 0 and (slots[at] >> place_bits) != row:
+        # Linear probing: the table is at least twice as large as there are ids, so runs stay short.
         at = (at + 1) & last
     return at
 
@@ -92,6 +94,7 @@ def merge_rows(
                 place = slots[at] & ((1 << place_bits) - 1)
                 for j in range(width):
                     out[place * width + j] += x[i * width + j]
+    # Rows are at most as many as ids; what is left over says that it is no row.
     for i in range(made, end):
         rows[i] = -1
     for j in range(made * width, end * width):
@@ -188,6 +191,7 @@ def merge_shard(
         return
     counts = [product(column.shape) for column in ids]
     place_bits, slot_bits = (total - 1).bit_length(), total.bit_length() + 1
+    # A slot packs row and place into one word, so that a probe reads one line of memory.
     if place_bits + (height - 1).bit_length() > 63:
         raise PeError(f"merge_selected_rows: {total} ids into {height} rows do not fit", hint="set is_sparse: false")
     o.call(

@@ -36,6 +36,7 @@ def list_places(ids, count, begin, end, padding, first, after):
     """
     for row in range(end - begin):
         first[row] = -1
+    # From the last to the first, so that the head of each list is the first place.
     for back in range(count):
         place = count - 1 - back
         k = ids[place]
@@ -60,9 +61,11 @@ def row_gradient(g, place, after, width, room):
     room: address of a row of zeros, and of one for the sum behind it.
     """
     if place < 0:
+        # A row without a gradient reads one shared row of zeros: moments decay in every row.
         return room
     at = address(g) + SIZE * place * width
     place = after[place]
+    # A row with one gradient, the usual case, is read where it lies.
     if place < 0:
         return at
     out = room + SIZE * width
@@ -95,6 +98,7 @@ def gradients_of(g, first, after, row, count, rows, width, room):
     for r in range(row, row + count):
         ask_ahead(g, first, r, rows, width)
         found = max(found, first[r] + 1)
+    # A stretch of rows without any gradient needs no copy.
     if found == 0:
         return room
     out = room + SIZE * count * width
@@ -118,6 +122,7 @@ def adam_by_places(
     count: Int, begin: Int, end: Int, width: Int, padding: Int, b1: Real, b2: Real, eps: Real,
 ):  # fmt: skip
     """adam_step in the rows from begin to end, but for the powers; room: address of two rows and of twice as many as are done together."""
+    # Narrow rows are done several at a time, so that vectors are filled.
     together = max(1, TOGETHER // width)
     step = T(adam_corrected(rate, pow1, pow2))
     prepare(ids, count, begin, end, together * width, padding, first, after, room)

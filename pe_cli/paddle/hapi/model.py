@@ -92,6 +92,7 @@ class Model:
             if not isinstance(metric, Metric):
                 raise FluidTypeError(f"metrics must be of paddle.metric, got {type(metric).__name__}")
         self._optimizer, self._loss, self._metrics = optimizer, loss, _list(metrics)
+        # Programs of the old loss would go on training it.
         self._built.clear()
 
     # --- programs ------------------------------------------------------------------------------------------------------
@@ -110,6 +111,7 @@ class Model:
         if mode == "train" and (self._optimizer is None or self._loss is None):
             raise FluidValueError("training needs an optimizer and a loss", hint="call prepare(optimizer, loss)")
         program, startup = Program(), Program()
+        # The seed of the program that made the parameters, so that dropout repeats with it.
         program.random_seed = self._startup.random_seed
         with program_guard(program, startup):
             (self.network.train if mode == "train" else self.network.eval)()
@@ -132,10 +134,12 @@ class Model:
 
     def _initialise(self, program: Program, startup: Program) -> None:
         """Run what gives the variables of a program their first values, where they have none."""
+        # A network's parameters are shared by its three programs: only those without a value are given their first.
         root = global_scope().root()
         missing = {v.name for v in program.list_vars() if v.persistable and not root.has_value(v.name)}
         for source in (self._startup, startup):
             chosen = source.clone()
+            # The optimizer's state may be missing where parameters are there, as after loading.
             block = chosen.global_block()
             block.ops = [op for op in block.ops if missing & set(op.output_names())]
             if block.ops:

@@ -1,4 +1,4 @@
-"""A network called once in a program of its own, to see what its layers get and give."""
+"""Calls a network once in a program of its own, to see the shapes of what its layers take and give."""
 
 from __future__ import annotations
 

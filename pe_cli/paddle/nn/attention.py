@@ -33,6 +33,7 @@ def _added(mask: Any, like: Any) -> Any:
     if mask is None:
         return None
     if mask.dtype not in FLOATS:
+        # A mask of truths or integers keeps where it is 1: 0 becomes -1e9, which softmax turns into 0.
         mask = call("scale", call("cast", mask, like.dtype), 1e9, -1e9)
     before = list(range(4 - len(mask.shape)))
     return call("unsqueeze", mask, before) if before else mask
@@ -115,6 +116,7 @@ class MultiHeadAttention(Layer):
         key, value = (query if v is None else v for v in (key, value))
         q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
         mask = _added(attn_mask, q)
+        # The fused op never stores the weights; it serves wherever nobody asks for them and none is dropped.
         if not self.need_weights and not (self.dropout and self.training):
             return self.out_proj(call("attention", q, k, v, mask, self.num_heads))
         q, k, v = (self._parted(x) for x in (q, k, v))

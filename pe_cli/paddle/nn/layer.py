@@ -33,6 +33,7 @@ class Layer:
         facts: dict[str, Any] = {
             "_parameters": {}, "_sub_layers": {}, "_pre_hooks": {}, "_post_hooks": {}, "training": True, "_dtype": as_dtype(dtype),
         }  # fmt: skip
+        # Past `__setattr__`, which looks into these dicts.
         self.__dict__.update(facts)
         self._helper = LayerHelper(name_scope or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower())
 
@@ -171,11 +172,13 @@ class Layer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, (Parameter, Layer)):
+            # The dicts that hold parameters come with the base class; without them the parameter would be lost silently.
             if "_helper" not in self.__dict__:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before '{name}' is set")
             (self.add_parameter if isinstance(value, Parameter) else self.add_sublayer)(name, value)
             return
         for held in self._held():
+            # None keeps the place: a bias that is switched off is still listed by name.
             if name in held and value is None:
                 held[name] = None
                 return
@@ -230,6 +233,7 @@ class HookRemover:
 
 
 def _declared(parameter: Parameter) -> Any:
+    # A layer may be called in several programs; each declares the parameter once, and the scope has one value for all.
     """Return the parameter of the default main program that has this one's name; declare it where there is none."""
     program = default_main_program()
     if parameter.block.program is program:

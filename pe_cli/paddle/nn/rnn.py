@@ -45,6 +45,7 @@ class RNN(Layer):
         cell, facts = self.cell, (sequence_length, self.time_major, self.is_reverse)
         if initial_states is None:
             initial_states = cell.get_initial_states(inputs, batch_dim_idx=1 if self.time_major else 0)
+        # Products with the inputs do not depend on the state: one product over all steps, and the loop has only the other one.
         if not isinstance(cell, TwoProductCell) or given:
             return rnn(cell, inputs, initial_states, *facts, **given)
         return rnn(cell.recur, cell.project(inputs), initial_states, *facts)  # type: ignore[arg-type]
@@ -150,6 +151,7 @@ class _Stack(LayerList):
         finals: list[Any] = []
         mask = self._mask(inputs, sequence_length)
         for number, layer in enumerate(self):
+            # As in the original, dropout stands between layers and not before the first one.
             if number and self.dropout:
                 inputs = functions.dropout(inputs, self.dropout, training=self.training)
             ways = [(layer.cell, layer.is_reverse)] if isinstance(layer, RNN) else [(layer.cell_fw, False), (layer.cell_bw, True)]
@@ -166,6 +168,7 @@ class _Stack(LayerList):
     def _way(self, cell: Any, back: bool, inputs: Any, start: Any, lengths: Any, mask: Any) -> tuple[Any, Any]:
         """Append one layer in one direction."""
         out, final = RNN(cell, back, self.time_major)(inputs, start, lengths)
+        # Steps behind a sequence's end are 0, as in the original; the state already stays as it was there.
         return (out if mask is None else call("elementwise_mul", out, mask)), final
 
     def _mask(self, inputs: Any, lengths: Any) -> Any:

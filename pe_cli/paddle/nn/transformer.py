@@ -55,6 +55,7 @@ class _Block(Layer):
     ) -> None:
         super().__init__()
         self._config = (
+            # Kept so that `again` can make further layers of the same sizes.
             d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before, weight_attr,
             bias_attr,
         )  # fmt: skip
@@ -65,6 +66,7 @@ class _Block(Layer):
         for i, name in enumerate(("self_attn", "cross_attn")[: self._attentions]):
             attrs = {"weight_attr": weights[i], "bias_attr": biases[i]}
             self.add_sublayer(name, MultiHeadAttention(d_model, nhead, of_weights, **attrs))
+        # Attributes are copied: one object would give both products one parameter.
         self.linear1 = Linear(d_model, dim_feedforward, copy.copy(weights[-1]), copy.copy(biases[-1]))
         self.dropout = Dropout(dropout if act_dropout is None else act_dropout)
         self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
@@ -78,6 +80,7 @@ class _Block(Layer):
 
     def _part(self, i: int, x: Any, inner: Callable[[Any], Any]) -> Any:
         norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+        # Normalised before each part (pre-norm) or after its residual (post-norm), by `normalize_before`.
         out = call("elementwise_add", x, dropout(inner(norm(x) if self.normalize_before else x)))
         return out if self.normalize_before else norm(out)
 
@@ -130,6 +133,7 @@ class _Stack(Layer):
 
     def __init__(self, layer: Any, num_layers: int, norm: Any = None) -> None:
         super().__init__()
+        # The first layer is the one that was given, as in the original; the others have parameters of their own.
         self.layers = LayerList([layer if i == 0 else layer.again() for i in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm

@@ -33,6 +33,7 @@ class NoamDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Return the rate of step `last_epoch`."""
+        # Step 0 has no power of -0.5; the warmup, which is 0 there, decides.
         falling = self.last_epoch**-0.5 if self.last_epoch else 1.0
         return float(self.base_lr * self.d_model**-0.5 * min(falling, self.warmup_steps**-1.5 * self.last_epoch))
 
@@ -109,6 +110,7 @@ class PolynomialDecay(LRScheduler):
 
     def get_lr(self) -> float:
         """Return the rate of step `last_epoch`."""
+        # With cycle, the way is stretched to the next whole number of decay_steps.
         times = max(1, math.ceil(self.last_epoch / self.decay_steps)) if self.cycle else 1
         step = self.last_epoch if self.cycle else min(self.last_epoch, self.decay_steps)
         return float((self.base_lr - self.end_lr) * (1 - step / (self.decay_steps * times)) ** self.power + self.end_lr)
@@ -136,6 +138,7 @@ class LinearWarmup(LRScheduler):
         if self.last_epoch < self.warmup_steps:
             return (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps + self.start_lr
         if isinstance(self.learning_rate, LRScheduler):
+            # The inner scheduler counts from the end of the warmup, as in the original.
             self.learning_rate.step(self.last_epoch - self.warmup_steps)
             return self.learning_rate()
         return float(self.learning_rate)
@@ -301,6 +304,7 @@ class ReduceOnPlateau(LRScheduler):
         if self.num_bad_epochs > self.patience:
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
             lower = max(self.last_lr * self.factor, self.min_lr)
+            # Steps smaller than epsilon are not worth a new rate: the original skips them.
             if self.last_lr - lower > self.epsilon:
                 self._take(lower)
 

@@ -1,4 +1,4 @@
-"""Roles of the words of a sentence, for each of its verbs."""
+"""The CoNLL-2005 data set: the roles of the words of a sentence, for each of its verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of houses in Boston, with 13 features each."""
+"""The data set of house prices in Boston, with 13 features each."""
 
 from __future__ import annotations
 

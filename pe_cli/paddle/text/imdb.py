@@ -1,4 +1,4 @@
-"""Opinions on films, positive ones and negative ones."""
+"""The IMDB data set: opinions on films, positive and negative ones."""
 
 from __future__ import annotations
 

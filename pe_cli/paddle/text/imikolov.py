@@ -1,4 +1,4 @@
-"""Sentences of the Penn Treebank, for models of language."""
+"""Sentences of the Penn Treebank, for language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ratings of films, with what is known of the films and of those who rate them."""
+"""The MovieLens data set: ratings of films, with facts about films and viewers."""
 
 from __future__ import annotations
 

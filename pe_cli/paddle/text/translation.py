@@ -1,4 +1,4 @@
-"""Sentences in two languages."""
+"""The WMT data sets: sentences in two languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of words, the most frequent first."""
+"""Vocabularies: numbers for words, the most frequent first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures that a script reads, as objects of Pillow."""
+"""Loads picture files as objects of Pillow."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 from pe_cli.build.decisions import Classifier, are_logits, classifiers
 from pe_cli.core.errors import PeError
 from pe_cli.metrics.calibrators import probabilities
-from pe_cli.metrics.curves import Judged, Scores, judge
+from pe_cli.metrics.curves import ClassifierEvaluation, Scores, evaluate_classifier
 from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.evaluation.confusion_matrix import class_names, classifier
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pe_cli.session.job import Job
 
 
-def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged | None:
+def judged(job: Job, split: str, names: Sequence[str] | None = None) -> ClassifierEvaluation | None:
     """Return what the curves of a classifier are drawn from; None where the model is no classifier of one label or of tags per sample.
 
     Args:
@@ -51,7 +51,7 @@ def judged(job: Job, split: str, names: Sequence[str] | None = None) -> Judged |
         else:
             said = probabilities(made, logits=found.logits, several=found.several)
         seen.add(said, feed[found.label])
-    return judge(seen, names or class_names(job, split, found.label, found.classes), split, decision)
+    return evaluate_classifier(seen, names or class_names(job, split, found.label, found.classes), split, decision)
 
 
 def classifier_of(program: Program) -> Classifier | None:
@@ -68,7 +68,7 @@ def classifier_of(program: Program) -> Classifier | None:
     return Classifier(label, scores, are_logits(program, scores), wanted, max(2, kind.shape[-1]), several=False)
 
 
-def text_of(found: Judged) -> str:
+def text_of(found: ClassifierEvaluation) -> str:
     """Return a table with a line for each class or tag."""
     width = max(len("class"), *(len(name) for name in found.names))
     lines = [f"{'class':<{width}}  threshold  precision  recall      f1  avg.prec  samples"]
@@ -82,7 +82,7 @@ def text_of(found: Judged) -> str:
     return "\n".join(lines)
 
 
-def per_class(found: Judged) -> list[dict[str, object]]:
+def per_class(found: ClassifierEvaluation) -> list[dict[str, object]]:
     """Return the same as JSON values."""
     return [
         {

@@ -17,7 +17,7 @@ from pe_cli.program.ir import Program
 from pe_cli.program.prune import prune
 from pe_cli.session.data.row_locator import RowPlace as Origin
 from pe_cli.session.data.row_locator import locate_row
-from pe_cli.session.evaluation.deciding import Counts, Decider
+from pe_cli.session.evaluation.decision_thresholds import Counts, Decider
 from pe_cli.session.evaluation.unbatching import SequenceEnds, unbatch
 from pe_cli.session.processes.batch_shares import share_of
 from pe_cli.session.training.averages import Averages

@@ -1,4 +1,4 @@
-"""A model with what `train.adapt` trained beside its weights put into them, so that it computes what it computed before, and no more."""
+"""Merges what `train.adapt` trained into the weights beside it, so that the model computes the same with its original layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on what clients may use of a server."""
+"""The limits on what clients may use of a server: connections, sizes and times."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ class ImportedModel:
         files: name -> what else is written beside the model, such as an example of a config.
         loss: what training makes smaller; empty where nothing says it.
         optimizer: that a config begins with; empty where nothing says it.
+        metadata: what the file says of itself: key -> text.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ImportedModel:
     files: Mapping[str, bytes] = field(default_factory=dict)
     loss: str = ""
     optimizer: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def model_text(model: ImportedModel) -> str:
     """Return the model file's text."""
     of = _one_line(Path(model.source).name)
     lines = [f"# Written by pe import from {of}; its values are in {PARAMS}.", f"name: {quoted(model.name)}"]
+    if model.metadata:
+        lines += ["metadata:", *(f"  {quoted(key)}: {flow(text)}" for key, text in model.metadata.items())]
     if model.args:
         lines.append(f"args: {flow(model.args)}")
     lines += ["feeds:", *_entries(model.feeds, model.comments, "  ")]

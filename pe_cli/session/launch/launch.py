@@ -18,13 +18,13 @@ from pe_cli.collectives.launcher_environment import GROUP, RANK, SERVERS, SIZE
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.io.run_folder import RunFolder, mark_failed
+from pe_cli.session.launch.cluster_environment import PORT, Allocation, ClusterEnvironment, Member
+from pe_cli.session.launch.external_launch import take_part
 from pe_cli.session.launch.group import Group, Task, python
 from pe_cli.session.launch.hosts import Host, divided
-from pe_cli.session.launch.members import take_part
 from pe_cli.session.launch.mpi_launcher import library_of, mpiexec_of, reserved
 from pe_cli.session.launch.plan import Plan, servers_of
 from pe_cli.session.launch.slurm import check_job
-from pe_cli.session.launch.surroundings import PORT, Allocation, Member, Surroundings
 
 #: What a config lacks that says nothing of processes.
 _SEVERAL = ("-o", "executor.processes=auto")
@@ -51,7 +51,7 @@ class Launch:
     run: RunSpec
     arguments: Sequence[str]
     plan: Plan
-    around: Surroundings = field(default_factory=Surroundings)
+    around: ClusterEnvironment = field(default_factory=ClusterEnvironment)
     hosts_file: Path | None = None
     ssh: Sequence[str] = ("ssh",)
     mpiexec: Sequence[str] = ()

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pe_cli.config.spec import RunSpec
 from pe_cli.core.errors import PeError
+from pe_cli.session.launch.cluster_environment import Allocation, ClusterEnvironment, Machine, Member
 from pe_cli.session.launch.hosts import Host
-from pe_cli.session.launch.surroundings import Allocation, Machine, Member, Surroundings
 
 #: How processes are started: this one becomes it; it is one of those that MPI knows already; by mpiexec; one by one, here or by ssh; as
 #: tasks of Slurm's; or it is one of several, which meet.
@@ -56,7 +56,7 @@ class Plan:
     crowd: str = ""
 
 
-def plan(run: RunSpec, wanted: Wanted, around: Surroundings, machine: Machine) -> Plan:
+def plan(run: RunSpec, wanted: Wanted, around: ClusterEnvironment, machine: Machine) -> Plan:
     """Return how the processes of a training are started.
 
     Raises:
@@ -102,7 +102,7 @@ def servers_of(run: RunSpec) -> int:
     return (run.distributed.servers or 0) if run.distributed is not None else 0
 
 
-def _hosts(wanted: Wanted, around: Surroundings) -> list[Host]:
+def _hosts(wanted: Wanted, around: ClusterEnvironment) -> list[Host]:
     """Return the machines that the user names, as many as wanted, with their processes."""
     hosts = list(wanted.hosts)
     known = len(hosts) or (around.where.nodes if isinstance(around.where, Allocation) else 1)
@@ -114,7 +114,7 @@ def _hosts(wanted: Wanted, around: Surroundings) -> list[Host]:
     return [replace(host, slots=wanted.per_node) for host in hosts] if wanted.per_node is not None else hosts
 
 
-def _count(run: RunSpec, wanted: Wanted, hosts: Sequence[Host], around: Surroundings, machine: Machine) -> tuple[int, str]:
+def _count(run: RunSpec, wanted: Wanted, hosts: Sequence[Host], around: ClusterEnvironment, machine: Machine) -> tuple[int, str]:
     """Return the number of processes, and why; whoever says one has to agree with the others."""
     where, said = around.where, []
     if wanted.count is not None:

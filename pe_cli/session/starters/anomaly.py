@@ -11,8 +11,8 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.raw_cells import Table
 from pe_cli.session.starters.files import (
     Lines,
+    Settings,
     Starter,
-    Wish,
     aligned,
     column_row,
     data_section,
@@ -21,9 +21,9 @@ from pe_cli.session.starters.files import (
     text,
     training,
 )
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.table_columns import Looked, branches_of, look, numbers_of, sum_of, width_of
+from pe_cli.session.starters.table_columns import Inspected, branches_of, look, numbers_of, sum_of, width_of
 from pe_cli.session.starters.training_plan import table_plan
 
 #: Numbers that a row is pressed into: a third of its columns, at most so many; and the share of its numbers that training hides.
@@ -34,85 +34,85 @@ LEAST, MOST = -6.0, 4.0
 _TAKEN = ("x", "score")
 
 
-def starter(table: Table, source: dict[str, Any], wish: Wish, asked: Asked, comments: Sequence[str]) -> Starter:
+def starter(table: Table, source: dict[str, Any], settings: Settings, asked: Asked, comments: Sequence[str]) -> Starter:
     """Return a starter for a table that is open; columns of texts, lists and pictures are left out.
 
     Raises:
         PeError: DATA; it has too few rows, or no column of numbers or categories.
     """
-    if wish.target is not None:
-        raise PeError(f"--target '{said(wish.target)}': --task anomaly has no target", hint="leave --target or --task out")
-    looked = look(table, source, wish, [], asked, comments)
-    others = looked.used("bag", "text", "image")
-    looked.guesses = [one for one in looked.guesses if one not in others]
-    if not numbers_of(looked) and not looked.used("category"):
+    if settings.target is not None:
+        raise PeError(f"--target '{said(settings.target)}': --task anomaly has no target", hint="leave --target or --task out")
+    inspected = look(table, source, settings, [], asked, comments)
+    others = inspected.used("bag", "text", "image")
+    inspected.guesses = [one for one in inspected.guesses if one not in others]
+    if not numbers_of(inspected) and not inspected.used("category"):
         raise table.error(0, table.names[0], "no column of numbers or categories is left", "--columns NAME=category takes one as it is")
-    names = _scores(looked)
+    names = _scores(inspected)
     notes = [
         f"{len(table):,} rows; {len(names)} columns are learned, and what a row has that the others do not explain is its score",
         *(f"'{said(one.name, 30)}' is left out: {one.type} columns have no score" for one in others),
-        *(f"{what} is left out: {said(why, 120)}" for what, why in looked.left_out),
-        *looked.notes,
+        *(f"{what} is left out: {said(why, 120)}" for what, why in inspected.left_out),
+        *inspected.notes,
     ]
-    return Starter(_config(looked, wish), _model(looked, wish, names), tuple(notes))
+    return Starter(_config(inspected, settings), _model(inspected, settings, names), tuple(notes))
 
 
-def _scores(looked: Looked) -> dict[str, str]:
+def _scores(inspected: Inspected) -> dict[str, str]:
     """Return the columns, each with the name of its score."""
     taken = list(_TAKEN)
     found: dict[str, str] = {}
-    for one in [*numbers_of(looked), *looked.used("category")]:
+    for one in [*numbers_of(inspected), *inspected.used("category")]:
         found[one.name] = f"score_{safe(one.name, [name.removeprefix('score_') for name in taken])}"
         taken.append(found[one.name])
     return found
 
 
-def _config(looked: Looked, wish: Wish) -> str:
-    columns = [column_row(one.name, one.written, one.why) for one in looked.guesses if one.type]
-    made = table_plan(looked.rows)
+def _config(inspected: Inspected, settings: Settings) -> str:
+    columns = [column_row(one.name, one.written, one.why) for one in inspected.guesses if one.type]
+    made = table_plan(inspected.rows)
     rows: Lines = []
-    numbers = numbers_of(looked)
+    numbers = numbers_of(inspected)
     if numbers:
-        rows.append(("x:", flow(escaped([one.name for one in numbers])), sum_of(looked)))
-    rows += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in branches_of(looked).items()]
-    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out]
-    comment = f"{len(looked.table):,} rows, drawn by the seed."
+        rows.append(("x:", flow(escaped([one.name for one in numbers])), sum_of(inspected)))
+    rows += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in branches_of(inspected).items()]
+    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out]
+    comment = f"{len(inspected.table):,} rows, drawn by the seed."
     lines = [
-        *head(f"Scores the rows of {said(wish.source.name)}, and every cell of them: the higher, the less the other cells explain it."),
-        *data_section(looked.source, looked.split, [*looked.comments, comment], columns, out),
+        *head(f"Scores the rows of {said(settings.source.name)}, and every cell of them: the higher, the less the other cells explain it."),
+        *data_section(inspected.source, inspected.split, [*inspected.comments, comment], columns, out),
         "",
         "# Feed of the model: columns of the data.",
         "feeds:",
         *aligned(rows, "  "),
-        *training(made, looked.rows, best="eval/loss", mode="min", rest=optimizer(made)),
+        *training(made, inspected.rows, best="eval/loss", mode="min", rest=optimizer(made)),
     ]
     return text(lines)
 
 
-def _model(looked: Looked, wish: Wish, names: dict[str, str]) -> str:
+def _model(inspected: Inspected, settings: Settings, names: dict[str, str]) -> str:
     feeds: Lines = []
     layers: Lines = []
     inputs: list[str] = []
-    total = sum(width_of(looked, one) for one in numbers_of(looked))
+    total = sum(width_of(inspected, one) for one in numbers_of(inspected))
     if total:
-        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(looked)}, as `feeds` of the config says"))
+        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(inspected)}, as `feeds` of the config says"))
         inputs.append("x")
-    categories = [(name, feed, looked.indices(name)) for name, feed in branches_of(looked).items()]
+    categories = [(name, feed, inspected.indices(name)) for name, feed in branches_of(inspected).items()]
     for name, feed, count in categories:
         feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(name)}'"))
         layers.append((f"{feed}_hot:", flow({"type": "one_hot", "input": feed, "depth": count}), f"1 at one of {count} classes"))
         inputs.append(f"{feed}_hot")
-    code = max(1, min(CODE, round((len(numbers_of(looked)) + len(categories)) / 3)))
+    code = max(1, min(CODE, round((len(numbers_of(inspected)) + len(categories)) / 3)))
     layers += [
         ("all:", flow({"type": "concat", "input": inputs, "axis": 1}) if len(inputs) > 1 else flow({"type": "scale", "x": inputs[0]}), ""),
         ("drop:", flow({"type": "dropout", "dropout_prob": HIDDEN_SHARE}), "in training only: what is hidden has to be told from the rest"),
-        ("hidden:", flow({"type": "fc", "size": table_plan(looked.rows).hidden, "act": "relu"}), ""),
+        ("hidden:", flow({"type": "fc", "size": table_plan(inspected.rows).hidden, "act": "relu"}), ""),
         ("code:", flow({"type": "fc", "size": code}), f"the row in {code} number{'s' * (code > 1)}: pe predict --fetch code writes them"),
-        ("decoded:", flow({"type": "fc", "size": table_plan(looked.rows).hidden, "act": "relu"}), ""),
+        ("decoded:", flow({"type": "fc", "size": table_plan(inspected.rows).hidden, "act": "relu"}), ""),
     ]
-    terms = [names[one.name] for one in numbers_of(looked)]
+    terms = [names[one.name] for one in numbers_of(inspected)]
     if total:
-        layers += _numbers(looked, names, total)
+        layers += _numbers(inspected, names, total)
     for name, feed, count in categories:
         logits, score = f"{feed}_logits", names[name]
         layers += [
@@ -129,9 +129,9 @@ def _model(looked: Looked, wish: Wish, names: dict[str, str]) -> str:
         ("loss:", flow({"type": "sum", "x": parts}), "how unlikely rows are, but for a constant"),
     ]
     lines = [
-        f"# What is computed for {said(wish.config.name)}: an autoencoder, which presses each row into a few numbers and says it again.",
+        f"# What is computed for {said(settings.config.name)}: an autoencoder, which presses a row into a few numbers and says it again.",
         "# `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",
@@ -146,7 +146,7 @@ def _model(looked: Looked, wish: Wish, names: dict[str, str]) -> str:
     return text(lines)
 
 
-def _numbers(looked: Looked, names: dict[str, str], total: int) -> Lines:
+def _numbers(inspected: Inspected, names: dict[str, str], total: int) -> Lines:
     """Return the layers that expect a mean and a variance of every number, and score how far it is from both."""
     layers: Lines = [
         ("mean:", flow({"type": "fc", "input": "decoded", "size": total}), "what is expected of every number"),
@@ -161,8 +161,8 @@ def _numbers(looked: Looked, names: dict[str, str], total: int) -> Lines:
         ("surprise:", flow({"type": "scale", "x": "distance", "scale": 0.5}), "in nats"),
     ]
     start = 0
-    for one in numbers_of(looked):
-        width = width_of(looked, one)
+    for one in numbers_of(inspected):
+        width = width_of(inspected, one)
         cut = {"type": "slice", "input": "surprise", "axes": [1], "starts": [start], "ends": [start + width]}
         name = names[one.name]
         if width == 1:

@@ -14,16 +14,16 @@ from pe_cli.data.column_inference import TRIED
 from pe_cli.data.columns.bool import truth
 from pe_cli.data.columns.number_fit import NumberOptions
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.notation_detection import are_numbers, notation_of
 from pe_cli.data.raw_cells import Codes, Numbers, Table
-from pe_cli.data.writing import are_numbers, notation_of
 from pe_cli.session.starters.dates import date
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import of_numbers
-from pe_cli.session.starters.guessed import Asked, Guess, three
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Asked, Guess, three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
-from pe_cli.session.starters.ordered import in_order, note_of_numbers, note_of_words
+from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, note_of_words
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
+from pe_cli.session.starters.target_kinds import of_numbers
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -147,27 +147,27 @@ def _declared_number(table: Table, name: str, options: dict[str, Any], why: str)
     return Guess(name, "number", {**notation.written, **missing, "scale": "standard", **options}, why)
 
 
-def guess_target(table: Table, name: str, wish: Wish, asked: Asked) -> Guess:
+def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> Guess:
     """Return how the target is taken: as classes (type category), as a number, or as tags (type bag).
 
     Args:
         table: has the column.
         name: of it.
-        wish: its task, and what it says of the column.
+        settings: its task, and what it says of the column.
         asked: what other columns tell.
 
     Raises:
         PeError: DATA; a cell is missing, all cells are the same, or it has another text in every row; USAGE, it was said to be of a type
             that no target has.
     """
-    declared = dict(wish.columns.get(name, {}))
+    declared = dict(settings.columns.get(name, {}))
     kind = declared.pop("type", None)
     if kind not in (None, "number", "category", "bag"):
         said_of = f"--columns {said(name)}={kind}: a target is predicted as classes, as a number or as tags"
         raise PeError(said_of, hint="say category, number or tags")
-    task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), wish.task)
-    if kind == "number" and wish.task in ("count", "share"):
-        task = wish.task
+    task = {"number": "number", "category": "classes", "bag": "tags"}.get(str(kind), settings.task)
+    if kind == "number" and settings.task in ("count", "share"):
+        task = settings.task
     cells = table.cells(name)
     codes = cells.codes()
     if task == "tags":

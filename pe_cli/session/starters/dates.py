@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pe_cli.data.column_inference import TRIED, is_date
 from pe_cli.data.columns.date import parse
 from pe_cli.data.raw_cells import Codes, Table
-from pe_cli.session.starters.guessed import Asked, Guess, three
+from pe_cli.session.starters.guesses import Asked, Guess, three
 from pe_cli.session.starters.names import said
 
 #: Forms of dates besides ISO 8601, as of strptime; those of one line mean other days where they fit the same texts.

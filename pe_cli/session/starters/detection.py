@@ -22,7 +22,7 @@ from pe_cli.data.raw_cells import Table
 from pe_cli.data.readers.annotations import BOX, CLASS, COUNT
 from pe_cli.data.readers.images import IMAGE
 from pe_cli.data.row_split import split_rows
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
+from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import Pictures, survey
 from pe_cli.session.starters.table_columns import FEWEST
@@ -30,7 +30,7 @@ from pe_cli.session.starters.training_plan import Plan, shares
 
 #: What kinds of annotations are called.
 _CALLED = {"coco": "COCO", "voc": "Pascal VOC", "yolo": "YOLO", "label_studio": "Label Studio", "cvat": "CVAT"}
-#: Files that are looked at; sides of a sample; samples of a step; and steps that training may take, before epochs are bounded.
+#: Files that are inspected at; sides of a sample; samples of a step; and steps that training may take, before epochs are bounded.
 LOOKED, SIDES, BATCH, STEPS = 2000, (48, 64, 96, 128), 16, 2500
 #: Pixels that the least boxes have along a side at least, so that the side of a sample is chosen.
 SEEN = 8.0
@@ -61,25 +61,25 @@ def annotations_in(folder: Path) -> tuple[Path, str] | None:
     return found[0], kind
 
 
-def starter(wish: Wish, annotations: Path, kind: str) -> Starter:
+def starter(settings: Settings, annotations: Path, kind: str) -> Starter:
     """Return a starter for annotated pictures.
 
     Args:
-        wish: of the user.
+        settings: of the user.
         annotations: file, or folder of files.
         kind: of the annotations.
 
     Raises:
         PeError: DATA; annotations or pictures cannot be read, or there are too few.
     """
-    if wish.target is not None:
-        raise PeError(f"--target '{said(wish.target)}': annotated pictures have boxes as their target", hint="leave --target out")
-    start = wish.source if wish.source.is_dir() else wish.source.parent
-    source: dict[str, Any] = {"reader": "annotations", "files": _path(wish, annotations, start)}
+    if settings.target is not None:
+        raise PeError(f"--target '{said(settings.target)}': annotated pictures have boxes as their target", hint="leave --target out")
+    start = settings.source if settings.source.is_dir() else settings.source.parent
+    source: dict[str, Any] = {"reader": "annotations", "files": _path(settings, annotations, start)}
     if start != annotations.parent or annotations.is_dir():
-        source["folder"] = _path(wish, start, start)
+        source["folder"] = _path(settings, start, start)
     source["format"] = kind
-    table, notes = _opened(wish, source)
+    table, notes = _opened(settings, source)
     boxes, labels = ([json.loads(table.cells(name).text(row)) for row in range(len(table))] for name in (BOX, CLASS))
     names = sorted({name for row in labels for name in row})
     if len(table) < FEWEST or not names:
@@ -88,7 +88,7 @@ def starter(wish: Wish, annotations: Path, kind: str) -> Starter:
             hint="annotate more",
             code=ExitCode.DATA,
         )
-    found = survey(table, IMAGE, table.folder, wish.base)  # type: ignore[attr-defined] # the reader gives such a table
+    found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader gives such a table
     sizes = np.array([(box[2] - box[0], box[3] - box[1]) for row in boxes for box in row])
     most, side = max(map(len, boxes)), _side(sizes)
     split: dict[str, Any] = {**shares(len(table)), "seed": 1}
@@ -102,17 +102,17 @@ def starter(wish: Wish, annotations: Path, kind: str) -> Starter:
         f"pictures are made {side} x {side}; the most boxes in one are {most}{f'; {bare:,} pictures have none' if bare else ''}",
         *(f"{count:,} {what}" for what, count in notes.items()),
     )
-    config = _config(wish, source, split, shown, _columns(found, side, most, names), made, rows)
-    return Starter(config, _model(wish, found, side, most, names, sizes), facts)
+    config = _config(settings, source, split, shown, _columns(found, side, most, names), made, rows)
+    return Starter(config, _model(settings, found, side, most, names, sizes), facts)
 
 
-def _path(wish: Wish, path: Path, start: Path) -> str:
-    if not wish.source.is_dir():  # the user has named the file of annotations
-        return wish.path if path == wish.source else str(Path(wish.path).parent)
-    return wish.path if path == start else f"{wish.path}/{path.relative_to(start)}"
+def _path(settings: Settings, path: Path, start: Path) -> str:
+    if not settings.source.is_dir():  # the user has named the file of annotations
+        return settings.path if path == settings.source else str(Path(settings.path).parent)
+    return settings.path if path == start else f"{settings.path}/{path.relative_to(start)}"
 
 
-def _opened(wish: Wish, source: dict[str, Any]) -> tuple[Table, dict[str, int]]:
+def _opened(settings: Settings, source: dict[str, Any]) -> tuple[Table, dict[str, int]]:
     """Return the annotated pictures, and what was left out or cut, which is written into the source.
 
     Raises:
@@ -120,7 +120,7 @@ def _opened(wish: Wish, source: dict[str, Any]) -> tuple[Table, dict[str, int]]:
     """
     while True:
         try:
-            table = wish.open(source)
+            table = settings.open(source)
         except PeError as error:
             hint = error.hint or ""
             option = next((o for o in (("broken", "skip"), ("outside", "clip")) if f"{o[0]}: {o[1]}" in hint and o[0] not in source), None)
@@ -150,7 +150,7 @@ def _columns(found: Pictures, side: int, most: int, names: Sequence[str]) -> lis
 
 
 def _config(
-    wish: Wish, source: dict[str, Any], split: dict[str, Any], shown: str, columns: list[tuple[str, str, str]], made: Plan, rows: int
+    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, columns: Lines, made: Plan, rows: int
 ) -> str:
     rate = {"type": "one_cycle", "max_lr": made.learning_rate, "total_steps": f"{made.epochs} epochs"}
     changes = [
@@ -166,7 +166,7 @@ def _config(
     # the loss rises again while more boxes are found, so that nothing ends training early
     kept = [line.replace("  # at most: early_stopping ends training when the evaluation gets no better", "") for line in lines]
     return text([
-        *head(f"Finds the things in the pictures of {said(wish.source.name)}, and says what they are."),
+        *head(f"Finds the things in the pictures of {said(settings.source.name)}, and says what they are."),
         *data_section(source, split, [f"{shown}."], columns, changes),
         "",
         "# Feed of the model: column of the data.",
@@ -189,7 +189,7 @@ def _priors(sizes: NDArray[np.float64], side: int) -> tuple[list[float], list[fl
     return least, most
 
 
-def _model(wish: Wish, found: Pictures, side: int, most: int, names: Sequence[str], sizes: NDArray[np.float64]) -> str:
+def _model(settings: Settings, found: Pictures, side: int, most: int, names: Sequence[str], sizes: NDArray[np.float64]) -> str:
     least, largest = _priors(sizes, side)
     layers: Lines = []
     before = "image"
@@ -214,9 +214,9 @@ def _model(wish: Wish, found: Pictures, side: int, most: int, names: Sequence[st
     ]
     listed = ", ".join(f"{i + 1} {said(name, 20)}" for i, name in enumerate(names[:20]))
     return text([
-        f"# What is computed for {said(wish.config.name)}: an SSD, convolutions whose last maps say what is where.",
+        f"# What is computed for {said(settings.config.name)}: an SSD, convolutions whose last maps say what is where.",
         "# `pe ops` lists every type of layer, `pe ops ssd_loss` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",

@@ -22,7 +22,7 @@ Lines = list[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
-class Wish:
+class Settings:
     """What the user asked for.
 
     Args:

@@ -12,7 +12,7 @@ from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
+from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import BLOCK, Pictures, augmentation, picture_plan, stages, survey
 from pe_cli.session.starters.table import tables_in
@@ -23,50 +23,51 @@ from pe_cli.session.starters.training_plan import Plan, shares
 IMAGE, LABEL = "image", "label"
 
 
-def starter(wish: Wish) -> Starter:
+def starter(settings: Settings) -> Starter:
     """Return a starter for a folder of pictures.
 
     Raises:
         PeError: DATA; a picture cannot be read, or there are no folders of classes.
     """
-    source: dict[str, Any] = {"reader": "images", "folder": wish.path}
+    source: dict[str, Any] = {"reader": "images", "folder": settings.path}
     left_out = ""
     try:
-        table = wish.open(source)
+        table = settings.open(source)
     except PeError as error:
         if "broken: skip" not in (error.hint or ""):
             raise
         source["broken"], left_out = "skip", f"files are left out that are no pictures: {error.message}"
-        table = wish.open(source)
-    if wish.target not in (None, LABEL):
+        table = settings.open(source)
+    if settings.target not in (None, LABEL):
         raise PeError(
-            f"--target '{said(wish.target)}': a folder of pictures has the target 'label', the folder of a picture's class",
+            f"--target '{said(settings.target)}': a folder of pictures has the target 'label', the folder of a picture's class",
             hint="leave --target out, or name a table with a column of paths",
         )
     if LABEL not in table.names:
-        folders = f"put the pictures of each class into a folder of their own, as {wish.source}/cat/1.jpg and {wish.source}/dog/1.jpg"
+        at = settings.source
+        folders = f"put the pictures of each class into a folder of their own, as {at}/cat/1.jpg and {at}/dog/1.jpg"
         raise PeError(
-            f"{wish.source} has pictures and no folders of classes: there is nothing to predict",
-            hint=_of_table(wish) or folders,
+            f"{settings.source} has pictures and no folders of classes: there is nothing to predict",
+            hint=_of_table(settings) or folders,
             code=ExitCode.DATA,
         )
-    return _starter(table, source, wish, left_out)
+    return _starter(table, source, settings, left_out)
 
 
-def _of_table(wish: Wish) -> str:
+def _of_table(settings: Settings) -> str:
     """Return what to do where a table lies beside pictures; nothing where none does."""
-    tables = tables_in(wish.source)
+    tables = tables_in(settings.source)
     return f"if {tables[0].name} says what they are, name a column of it: --target COLUMN" if tables else ""
 
 
-def _starter(table: Table, source: dict[str, Any], wish: Wish, left_out: str) -> Starter:
+def _starter(table: Table, source: dict[str, Any], settings: Settings, left_out: str) -> Starter:
     classes = sorted(table.cells(LABEL).codes().words)
     if len(classes) < 2 or len(table) < FEWEST:
         said_of = f"{len(table)} pictures of {len(classes)} class{'es' * (len(classes) != 1)}"
         raise table.error(
-            0, LABEL, f"there are {said_of}, and a model needs 2 classes and {FEWEST} pictures at least", _of_table(wish) or "add some"
+            0, LABEL, f"there are {said_of}, and a model needs 2 classes and {FEWEST} pictures at least", _of_table(settings) or "add some"
         )
-    found = survey(table, IMAGE, table.folder, wish.base)  # type: ignore[attr-defined] # the reader images gives such a table
+    found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader images gives such a table
     if found.broken:
         source["broken"], left_out = "skip", found.broken
     split: dict[str, Any] = {**shares(len(table)), "stratify": LABEL, "seed": 1}
@@ -74,14 +75,14 @@ def _starter(table: Table, source: dict[str, Any], wish: Wish, left_out: str) ->
     rows = len(parts["train"])
     made = picture_plan(rows)
     shown = f"{found.shown}, {len(classes):,} classes"
-    config = _config(wish, source, split, shown, found, made, rows)
-    model = _model(wish, found, classes, made)
+    config = _config(settings, source, split, shown, found, made, rows)
+    model = _model(settings, found, classes, made)
     facts = (shown, f"classes: {said(', '.join(classes), 200)}", f"pictures are made {found.size} x {found.size}")
     return Starter(config, model, (*facts, *([said(left_out, 300)] if left_out else [])))
 
 
 def _config(
-    wish: Wish, source: dict[str, Any], split: dict[str, Any], shown: str, found: Pictures, made: Plan, rows: int
+    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, found: Pictures, made: Plan, rows: int
 ) -> str:
     image = {"type": "image", **found.options, **({"broken": "skip"} if source.get("broken") == "skip" else {})}
     columns = [
@@ -99,7 +100,7 @@ def _config(
         f"    learning_rate: {flow(decay)}  # falls to 0 over so many epochs of {decay['step_each_epoch']} steps",
     ]
     lines = [
-        *head(f"Sorts the pictures of {said(wish.source.name)} into classes."),
+        *head(f"Sorts the pictures of {said(settings.source.name)} into classes."),
         *data_section(
             source, split, [f"{shown}.", "stratify: every part has its share of every class."], columns, augmentation(found.size)
         ),
@@ -111,7 +112,7 @@ def _config(
     return text(lines)
 
 
-def _model(wish: Wish, found: Pictures, classes: Sequence[str], made: Plan) -> str:
+def _model(settings: Settings, found: Pictures, classes: Sequence[str], made: Plan) -> str:
     layers: Lines = [
         *stages(IMAGE, found.size),
         ("drop:", flow({"type": "dropout", "dropout_prob": made.dropout}), "in training only"),
@@ -123,9 +124,9 @@ def _model(wish: Wish, found: Pictures, classes: Sequence[str], made: Plan) -> s
         *classifier(),
     ]
     lines = [
-        f"# What is computed for {said(wish.config.name)}: convolutions, each with batch_norm and a pool that halves the picture.",
+        f"# What is computed for {said(settings.config.name)}: convolutions, each with batch_norm and a pool that halves the picture.",
         "# `pe ops` lists every type of layer, `pe ops conv2d` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",

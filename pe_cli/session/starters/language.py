@@ -14,7 +14,7 @@ from pe_cli.data.column import Context
 from pe_cli.data.columns.blocks import TEXT, BlocksOptions
 from pe_cli.data.columns.text import fit_tokens
 from pe_cli.data.row_split import split_rows
-from pe_cli.session.starters.files import Starter, Wish, aligned, data_section, head, text, training
+from pe_cli.session.starters.files import Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.training_plan import plan
 
@@ -24,37 +24,37 @@ LENGTH, FEWEST = 128, 2_000
 MOST = 2_000
 
 
-def starter(wish: Wish) -> Starter:
+def starter(settings: Settings) -> Starter:
     """Return a starter for a language model of characters.
 
     Raises:
         PeError: DATA; the text cannot be read, or is too short. USAGE; a target is named.
     """
-    if wish.target is not None:
+    if settings.target is not None:
         raise PeError(
-            f"{wish.source} is a text, which has no columns, and --target names one",
+            f"{settings.source} is a text, which has no columns, and --target names one",
             hint="leave --target out for a model that writes such texts; a table has an end such as .csv",
         )
-    where = "folder" if wish.source.is_dir() else "files"
-    whole = wish.open({"reader": "text", where: wish.path, "blocks": LENGTH})
+    where = "folder" if settings.source.is_dir() else "files"
+    whole = settings.open({"reader": "text", where: settings.path, "blocks": LENGTH})
     strings = whole.cells(TEXT).strings()
     size = int(strings.offsets[-1] - strings.offsets[0])
     if size < FEWEST:
         raise PeError(
-            f"{wish.source} has {size:,} bytes of text, and a model needs {FEWEST:,} at least",
+            f"{settings.source} has {size:,} bytes of text, and a model needs {FEWEST:,} at least",
             hint="more text",
             code=ExitCode.DATA,
         )
     stride = LENGTH // 2 if size < 1_000_000 else LENGTH
     source: dict[str, Any] = {
         "reader": "text",
-        where: wish.path,
+        where: settings.path,
         "blocks": LENGTH,
         **({"stride": stride} if stride < LENGTH else {}),
     }
     split = {"eval": 0.1 if size < 10_000_000 else 0.02}
     rows = split_rows(whole, np.arange(len(whole), dtype=np.int64), SplitSection.model_validate(split))["train"]
-    context = Context(whole, "tokens", False, None, None, wish.base)
+    context = Context(whole, "tokens", False, None, None, settings.base)
     state = fit_tokens(BlocksOptions.model_validate({"size": MOST}), context, TEXT, rows)
     tokens = len(state["characters"]) + 2
     blocks = max(1, int(size * (1 - split["eval"])) // stride)
@@ -69,7 +69,7 @@ def starter(wish: Wish) -> Starter:
         ),
     ]
     lines = [
-        *head(f"Learns to write texts like {said(wish.source.name)}, character by character: pe generate RUN --prompt TEXT"),
+        *head(f"Learns to write texts like {said(settings.source.name)}, character by character: pe generate RUN --prompt TEXT"),
         *data_section(
             source,
             split,
@@ -93,10 +93,10 @@ def starter(wish: Wish) -> Starter:
         ),
     ]  # fmt: skip
     note = f"{size:,} bytes of text with {tokens - 2:,} characters; no target: a model that writes such texts"
-    return Starter(text(lines), _model(wish, tokens, hidden), (note,))
+    return Starter(text(lines), _model(settings, tokens, hidden), (note,))
 
 
-def _model(wish: Wish, tokens: int, hidden: int) -> str:
+def _model(settings: Settings, tokens: int, hidden: int) -> str:
     layers = [
         ("ids:", "{type: unsqueeze, input: tokens, axes: [2]}", ""),
         (
@@ -115,8 +115,8 @@ def _model(wish: Wish, tokens: int, hidden: int) -> str:
         ("loss:", "{type: mean, x: xent}", "nats per character; exp(loss) is the perplexity"),
     ]
     lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops lstm` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"# What is computed for {said(settings.config.name)}. `pe ops` lists every type of layer, `pe ops lstm` explains one of them.",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         f"# Inputs: blocks of {LENGTH} characters, as the reader cuts them.",
         "feeds:",

@@ -20,7 +20,7 @@ from pe_cli.data.pictures.picture_checks import Unreadable
 _WORDS = ("mask", "label", "annot", "seg", "gt", "truth", "target", "matte", "trimap")
 #: Names of masks beside their pictures, * is the picture's.
 _BESIDE = ("*_mask", "*-mask", "*.mask", "*Mask", "*_seg", "*_segmentation", "*_label", "*_labels", "*_gt", "*_L", "*_matte", "mask_*")
-#: Share of the files of a folder that have to belong to those of another one; files that are listed, and that are looked into.
+#: Share of the files of a folder that have to belong to those of another one; files that are listed, and that are inspected into.
 PAIRED, LISTED, LOOKED = 0.8, 5000, 12
 #: Values that the files of a folder of masks have together, at most; and the share of pixels near black or white in masks with soft edges.
 FEW, SOFT, NEAR = 64, 0.9, 40

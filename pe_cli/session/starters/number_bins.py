@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.column import Context, discover
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Guess
-from pe_cli.session.starters.table_columns import Looked, numbers_of
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Guess
+from pe_cli.session.starters.table_columns import Inspected, numbers_of
 
 #: Bins of a column at most, and training rows for each bin of all columns: the one-in-ten rule of regression (Harrell 2015, section 4.4).
 MOST_BINS, BIN_ROWS = 24, 10
@@ -16,20 +16,20 @@ MOST_BINS, BIN_ROWS = 24, 10
 LOOKED_AT = 100_000
 
 
-def edges_of(looked: Looked, wish: Wish) -> list[list[float]]:
+def edges_of(inspected: Inspected, settings: Settings) -> list[list[float]]:
     """Return the edges of the bins of every number that the rows feed; none for one of two values, or where rows are few."""
-    columns = [column for one in numbers_of(looked) for column in _values(looked, one, wish)]
+    columns = [column for one in numbers_of(inspected) for column in _values(inspected, one, settings)]
     several = [len(np.unique(column)) > 2 for column in columns]
-    bins = min(MOST_BINS, looked.rows // (BIN_ROWS * max(1, sum(several))))
+    bins = min(MOST_BINS, inspected.rows // (BIN_ROWS * max(1, sum(several))))
     return [_edges(column, bins) if bins >= 2 else [] for column in columns]
 
 
-def _values(looked: Looked, one: Guess, wish: Wish) -> NDArray[np.float64]:
+def _values(inspected: Inspected, one: Guess, settings: Settings) -> NDArray[np.float64]:
     """Return what a column feeds for training rows, [numbers, rows]."""
     kind = discover()[str(one.type)]
     options = kind.options.model_validate(dict(one.options))
-    field = kind.encode(options, looked.states[one.name], Context(looked.table, one.name, base=wish.base))
-    rows = looked.parts["train"][:: -(-looked.rows // LOOKED_AT)]
+    field = kind.encode(options, inspected.states[one.name], Context(inspected.table, one.name, base=settings.base))
+    rows = inspected.parts["train"][:: -(-inspected.rows // LOOKED_AT)]
     return np.asarray(field.take(rows)[0], np.float64).reshape(len(rows), -1).T
 
 

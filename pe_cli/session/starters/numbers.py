@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.notation import PLAIN, Notation
+from pe_cli.data.notation_detection import Guessed, is_grouped, notation_of
 from pe_cli.data.raw_cells import MISSING, Codes, Table
-from pe_cli.data.writing import Guessed, is_grouped, notation_of
-from pe_cli.session.starters.guessed import Asked, Guess, short, three
+from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
 
 #: Texts without a digit that stand for a missing number, at most so many in a column.

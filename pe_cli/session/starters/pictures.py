@@ -17,8 +17,8 @@ from pe_cli.data.pictures.decode import COLORS, SUFFIXES, Recipe
 from pe_cli.data.pictures.sources import Files
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.readers.images import TableOfPictures
-from pe_cli.session.starters.files import Lines, Wish
-from pe_cli.session.starters.guessed import three
+from pe_cli.session.starters.files import Lines, Settings
+from pe_cli.session.starters.guesses import three
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.training_plan import Plan, plan
 
@@ -110,29 +110,31 @@ def _size(sizes: NDArray[np.int64]) -> int:
 # --- a column of paths ------------------------------------------------------------------------------------------------
 
 
-def with_pictures(table: Table, names: Sequence[str], source: dict[str, Any], wish: Wish) -> tuple[Table, dict[str, Any], list[str]]:
+def with_pictures(
+    table: Table, names: Sequence[str], source: dict[str, Any], settings: Settings
+) -> tuple[Table, dict[str, Any], list[str]]:
     """Return a table whose column of paths holds pictures, the source that reads it so, and what to say; the same where it has none.
 
     Args:
         table: as it was read.
         names: columns that may have paths.
         source: reader and options of the table.
-        wish: of the user.
+        settings: of the user.
 
     Raises:
         PeError: DATA; a column has paths, and none of the files is there, or none is a picture.
     """
-    columns = [name for name in names if name not in wish.columns and _are_paths(table, name)]
+    columns = [name for name in names if name not in settings.columns and _are_paths(table, name)]
     if not columns:
         return table, source, []
-    column, start = columns[0], wish.source if wish.source.is_dir() else wish.source.parent
+    column, start = columns[0], settings.source if settings.source.is_dir() else settings.source.parent
     folder = _folder_of(table, column, start)
-    found = survey(table, column, folder, wish.base)
+    found = survey(table, column, folder, settings.base)
     options = {key: value for key, value in source.items() if key != "reader"}
     inner: Any = options["files"] if set(options) == {"files"} else options
     made: dict[str, Any] = {"reader": "images", "table": inner, "path": column}
     if folder != start:
-        path = Path(wish.path) if wish.source.is_dir() else Path(wish.path).parent
+        path = Path(settings.path) if settings.source.is_dir() else Path(settings.path).parent
         made["folder"] = str(path / folder.relative_to(start))
     opened = TableOfPictures(table, column, folder, "skip" if found.broken else "error")
     opened.implied = {**opened.implied, column: {"type": "image", **found.options}}

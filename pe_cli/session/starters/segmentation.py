@@ -15,7 +15,7 @@ from pe_cli.data.pictures.mask_field import IGNORED
 from pe_cli.data.pictures.mask_values import COLOR
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, text, training
+from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.mask_folders import FEW, Masks
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import Pictures, survey
@@ -29,28 +29,28 @@ LONGEST, BATCH, STEPS = 128, 8, 1500
 FILTERS, DEEPEST, LEFT = 16, 3, 8
 
 
-def starter(wish: Wish, masks: Masks) -> Starter:
+def starter(settings: Settings, masks: Masks) -> Starter:
     """Return a starter for pictures beside masks.
 
     Raises:
         PeError: USAGE, a target is named; DATA, a picture or a mask cannot be read, or the masks hold no classes.
     """
-    if wish.target not in (None, MASK):
-        raise PeError(f"--target '{said(wish.target)}': pictures beside masks have the target 'mask'", hint="leave --target out")
-    source: dict[str, Any] = {"reader": "images", "folder": _path(wish, masks.pictures)}
+    if settings.target not in (None, MASK):
+        raise PeError(f"--target '{said(settings.target)}': pictures beside masks have the target 'mask'", hint="leave --target out")
+    source: dict[str, Any] = {"reader": "images", "folder": _path(settings, masks.pictures)}
     if masks.masks is not None:
-        source["masks"] = _path(wish, masks.masks)
+        source["masks"] = _path(settings, masks.masks)
     if masks.pattern != "*":
         source["mask_name"] = masks.pattern
-    table, notes = _opened(wish, source)
+    table, notes = _opened(settings, source)
     if len(table) < FEWEST:
         raise table.error(0, IMAGE, f"there are {len(table)} pictures with masks, and a model needs {FEWEST} at least", "add some")
-    found = survey(table, IMAGE, table.folder, wish.base)  # type: ignore[attr-defined] # the reader images gives such a table
+    found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader images gives such a table
     if found.broken:
         source["broken"] = "skip"
         notes.append(found.broken)
-    size = _size(table, wish)
-    options, learned, told = _classes(table, wish, {"over": IMAGE, "size": size, **({"threshold": 128} if masks.soft else {})})
+    size = _size(table, settings)
+    options, learned, told = _classes(table, settings, {"over": IMAGE, "size": size, **({"threshold": 128} if masks.soft else {})})
     split: dict[str, Any] = {**shares(len(table)), "seed": 1}
     rows = len(split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))["train"])
     made = _plan(rows)
@@ -61,15 +61,15 @@ def starter(wish: Wish, masks: Masks) -> Starter:
         *(said(note, 300) for note in [*told, *notes]),
     )
     columns = {IMAGE: {"type": "image", **found.options, "size": size}, MASK: {"type": "mask", **options}}
-    config = _config(wish, source, split, facts[0], columns, made, rows)
-    return Starter(config, _model(wish, found, size, names, bool(options.get("ignore"))), facts)
+    config = _config(settings, source, split, facts[0], columns, made, rows)
+    return Starter(config, _model(settings, found, size, names, bool(options.get("ignore"))), facts)
 
 
-def _path(wish: Wish, folder: Any) -> str:
-    return wish.path if folder == wish.source else f"{wish.path}/{folder.relative_to(wish.source)}"
+def _path(settings: Settings, folder: Any) -> str:
+    return settings.path if folder == settings.source else f"{settings.path}/{folder.relative_to(settings.source)}"
 
 
-def _opened(wish: Wish, source: dict[str, Any]) -> tuple[Table, list[str]]:
+def _opened(settings: Settings, source: dict[str, Any]) -> tuple[Table, list[str]]:
     """Return the pictures with their masks, and what is left out, which is written into the source.
 
     Raises:
@@ -78,7 +78,7 @@ def _opened(wish: Wish, source: dict[str, Any]) -> tuple[Table, list[str]]:
     notes: list[str] = []
     while True:
         try:
-            return wish.open(source), notes
+            return settings.open(source), notes
         except PeError as error:
             hint = error.hint or ""
             if "unmasked: skip" not in hint or "unmasked" in source:
@@ -87,12 +87,12 @@ def _opened(wish: Wish, source: dict[str, Any]) -> tuple[Table, list[str]]:
             notes.append(f"pictures and masks that stand alone are left out: {error.message}")
 
 
-def _size(table: Table, wish: Wish) -> list[int]:
+def _size(table: Table, settings: Settings) -> list[int]:
     """Return height and width of a sample: those of the usual picture, made smaller, in steps that the U-Net can halve."""
     from pe_cli.data.pictures.decode import Recipe
     from pe_cli.data.pictures.sources import Files
 
-    files = Files(Context(table, IMAGE, base=wish.base), IMAGE, table.folder, Recipe(None, "gray"))  # type: ignore[attr-defined]
+    files = Files(Context(table, IMAGE, base=settings.base), IMAGE, table.folder, Recipe(None, "gray"))  # type: ignore[attr-defined]
     seen = files.survey(None, "skip")
     usual = np.median(seen.sizes[seen.usable], axis=0)
     scale = min(1.0, LONGEST / usual.max())
@@ -100,20 +100,20 @@ def _size(table: Table, wish: Wish) -> list[int]:
     return [max(2 * LEFT, round(float(side) * scale / step) * step) for side in usual]
 
 
-def _classes(table: Table, wish: Wish, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def _classes(table: Table, settings: Settings, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Return the options of the column of masks, what it learns, and what is said of it.
 
     Raises:
         PeError: DATA; the masks hold no classes.
     """
     kind, notes = discover()["mask"], list[str]()
-    if MASK in wish.columns:
-        given = {key: value for key, value in wish.columns[MASK].items() if key != "type"}
+    if MASK in settings.columns:
+        given = {key: value for key, value in settings.columns[MASK].items() if key != "type"}
         options = {**options, **given}
 
     def fit(more: dict[str, Any]) -> dict[str, Any]:
         checked = kind.options.model_validate({**options, **more})
-        context = Context(table, MASK, base=wish.base)
+        context = Context(table, MASK, base=settings.base)
         state = kind.fit(checked, context, None)
         kind.encode(checked, state, context)
         return state
@@ -134,7 +134,7 @@ def _classes(table: Table, wish: Wish, options: dict[str, Any]) -> tuple[dict[st
         learned = fit({"ignore": [IGNORED]})
     if len(learned["names"]) > FEW:
         raise PeError(
-            f"the masks of {wish.source} have {len(learned['names'])} different values, more than {FEW}: do they number single things?",
+            f"the masks of {settings.source} have {len(learned['names'])} different values, more than {FEW}: do they number single things?",
             hint="--columns 'mask={type: mask, over: image, threshold: 1}' tells things from the ground; classes: {...} there names values",
             code=ExitCode.DATA,
         )
@@ -152,7 +152,7 @@ def _plan(rows: int) -> Plan:
 
 
 def _config(
-    wish: Wish, source: dict[str, Any], split: dict[str, Any], shown: str, columns: dict[str, dict[str, Any]], made: Plan, rows: int
+    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, columns: dict[str, dict[str, Any]], made: Plan, rows: int
 ) -> str:
     said_of = {
         IMAGE: f"other sizes are multiples of {1 << DEEPEST}, the same here, in the mask and in the model",
@@ -161,7 +161,7 @@ def _config(
     rate = {"type": "one_cycle", "max_lr": made.learning_rate, "total_steps": f"{made.epochs} epochs"}
     ignored = {"ignore_index": IGNORED} if columns[MASK].get("ignore") else {}
     lines = [
-        *head(f"Says which class every pixel of the pictures in {said(wish.source.name)} belongs to."),
+        *head(f"Says which class every pixel of the pictures in {said(settings.source.name)} belongs to."),
         *data_section(source, split, [shown], [(f"{n}:", flow(given), said_of[n]) for n, given in columns.items()], _augmentation()),
         "",
         "# Feed of the model: column of the data.",
@@ -234,7 +234,7 @@ def _said(size: Sequence[int], halved: int) -> str:
     return f"{size[0] >> halved} x {size[1] >> halved} pixels"
 
 
-def _model(wish: Wish, found: Pictures, size: list[int], names: Sequence[str], ignore: bool) -> str:
+def _model(settings: Settings, found: Pictures, size: list[int], names: Sequence[str], ignore: bool) -> str:
     count = {"ignore_index": IGNORED} if ignore else {}
     layers: Lines = [
         *unet(IMAGE, size),
@@ -253,9 +253,9 @@ def _model(wish: Wish, found: Pictures, size: list[int], names: Sequence[str], i
         ]
     channels = found.shape[0]
     lines = [
-        f"# What is computed for {said(wish.config.name)}: a U-Net. The way down sees what is there, the way up says where.",
+        f"# What is computed for {said(settings.config.name)}: a U-Net. The way down sees what is there, the way up says where.",
         "# `pe ops` lists every type of layer, `pe ops conv2d` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",

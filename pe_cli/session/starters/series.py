@@ -20,10 +20,10 @@ from pe_cli.data.row_split import split_rows
 from pe_cli.data.series_windows import Shape, WindowTable
 from pe_cli.data.time_columns import moments_of
 from pe_cli.session.starters.column_guess import left_out
-from pe_cli.session.starters.doubles import notation_of
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import said
+from pe_cli.session.starters.redundant_columns import notation_of
 
 #: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.
 FEWEST, REGULAR, NEARLY = 40, 0.9, 0.15
@@ -112,7 +112,7 @@ def _pace(times: NDArray[np.float64], series: NDArray[np.int64]) -> tuple[str, S
 
 
 @dataclass
-class Looked:
+class Inspected:
     """Series, looked at.
 
     Args:
@@ -158,11 +158,11 @@ class Looked:
 SPLIT = {"eval": 0.15, "test": 0.15}
 
 
-def look(wish: Wish, table: Table, options: dict[str, Any], target: str, found: Found, guesses: Sequence[Guess]) -> Looked:
+def look(settings: Settings, table: Table, options: dict[str, Any], target: str, found: Found, guesses: Sequence[Guess]) -> Inspected:
     """Return series with their columns fitted.
 
     Args:
-        wish: of the user.
+        settings: of the user.
         table: the rows.
         options: of the reader `table`.
         target: column that is forecast.
@@ -172,10 +172,10 @@ def look(wish: Wish, table: Table, options: dict[str, Any], target: str, found: 
     Raises:
         PeError: USAGE, a column is said to be known that is not; DATA, no window fits, or the target cannot be learned.
     """
-    check_known(wish, target, found)
+    check_known(settings, target, found)
     missing = bool(np.isnan(table.cells(target).numbers().values).any())
-    shape = replace(found.shape, observed=target if wish.known or missing else None)
-    windows = WindowTable(table, shape, found.key, found.time, Origin(wish.base))
+    shape = replace(found.shape, observed=target if settings.known or missing else None)
+    windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base))
     inner: Any = options["files"] if set(options) == {"files"} else options
     source = {"reader": "windows", "table": inner, **({"key": found.key} if found.key else {}), "time": found.time}
     source |= {"length": shape.length, "horizon": shape.horizon, **({"observed": target} if shape.observed else {})}
@@ -185,21 +185,21 @@ def look(wish: Wish, table: Table, options: dict[str, Any], target: str, found: 
     goal = Guess(target, "number", {**({"missing": "previous"} if gaps else {}), "scale": "standard"}, "what is forecast")
     if not inside.any():
         raise table.error(0, target, "every cell of the target is missing", "name another --target")
-    looked = Looked(windows, source, goal, found, [], [], [], [], 0, {}, {}, 1.0, 0, 1.0)
+    inspected = Inspected(windows, source, goal, found, [], [], [], [], 0, {}, {}, 1.0, 0, 1.0)
     for one in [goal, *(_input(one, found, windows) for one in guesses if one.name != found.key)]:
-        _fit(looked, one, parts["train"])
+        _fit(inspected, one, parts["train"])
     if found.key:
-        _fit(looked, Guess(found.key, "category"), parts["train"])
-    looked.ahead = [one for one in looked.inputs[1:] if wish.known and (one.name in wish.known or one.type == "date")]
-    gone = next((one for one in looked.others if one.name in wish.known), None)
+        _fit(inspected, Guess(found.key, "category"), parts["train"])
+    inspected.ahead = [one for one in inspected.inputs[1:] if settings.known and (one.name in settings.known or one.type == "date")]
+    gone = next((one for one in inspected.others if one.name in settings.known), None)
     if gone is not None:
         raise PeError(f"--known {said(gone.name)}: the column is left out: {gone.why}", hint="correct its cells, or leave --known out")
-    looked.windows = len(windows.regroup(parts["train"], None)[1])
-    looked.season, looked.usual = _season(looked, parts["train"])
-    return looked
+    inspected.windows = len(windows.regroup(parts["train"], None)[1])
+    inspected.season, inspected.usual = _season(inspected, parts["train"])
+    return inspected
 
 
-def check_known(wish: Wish, target: str, found: Found | None) -> None:
+def check_known(settings: Settings, target: str, found: Found | None) -> None:
     """Refuse columns that cannot be known ahead.
 
     Raises:
@@ -207,37 +207,37 @@ def check_known(wish: Wish, target: str, found: Found | None) -> None:
     """
     of = {target: "it is the target"} | ({found.time: "it orders the rows, and is known anyway"} if found else {})
     of |= {found.key: "it tells series apart"} if found and found.key else {}
-    for name in wish.known:
+    for name in settings.known:
         if name in of:
             raise PeError(f"--known {said(name)}: {of[name]}", hint="leave it out of --known")
 
 
-def _fit(looked: Looked, one: Guess, rows: Rows) -> None:
+def _fit(inspected: Inspected, one: Guess, rows: Rows) -> None:
     """Put a column where it belongs, with its width, or with those that are left out where it cannot learn."""
-    is_goal = one is looked.target
+    is_goal = one is inspected.target
     if one.type is None:
-        looked.others.append(one)
+        inspected.others.append(one)
         return
     kind = discover()[one.type]
     checked = kind.options.model_validate(dict(one.options))
-    context = Context(looked.table, one.name)
+    context = Context(inspected.table, one.name)
     try:
         state = kind.fit(checked, context, rows)
         field = kind.encode(checked, state, context)
     except PeError as error:
         if is_goal:
             raise
-        looked.others.append(left_out(one, said(error.message, 120)))
+        inspected.others.append(left_out(one, said(error.message, 120)))
         return
     if one.type == "category" and "encode" not in one.options:
-        looked.indices[one.name] = len(kind.classes(state))
-        if one.name != looked.found.key:
-            looked.static.append(one)
+        inspected.indices[one.name] = len(kind.classes(state))
+        if one.name != inspected.found.key:
+            inspected.static.append(one)
         return
-    looked.widths[one.name] = field.type.size
+    inspected.widths[one.name] = field.type.size
     if is_goal:
-        looked.deviation = float(state["divisor"][0])
-    looked.inputs.append(one)
+        inspected.deviation = float(state["divisor"][0])
+    inspected.inputs.append(one)
 
 
 def _input(one: Guess, found: Found, windows: WindowTable) -> Guess:
@@ -271,17 +271,17 @@ def _gaps(one: Guess, windows: WindowTable) -> bool:
     return bool(np.isnan(numbers[~windows.future]).any())
 
 
-def _season(looked: Looked, rows: Rows) -> tuple[int, float]:
+def _season(inspected: Inspected, rows: Rows) -> tuple[int, float]:
     """Return how many rows a season has, and how far training rows are from those a season before, in the mean.
 
     Source:
         Hyndman and Koehler 2006, the scale of MASE.
     """
-    shape, windows = looked.found.shape, looked.table
-    wanted = SEASONS.get(looked.found.pace, 1)
+    shape, windows = inspected.found.shape, inspected.table
+    wanted = SEASONS.get(inspected.found.pace, 1)
     season = wanted if shape.horizon <= wanted <= shape.length else 0
     values = np.full(len(windows), np.nan)
-    values[rows] = windows.cells(looked.target.name).numbers().values[rows]
+    values[rows] = windows.cells(inspected.target.name).numbers().values[rows]
     ordered, series = values[windows.order], windows.series_of_rows[windows.order]
     for lag in dict.fromkeys([season or 1, 1]):
         apart = np.abs(ordered[lag:] - ordered[:-lag])[series[lag:] == series[:-lag]]

@@ -8,8 +8,8 @@ from pe_cli.config.substitute import escaped
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.session.starters.files import (
     Lines,
+    Settings,
     Starter,
-    Wish,
     aligned,
     column_row,
     data_section,
@@ -19,7 +19,7 @@ from pe_cli.session.starters.files import (
     training,
 )
 from pe_cli.session.starters.names import safe, said
-from pe_cli.session.starters.series import SPLIT, Looked
+from pe_cli.session.starters.series import SPLIT, Inspected
 from pe_cli.session.starters.training_plan import Plan, table_plan
 
 #: Quantiles that an interval has, besides the middle.
@@ -31,69 +31,69 @@ _TAKEN = (
 _ZERO = {"initializer": {"type": "Constant"}}
 
 
-def starter(looked: Looked, wish: Wish) -> Starter:
+def starter(inspected: Inspected, settings: Settings) -> Starter:
     """Return a starter for series."""
-    return Starter(_config(looked, wish), _Model(looked).text(wish), _notes(looked))
+    return Starter(_config(inspected, settings), _Model(inspected).text(settings), _notes(inspected))
 
 
-def _config(looked: Looked, wish: Wish) -> str:
-    found, target = looked.found, looked.target
+def _config(inspected: Inspected, settings: Settings) -> str:
+    found, target = inspected.found, inspected.target
     shape = found.shape
     many = f" of every '{said(found.key)}'" if found.key else ""
     what = f"Forecasts '{said(target.name)}'{many} for {_count(shape.horizon, found.pace)}, from {_count(shape.length, found.pace)} before."
     comments = ["By time: the latest 15% of the rows test, the 15% before evaluate. Training never sees what comes later."]
-    columns = [column_row(g.name, g.written, g.why) for g in [*looked.inputs, *looked.static]]
+    columns = [column_row(g.name, g.written, g.why) for g in [*inspected.inputs, *inspected.static]]
     feeds: Lines = []
     windows: list[tuple[str, dict[str, Any], str]] = [
-        ("past", {"of": [g.name for g in looked.inputs]}, "rows that are known, the oldest first"),
+        ("past", {"of": [g.name for g in inspected.inputs]}, "rows that are known, the oldest first"),
         ("before", {"of": target.name}, "the same rows of what is forecast, alone"),
         ("next", {"of": target.name, "part": "horizon"}, "the rows to forecast"),
     ]
-    if looked.ahead:
-        ahead = [g.name for g in looked.ahead]
+    if inspected.ahead:
+        ahead = [g.name for g in inspected.ahead]
         windows += [
             ("ahead", {"of": ahead, "part": "horizon"}, "what is known of the rows to forecast"),
             ("earlier", {"of": ahead}, "the same of the rows before"),
         ]
         comments.append(f"observed: where '{said(target.name)}' is empty, rows are yet to come; the others are filled there.")
     for feed, options, comment in windows:
-        name = _free(feed, looked)
+        name = _free(feed, inspected)
         columns.append(column_row(name, {"type": "window", **options}, comment))
         feeds.append((f"{feed}:", quoted(escaped(name)), ""))
     if found.key:
         columns.append(column_row(found.key, {"type": "category"}, "which series"))
         feeds.append(("key:", quoted(escaped(found.key)), ""))
-    feeds += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in _static(looked).items()]
-    out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in looked.others]
-    made = table_plan(looked.windows)
+    feeds += [(f"{feed}:", quoted(escaped(name)), "") for name, feed in _static(inspected).items()]
+    out = [f"  # Left out: '{said(g.name)}': {said(g.why, 200)}" for g in inspected.others]
+    made = table_plan(inspected.windows)
     lines = [
         *head(what),
-        *data_section(looked.source, SPLIT, comments, columns, out),
+        *data_section(inspected.source, SPLIT, comments, columns, out),
         "",
         "# Inputs of the model.",
         "feeds:",
         *aligned(feeds, "  "),
-        *training(made, looked.windows, best="eval/error", mode="min", rest=optimizer(made), metrics=("loss", *_measured(looked))),
+        *training(made, inspected.windows, best="eval/error", mode="min", rest=optimizer(made), metrics=("loss", *_measured(inspected))),
     ]
     return text(lines)
 
 
-def _static(looked: Looked) -> dict[str, str]:
+def _static(inspected: Inspected) -> dict[str, str]:
     """Return the feeds of categories that are the same in all rows of a series."""
     found: dict[str, str] = {}
-    for one in looked.static:
+    for one in inspected.static:
         feed = safe(one.name, [*_TAKEN, *found.values(), *(f"{feed}_row" for feed in found.values())])
         found[one.name] = feed
     return found
 
 
-def _measured(looked: Looked) -> list[str]:
-    return ["error", "naive", *(["seasonal"] if looked.season else []), "mase", "covered"]
+def _measured(inspected: Inspected) -> list[str]:
+    return ["error", "naive", *(["seasonal"] if inspected.season else []), "mase", "covered"]
 
 
-def _free(name: str, looked: Looked) -> str:
+def _free(name: str, inspected: Inspected) -> str:
     """Return a name that no column of the table has."""
-    while name in looked.table.names:
+    while name in inspected.table.names:
         name += "_rows"
     return name
 
@@ -101,20 +101,20 @@ def _free(name: str, looked: Looked) -> str:
 class _Model:
     """Writes the model's file."""
 
-    def __init__(self, looked: Looked) -> None:
-        self._looked, self._shape = looked, looked.found.shape
-        self._plan: Plan = table_plan(looked.windows)
+    def __init__(self, inspected: Inspected) -> None:
+        self._looked, self._shape = inspected, inspected.found.shape
+        self._plan: Plan = table_plan(inspected.windows)
         self._feeds: Lines = []
         self._layers: Lines = []
 
-    def text(self, wish: Wish) -> str:
+    def text(self, settings: Settings) -> str:
         """Return the file."""
         self._inputs()
         self._forecast()
         self._measures()
         lines = [
-            f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
-            f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+            f"# What is computed for {said(settings.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
+            f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
             "",
             "# Inputs, each with the shape of one sample.",
             "feeds:",
@@ -134,47 +134,47 @@ class _Model:
         return layer
 
     def _inputs(self) -> None:
-        looked, shape, name = self._looked, self._shape, said(self._looked.target.name)
-        width = sum(looked.widths[g.name] for g in looked.inputs)
+        inspected, shape, name = self._looked, self._shape, said(self._looked.target.name)
+        width = sum(inspected.widths[g.name] for g in inspected.inputs)
         self._feeds += [
             ("past:", flow({"shape": [shape.length, width]}), f"{shape.length} rows of {width} numbers"),
             ("before:", flow({"shape": [shape.length]}), f"'{name}' of these rows"),
             ("next:", flow({"shape": [shape.horizon]}), f"'{name}' of the rows that follow"),
         ]
-        if looked.ahead:
-            wide = sum(looked.widths[g.name] for g in looked.ahead)
+        if inspected.ahead:
+            wide = sum(inspected.widths[g.name] for g in inspected.ahead)
             self._feeds += [
                 ("ahead:", flow({"shape": [shape.horizon, wide]}), "what is known of the rows that follow"),
                 ("earlier:", flow({"shape": [shape.length, wide]}), "the same of the rows before"),
             ]
-        categories = {**({looked.found.key: "key"} if looked.found.key else {}), **_static(looked)}
+        categories = {**({inspected.found.key: "key"} if inspected.found.key else {}), **_static(inspected)}
         seen = self._add("seen", "fc", input="past", size=self._plan.hidden, act="relu")
         parts = [seen]
         for column, feed in categories.items():
             self._feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(column)}'"))
             row = "which" if feed == "key" else f"{feed}_row"
             parts.append(self._add(row, "embedding", "2 more than there are: unknown, missing", input=feed,
-                                   size=[looked.indices[column], 4]))  # fmt: skip
+                                   size=[inspected.indices[column], 4]))  # fmt: skip
         if len(parts) > 1:
             self._add("all", "concat", input=parts, axis=1)
         self._add("drop", "dropout", "in training only", dropout_prob=0.1)
         self._add("hidden", "fc", size=self._plan.hidden, act="relu")
 
     def _forecast(self) -> None:
-        looked, horizon, length = self._looked, self._shape.horizon, self._shape.length
+        inspected, horizon, length = self._looked, self._shape.horizon, self._shape.length
         self._add("last", "slice", "the last one that is known", input="before", axes=[1], starts=[-1], ends=[length])
         self._add("last_rows", "expand", x="last", expand_times=[1, horizon])
         first = "last_rows"
-        if looked.season:
-            end = length - looked.season + horizon
-            first = self._add("period", "slice", f"those of {looked.season} rows before, as a first guess", input="before", axes=[1],
-                              starts=[-looked.season], ends=[end])  # fmt: skip
+        if inspected.season:
+            end = length - inspected.season + horizon
+            first = self._add("period", "slice", f"those of {inspected.season} rows before, as a first guess", input="before", axes=[1],
+                              starts=[-inspected.season], ends=[end])  # fmt: skip
         self._add("lags", "fc", "a linear model of the rows before; begins with 0", input="before", size=horizon, param_attr=_ZERO)
         self._add("change", "fc", input="hidden", size=horizon, param_attr=_ZERO)
         parts = [first, "lags", "change"]
-        if looked.ahead:
+        if inspected.ahead:
             parts.append(self._effect(first))
-        self._add("forecast", "sum", f"the middle; pe predict gives it in the unit of '{said(looked.target.name)}'", x=parts)
+        self._add("forecast", "sum", f"the middle; pe predict gives it in the unit of '{said(inspected.target.name)}'", x=parts)
         for layer, side in (("low", "below"), ("high", "above")):
             self._add(f"{side}_raw", "fc", input="hidden", size=horizon)
             self._add(side, "softplus", x=f"{side}_raw")
@@ -197,23 +197,23 @@ class _Model:
         return self._add("effect", "reshape", shape=[-1, horizon])
 
     def _measures(self) -> None:
-        looked, unit = self._looked, f"in the unit of '{said(self._looked.target.name)}'"
+        inspected, unit = self._looked, f"in the unit of '{said(self._looked.target.name)}'"
         for layer, quantile in (("forecast", 0.5), ("low", LOW), ("high", HIGH)):
             self._add(f"{layer}_cost", "quantile_loss", input=layer, label="next", quantile=quantile)
             self._add(f"{layer}_loss", "mean", x=f"{layer}_cost")
         self._add("loss", "sum", x=["forecast_loss", "low_loss", "high_loss"])
         guesses = {"error": ("forecast", f"mean absolute error {unit}"), "naive": ("last_rows", "the same, of the last row repeated")}
-        if looked.season:
-            guesses["seasonal"] = ("period", f"the same, of {looked.season} rows before")
-        deviation = float(f"{looked.deviation:.9g}")
+        if inspected.season:
+            guesses["seasonal"] = ("period", f"the same, of {inspected.season} rows before")
+        deviation = float(f"{inspected.deviation:.9g}")
         for layer, (guess, comment) in guesses.items():
             self._add(f"{layer}_gap", "elementwise_sub", x=guess, y="next")
             self._add(f"{layer}_distance", "abs", x=f"{layer}_gap")
             self._add(f"{layer}_mean", "mean", x=f"{layer}_distance")
             self._add(layer, "scale", comment, x=f"{layer}_mean", scale=deviation)
-        lag = f"{looked.season} rows" if looked.season else "the row"
+        lag = f"{inspected.season} rows" if inspected.season else "the row"
         self._add("mase", "scale", f"error over the distance to {lag} before in the training rows: below 1 is better than that", x="error",
-                  scale=float(f"{1 / looked.usual:.9g}"))  # fmt: skip
+                  scale=float(f"{1 / inspected.usual:.9g}"))  # fmt: skip
         self._add("from_low", "elementwise_sub", x="next", y="low")
         self._add("to_high", "elementwise_sub", x="high", y="next")
         self._add("nearer", "elementwise_min", x="from_low", y="to_high")
@@ -227,20 +227,20 @@ def _count(rows: int, pace: str) -> str:
     return f"{rows} {pace}s" if rows > 1 else f"a {pace}"
 
 
-def _notes(looked: Looked) -> tuple[str, ...]:
-    found = looked.found
-    key = f", a series for each of {len(looked.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
+def _notes(inspected: Inspected) -> tuple[str, ...]:
+    found = inspected.found
+    key = f", a series for each of {len(inspected.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
     notes = [
-        f"{len(looked.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series",
+        f"{len(inspected.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series",
         "--task number would predict from the other columns of the same row instead",
-        f"{looked.windows:,} windows for training: {found.shape.length} rows are read, {found.shape.horizon} are forecast",
-        f"read: {', '.join(said(g.name, 30) for g in looked.inputs)}",
+        f"{inspected.windows:,} windows for training: {found.shape.length} rows are read, {found.shape.horizon} are forecast",
+        f"read: {', '.join(said(g.name, 30) for g in inspected.inputs)}",
     ]
-    if looked.ahead:
-        notes.append(f"known ahead: {', '.join(said(g.name, 30) for g in looked.ahead)}")
-    if looked.static:
-        notes.append(f"the same in all rows of a series: {', '.join(said(g.name, 30) for g in looked.static)}")
-    for name in looked.suggested:
+    if inspected.ahead:
+        notes.append(f"known ahead: {', '.join(said(g.name, 30) for g in inspected.ahead)}")
+    if inspected.static:
+        notes.append(f"the same in all rows of a series: {', '.join(said(g.name, 30) for g in inspected.static)}")
+    for name in inspected.suggested:
         notes.append(f"'{said(name, 30)}' is read up to now; if its future is known, too: --known '{said(name, 60)}'")
-    notes += [f"left out: '{said(g.name, 30)}': {g.why}" for g in looked.others]
+    notes += [f"left out: '{said(g.name, 30)}': {g.why}" for g in inspected.others]
     return tuple(notes)

@@ -16,15 +16,15 @@ from pe_cli.data.column_inference import read_ahead
 from pe_cli.data.columns.date import parse
 from pe_cli.data.raw_cells import MISSING, Table
 from pe_cli.data.reader_context import Origin
+from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.data.tables.packed import chunks_of
 from pe_cli.session.starters import anomaly, series, series_model
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
+    Settings,
     Starter,
-    Wish,
     aligned,
     column_row,
     data_section,
@@ -33,14 +33,14 @@ from pe_cli.session.starters.files import (
     text,
     training,
 )
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.numbers import evidence, markers, read_codes
-from pe_cli.session.starters.ordered import kappa_section
+from pe_cli.session.starters.ordinal_classes import kappa_section
 from pe_cli.session.starters.pictures import augmentation, with_pictures
 from pe_cli.session.starters.table_columns import (
     MOST_COLUMNS,
-    Looked,
+    Inspected,
     branches_of,
     guesses_of,
     look,
@@ -52,73 +52,74 @@ from pe_cli.session.starters.table_model import model_of
 from pe_cli.session.starters.tags import tag_section
 
 
-def starter(wish: Wish) -> Starter:
+def starter(settings: Settings) -> Starter:
     """Return a starter for a table in files.
 
     Raises:
         PeError: USAGE, no target is named; DATA, the table cannot be read, or its target cannot be learned.
     """
-    source: dict[str, Any] = {"reader": "table", "files": _files(wish)}
-    comments = _read_as(wish, source)
-    table = wish.open(source)
-    targets = [] if wish.task == "anomaly" else targets_of(table.names, wish.target)
-    check_named(table.names, targets, wish)
-    names = [name for name in table.names if name not in targets and name not in wish.drop][:MOST_COLUMNS]
+    source: dict[str, Any] = {"reader": "table", "files": _files(settings)}
+    comments = _read_as(settings, source)
+    table = settings.open(source)
+    targets = [] if settings.task == "anomaly" else targets_of(table.names, settings.target)
+    check_named(table.names, targets, settings)
+    names = [name for name in table.names if name not in targets and name not in settings.drop][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
     found = markers(table, [*names, *targets], targets)
     if found:
         source["missing"] = [*MISSING, *found]
         comments.append(f"missing: {', '.join(repr(said(word, 24)) for word in found)} stand where a cell is missing.")
-        table = wish.open(source)
+        table = settings.open(source)
         read_ahead(table, [*names, *targets])
-    table, source, shown = with_pictures(table, names, source, wish)
+    table, source, shown = with_pictures(table, names, source, settings)
     comments += shown
     read_codes(table, names)
-    asked = evidence(table, names, _delimiter(wish), Asked(wish.ask))
-    if wish.task in ("auto", "series") and len(targets) == 1:
-        guesses = guesses_of(table, wish, targets, asked)
+    asked = evidence(table, names, _delimiter(settings), Asked(settings.ask))
+    if settings.task in ("auto", "series") and len(targets) == 1:
+        guesses = guesses_of(table, settings, targets, asked)
         there = series.find(table, targets[0], guesses)
         if isinstance(there, series.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
-            return series_model.starter(series.look(wish, table, options, targets[0], there, guesses), wish)
-        if wish.task == "series":
+            return series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
+        if settings.task == "series":
             hint = "--task number or classes predicts from the other columns"
-            raise PeError(f"{wish.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
-    elif wish.task == "series":
+            raise PeError(f"{settings.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
+    elif settings.task == "series":
         raise PeError(f"--task series forecasts one target, and there are {len(targets)}", hint="name one --target")
-    if wish.known:
-        why = f": {there}" if len(targets) == 1 and wish.task in ("auto", "series") else ""
-        raise PeError(f"--known is about series, and {wish.source} is taken for none{why}", hint="leave --known out", code=ExitCode.DATA)
-    if wish.task == "anomaly":
-        return anomaly.starter(table, source, wish, asked, comments)
-    return of_table(table, source, wish, targets, asked, comments)
+    if settings.known:
+        why = f": {there}" if len(targets) == 1 and settings.task in ("auto", "series") else ""
+        text = f"--known is about series, and {settings.source} is taken for none{why}"
+        raise PeError(text, hint="leave --known out", code=ExitCode.DATA)
+    if settings.task == "anomaly":
+        return anomaly.starter(table, source, settings, asked, comments)
+    return of_table(table, source, settings, targets, asked, comments)
 
 
 def of_table(
-    table: Table, source: dict[str, Any], wish: Wish, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
+    table: Table, source: dict[str, Any], settings: Settings, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
 ) -> Starter:
     """Return a starter for a table that is open."""
-    looked = look(table, source, wish, targets, asked, comments)
-    return Starter(_config(looked, wish), model_of(looked, wish), _notes(looked))
+    inspected = look(table, source, settings, targets, asked, comments)
+    return Starter(_config(inspected, settings), model_of(inspected, settings), _notes(inspected))
 
 
-def _texts(wish: Wish) -> list[Path]:
-    """Return the files of text that a wish names."""
-    files = tables_in(wish.source) if wish.source.is_dir() else [wish.source]
+def _texts(settings: Settings) -> list[Path]:
+    """Return the files of text that the settings name."""
+    files = tables_in(settings.source) if settings.source.is_dir() else [settings.source]
     return [path for path in files if not {".parquet", ".arrow", ".feather", ".npz", ".npy"} & set(path.suffixes)]
 
 
-def _read_as(wish: Wish, source: dict[str, Any]) -> list[str]:
+def _read_as(settings: Settings, source: dict[str, Any]) -> list[str]:
     """Write the encoding of the files into the source, where it is not UTF-8; return what to say of it.
 
     Raises:
         PeError: DATA; the text may be in several encodings, or in none.
     """
-    if wish.encoding is not None:
-        source["encoding"] = wish.encoding
-        return [f"encoding: {wish.encoding}, as --encoding says."]
-    origin = Origin(wish.base)
-    for path in _texts(wish):
+    if settings.encoding is not None:
+        source["encoding"] = settings.encoding
+        return [f"encoding: {settings.encoding}, as --encoding says."]
+    origin = Origin(settings.base)
+    for path in _texts(settings):
         found = detect(chunks_of(path, origin))
         if found is None:
             continue
@@ -131,40 +132,40 @@ def _read_as(wish: Wish, source: dict[str, Any]) -> list[str]:
     return []
 
 
-def _delimiter(wish: Wish) -> str | None:
+def _delimiter(settings: Settings) -> str | None:
     """Return the delimiter of the first file, where it is text that has one."""
-    for path in _texts(wish)[:1]:
-        head = next(chunks_of(path, Origin(wish.base)), b"")[:HEAD]
+    for path in _texts(settings)[:1]:
+        head = next(chunks_of(path, Origin(settings.base)), b"")[:HEAD]
         return None if head.lstrip()[:1] in (b"{", b"[") or b"\0" in head else sniff_delimiter(head, end=False)[0]
     return None
 
 
-def _files(wish: Wish) -> str:
-    if not wish.source.is_dir():
-        return wish.path
+def _files(settings: Settings) -> str:
+    if not settings.source.is_dir():
+        return settings.path
     kinds = sorted(
         {
             "".join(path.suffixes[-2:]) if path.suffix in (".gz", ".zst") else path.suffix
-            for path in tables_in(wish.source)
+            for path in tables_in(settings.source)
         }
     )
     if len(kinds) != 1:
         raise PeError(
-            f"{wish.source} has tables of several kinds: {', '.join(kinds)}", hint="name one file", code=ExitCode.DATA
+            f"{settings.source} has tables of several kinds: {', '.join(kinds)}", hint="name one file", code=ExitCode.DATA
         )
-    return f"{glob.escape(wish.path)}/*{kinds[0]}"
+    return f"{glob.escape(settings.path)}/*{kinds[0]}"
 
 
-def check_named(names: Sequence[str], targets: Sequence[str], wish: Wish) -> None:
+def check_named(names: Sequence[str], targets: Sequence[str], settings: Settings) -> None:
     """Refuse options that name columns which the table does not have.
 
     Raises:
         PeError: DATA; says which.
     """
-    drawn = next((name for name, declared in wish.columns.items() if declared.get("type") == "mask"), None)
+    drawn = next((name for name, declared in settings.columns.items() if declared.get("type") == "mask"), None)
     if drawn is not None:
         raise PeError(f"--columns {said(drawn)}: masks go with a folder of pictures", hint="write the column into the config by hand")
-    for option, named in (("--drop", wish.drop), ("--columns", tuple(wish.columns)), ("--known", wish.known)):
+    for option, named in (("--drop", settings.drop), ("--columns", tuple(settings.columns)), ("--known", settings.known)):
         for name in named:
             if name not in names:
                 listed = ", ".join(said(one, 30) for one in names[:40])
@@ -186,13 +187,13 @@ def tables_in(folder: Path) -> list[Path]:
 # --- the config -------------------------------------------------------------------------------------------------------
 
 
-def _config(looked: Looked, wish: Wish) -> str:
-    what = " and ".join(f"{goal.kind.what} '{said(goal.name)}'" for goal in looked.goals)
-    what = f"Predicts {what} from the other columns of {said(wish.source.name)}."
+def _config(inspected: Inspected, settings: Settings) -> str:
+    what = " and ".join(f"{goal.kind.what} '{said(goal.name)}'" for goal in inspected.goals)
+    what = f"Predicts {what} from the other columns of {said(settings.source.name)}."
     share = ", ".join(
-        f"{100 * looked.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in looked.split
+        f"{100 * inspected.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in inspected.split
     )
-    time = _in_time(looked)
+    time = _in_time(inspected)
     later = (
         [
             f"Rows are in the order of '{said(time)}'. To evaluate with the latest: {{eval: 0.15, time: {quoted(escaped(time))}, seed: 1}}"
@@ -200,37 +201,37 @@ def _config(looked: Looked, wish: Wish) -> str:
         if time
         else []
     )
-    stratified = looked.split.get("stratify")
+    stratified = inspected.split.get("stratify")
     how = [f"stratify: every part has its share of every class of '{said(stratified)}'."] if stratified else []
-    columns = [column_row(g.name, g.written, g.why) for g in looked.guesses if g.type]
-    columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in looked.goals]
-    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in looked.left_out] + _changes(looked)
-    comment = f"{len(looked.table):,} rows, drawn by the seed: {share}, the rest for training."
-    best, mode = _best(looked)
-    made = plan_of(looked)
+    columns = [column_row(g.name, g.written, g.why) for g in inspected.guesses if g.type]
+    columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in inspected.goals]
+    out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out] + _changes(inspected)
+    comment = f"{len(inspected.table):,} rows, drawn by the seed: {share}, the rest for training."
+    best, mode = _best(inspected)
+    made = plan_of(inspected)
     lines = [
         *head(what),
-        *data_section(looked.source, looked.split, [*looked.comments, comment, *how, *later], columns, out),
+        *data_section(inspected.source, inspected.split, [*inspected.comments, comment, *how, *later], columns, out),
         "",
-        *_feeds(looked),
-        *_metrics(looked),
+        *_feeds(inspected),
+        *_metrics(inspected),
         *training(
             made,
-            looked.rows,
+            inspected.rows,
             best=f"eval/{best}",
             mode=mode,
             rest=optimizer(made),
-            metrics=("loss", *(name for goal in looked.goals for name in goal.recorded)),
-            decide=_decide(looked),
+            metrics=("loss", *(name for goal in inspected.goals for name in goal.recorded)),
+            decide=_decide(inspected),
         ),
     ]
     return text(lines)
 
 
-def _decide(looked: Looked) -> list[str]:
+def _decide(inspected: Inspected) -> list[str]:
     """Return the lines on thresholds: they are chosen where one of two classes is rare, and may be where there are two, or tags."""
     more = "or {precision: 0.9}, {recall: 0.9}, {cost: {missed: 10, false_alarm: 1}}"
-    goal = looked.only
+    goal = inspected.only
     if goal is None:
         return []
     if goal.positive and goal.positive.is_rare:
@@ -241,11 +242,11 @@ def _decide(looked: Looked) -> list[str]:
     return []
 
 
-def _in_time(looked: Looked) -> str | None:
+def _in_time(inspected: Inspected) -> str | None:
     """Return a column of dates by which the rows are sorted; None where there is none."""
-    for found in looked.used("date"):
-        codes = looked.table.cells(found.name).codes()
-        if len(codes.words) * 2 < len(looked.table) or (codes.codes < 0).any():
+    for found in inspected.used("date"):
+        codes = inspected.table.cells(found.name).codes()
+        if len(codes.words) * 2 < len(inspected.table) or (codes.codes < 0).any():
             continue
         moments = np.array([parse(word, found.options.get("format")).timestamp() for word in codes.words])[codes.codes]
         if (np.diff(moments) >= 0).all():
@@ -256,38 +257,38 @@ def _in_time(looked: Looked) -> str | None:
 _USES = {"eval": "the evaluation after every epoch", "test": "a last test (pe eval --split test)"}
 
 
-def _feeds(looked: Looked) -> list[str]:
+def _feeds(inspected: Inspected) -> list[str]:
     lines = ["# Feed of the model: the columns that it is made of. Several columns stand side by side."]
     rows: Lines = []
-    numbers = numbers_of(looked)
+    numbers = numbers_of(inspected)
     if numbers:
-        rows.append(("x:", flow(escaped([g.name for g in numbers])), sum_of(looked)))
-    for found, feed in branches_of(looked).items():
+        rows.append(("x:", flow(escaped([g.name for g in numbers])), sum_of(inspected)))
+    for found, feed in branches_of(inspected).items():
         rows.append((f"{feed}:", quoted(escaped(found)), ""))
-    rows += [(f"{goal.feed}:", quoted(escaped(goal.name)), "what is predicted") for goal in looked.goals]
+    rows += [(f"{goal.feed}:", quoted(escaped(goal.name)), "what is predicted") for goal in inspected.goals]
     return [*lines, "feeds:", *aligned(rows, "  ")]
 
 
-def _changes(looked: Looked) -> list[str]:
+def _changes(inspected: Inspected) -> list[str]:
     """Return the lines that change training pictures; they stand in comments where a number is predicted, which they may change, too."""
-    lines = [line for one in looked.used("image") for line in augmentation(int(one.options["size"][0]))]
-    if not lines or not any(goal.is_number for goal in looked.goals):
+    lines = [line for one in inspected.used("image") for line in augmentation(int(one.options["size"][0]))]
+    if not lines or not any(goal.is_number for goal in inspected.goals):
         return lines
     why = "  # Where they leave what is predicted as it is (a flip moves what is left to the right), take out the signs in front:"
     return [lines[0], why, *(f"  # {line[2:]}" for line in lines[1:])]
 
 
-def _best(looked: Looked) -> tuple[str, str]:
+def _best(inspected: Inspected) -> tuple[str, str]:
     """Return the metric that decides which checkpoint is the best, and whether more of it is better: max, or min."""
-    if looked.only is None:
+    if inspected.only is None:
         return "loss", "min"
-    return looked.only.positive.best if looked.only.positive else (looked.only.kind.best, looked.only.kind.mode)
+    return inspected.only.positive.best if inspected.only.positive else (inspected.only.kind.best, inspected.only.kind.mode)
 
 
-def _metrics(looked: Looked) -> list[str]:
+def _metrics(inspected: Inspected) -> list[str]:
     """Return the section of metrics that are taken over all rows of an evaluation."""
     lines = []
-    for goal in looked.goals:
+    for goal in inspected.goals:
         if goal.positive:
             lines += goal.positive.section()
         elif goal.guess.type == "bag":
@@ -297,23 +298,23 @@ def _metrics(looked: Looked) -> list[str]:
     return ["", "metrics:", *lines] if lines else []
 
 
-def _notes(looked: Looked) -> tuple[str, ...]:
-    notes = [f"'{said(goal.name)}' is taken for {goal.kind.said}: {goal.guess.why}" for goal in looked.goals]
-    notes[0] = f"{len(looked.table):,} rows; {notes[0]}"
-    best = f"the best checkpoint goes by eval/{said(_best(looked)[0], 60)}"
-    if any(goal.guess.type == "bag" for goal in looked.goals):
+def _notes(inspected: Inspected) -> tuple[str, ...]:
+    notes = [f"'{said(goal.name)}' is taken for {goal.kind.said}: {goal.guess.why}" for goal in inspected.goals]
+    notes[0] = f"{len(inspected.table):,} rows; {notes[0]}"
+    best = f"the best checkpoint goes by eval/{said(_best(inspected)[0], 60)}"
+    if any(goal.guess.type == "bag" for goal in inspected.goals):
         notes.append(f"metrics are F1 and average precision; {best}")
-    for positive in (goal.positive for goal in looked.goals if goal.positive):
+    for positive in (goal.positive for goal in inspected.goals if goal.positive):
         name = said(positive.name, 30)
         notes.append(f"metrics are about '{name}', {positive.why}; {best}")
-        if positive.is_rare and looked.only is not None:
+        if positive.is_rare and inspected.only is not None:
             notes.append(f"the threshold of '{name}' is chosen after training (train.decide: f1), and kept with the model")
     for types, what in (
         (("number", "bool", "date"), "numbers"), (("category",), "categories"), (("bag",), "lists"), (("text",), "texts"),
         (("image",), "pictures"),
     ):  # fmt: skip
-        found = looked.used(*types)
+        found = inspected.used(*types)
         if found:
             notes.append(f"{what}: {', '.join(said(g.name, 30) for g in found)}")
-    notes += [f"left out: {what}: {why}" for what, why in looked.left_out]
-    return (*looked.comments, *notes, *looked.notes)
+    notes += [f"left out: {what}: {why}" for what, why in inspected.left_out]
+    return (*inspected.comments, *notes, *inspected.notes)

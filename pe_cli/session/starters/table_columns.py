@@ -15,13 +15,13 @@ from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
-from pe_cli.session.starters.doubles import leaks, notation_of, without_doubles
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.goals import LAYERS, Goal, with_suffixes
-from pe_cli.session.starters.guessed import Asked, Guess
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
-from pe_cli.session.starters.positive import positive_of
+from pe_cli.session.starters.positive_class import positive_of
+from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
+from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.training_plan import Plan, shares, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.
@@ -33,7 +33,7 @@ TAKEN = ("x", "all", "bins", "hidden1", "drop1", "hidden2", "drop2", "loss")
 
 
 @dataclass
-class Looked:
+class Inspected:
     """A table, looked at.
 
     Args:
@@ -91,7 +91,7 @@ class Looked:
         return open_tokens(self.states[name]["tokens"]).size
 
 
-def guesses_of(table: Table, wish: Wish, targets: Sequence[str], asked: Asked) -> list[Guess]:
+def guesses_of(table: Table, settings: Settings, targets: Sequence[str], asked: Asked) -> list[Guess]:
     """Return how the columns besides the targets are taken, the first `MOST_COLUMNS` of them.
 
     Raises:
@@ -99,18 +99,18 @@ def guesses_of(table: Table, wish: Wish, targets: Sequence[str], asked: Asked) -
     """
     found = []
     for name in [name for name in table.names if name not in targets][:MOST_COLUMNS]:
-        if name in wish.drop:
+        if name in settings.drop:
             found.append(Guess(name, None, why="--drop says so"))
-        elif name in wish.columns:
-            found.append(as_declared(table, name, wish.columns[name], asked))
+        elif name in settings.columns:
+            found.append(as_declared(table, name, settings.columns[name], asked))
         else:
             found.append(guess(table, name, asked))
     return found
 
 
 def look(
-    table: Table, source: dict[str, Any], wish: Wish, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
-) -> Looked:
+    table: Table, source: dict[str, Any], settings: Settings, targets: Sequence[str], asked: Asked, comments: Sequence[str] = ()
+) -> Inspected:
     """Return what a table is, with its rows split and its columns fitted.
 
     Raises:
@@ -120,14 +120,14 @@ def look(
         raise table.error(
             0, table.names[0], f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
-    goals = _goals(table, wish, targets, asked)
-    guesses = guesses_of(table, wish, targets, asked)
+    goals = _goals(table, settings, targets, asked)
+    guesses = guesses_of(table, settings, targets, asked)
     if not any(one.type for one in guesses):
         guesses = [one if one.spare is None else replace(one, type="number", options=one.spare, why=f"{one.why}? no other column is left")
                    for one in guesses]  # fmt: skip
     aims = [goal.guess for goal in goals]
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
-    guesses = [_gaps_filled(one, wish) for one in without_doubles(table, guesses, aims)]
+    guesses = [_gaps_filled(one, settings) for one in without_doubles(table, guesses, aims)]
     split: dict[str, Any] = {
         **shares(len(table)),
         **({"stratify": targets[0]} if [one.type for one in aims] == ["category"] else {}),
@@ -136,28 +136,29 @@ def look(
     rows = np.arange(len(table), dtype=np.int64)
     parts = split_rows(table, rows, SplitSection.model_validate(split))
     goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
-    looked = Looked(table, source, goals, guesses, split, parts, comments=tuple(comments))
-    looked.notes = [note for one in [*aims, *guesses] if (note := one.note)]
-    looked.notes += [note for one in aims for note in leaks(table, guesses, one)]
+    inspected = Inspected(table, source, goals, guesses, split, parts, comments=tuple(comments))
+    inspected.notes = [note for one in [*aims, *guesses] if (note := one.note)]
+    inspected.notes += [note for one in aims for note in leaks(table, guesses, one)]
     for goal in goals:
-        looked.states[goal.name] = _fitted(looked, goal.guess, wish)
-    looked.guesses = [_fitting(looked, found, wish) for found in guesses]
-    if not any(found.type for found in looked.guesses):
+        inspected.states[goal.name] = _fitted(inspected, goal.guess, settings)
+    inspected.guesses = [_fitting(inspected, found, settings) for found in guesses]
+    if not any(found.type for found in inspected.guesses):
         why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
         raise table.error(0, table.names[0], f"no other column is left to learn from. {why}", "add columns")
-    return looked
+    return inspected
 
 
-def _goals(table: Table, wish: Wish, targets: Sequence[str], asked: Asked) -> list[Goal]:
+def _goals(table: Table, settings: Settings, targets: Sequence[str], asked: Asked) -> list[Goal]:
     """Return the targets, as they are guessed or said."""
-    if wish.positive is not None and len(targets) > 1:
-        raise PeError(f"--positive '{said(wish.positive)}' is about one target, and there are {len(targets)}", hint="leave --positive out")
-    return with_suffixes([positive_of(table, guess_target(table, name, wish, asked), wish.positive) for name in targets])
+    if settings.positive is not None and len(targets) > 1:
+        text = f"--positive '{said(settings.positive)}' is about one target, and there are {len(targets)}"
+        raise PeError(text, hint="leave --positive out")
+    return with_suffixes([positive_of(table, guess_target(table, name, settings, asked), settings.positive) for name in targets])
 
 
-def _gaps_filled(found: Guess, wish: Wish) -> Guess:
+def _gaps_filled(found: Guess, settings: Settings) -> Guess:
     """Return a column of numbers whose missing cells become the median also where this table has none: later rows may have some."""
-    if found.type != "number" or found.name in wish.columns:
+    if found.type != "number" or found.name in settings.columns:
         return found
     return replace(found, options={**{k: v for k, v in found.options.items() if k != "scale"}, "missing": "median", "scale": "standard"})
 
@@ -182,23 +183,23 @@ def _is_number(words: Sequence[str]) -> bool:
         return False
 
 
-def _fitted(looked: Looked, found: Guess, wish: Wish) -> dict[str, Any]:
+def _fitted(inspected: Inspected, found: Guess, settings: Settings) -> dict[str, Any]:
     kind = discover()[str(found.type)]
-    is_target = any(found.name == goal.name for goal in looked.goals)
-    context = Context(looked.table, found.name, is_target, None, None, wish.base)
+    is_target = any(found.name == goal.name for goal in inspected.goals)
+    context = Context(inspected.table, found.name, is_target, None, None, settings.base)
     options = kind.options.model_validate(dict(found.options))
-    state: dict[str, Any] = kind.fit(options, context, looked.parts["train"])
+    state: dict[str, Any] = kind.fit(options, context, inspected.parts["train"])
     return state
 
 
-def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
+def _fitting(inspected: Inspected, found: Guess, settings: Settings) -> Guess:
     """Return a column with what it learned put down; left out where it cannot learn from the training rows."""
     if found.type is None:
         return found
     try:
-        looked.states[found.name] = _fitted(looked, found, wish)
+        inspected.states[found.name] = _fitted(inspected, found, settings)
     except PeError as error:
-        if found.name in wish.columns:
+        if found.name in settings.columns:
             raise
         return left_out(found, said(error.message, 120))
     return found
@@ -207,27 +208,27 @@ def _fitting(looked: Looked, found: Guess, wish: Wish) -> Guess:
 # --- what it feeds ----------------------------------------------------------------------------------------------------
 
 
-def plan_of(looked: Looked) -> Plan:
+def plan_of(inspected: Inspected) -> Plan:
     """Return how much a model of the table is given: its batches, epochs, rate and width; half as many with texts."""
-    if looked.used("image"):
-        made = picture_plan(looked.rows)
+    if inspected.used("image"):
+        made = picture_plan(inspected.rows)
         return replace(made, learning_rate=0.002, weight_decay=0.02)
-    return table_plan(looked.rows, 2000) if looked.used("text") else table_plan(looked.rows)
+    return table_plan(inspected.rows, 2000) if inspected.used("text") else table_plan(inspected.rows)
 
 
-def numbers_of(looked: Looked) -> list[Guess]:
+def numbers_of(inspected: Inspected) -> list[Guess]:
     """Return the columns that stand side by side in the feed of numbers."""
-    return looked.used("number", "bool", "date")
+    return inspected.used("number", "bool", "date")
 
 
-def width_of(looked: Looked, found: Guess) -> int:
+def width_of(inspected: Inspected, found: Guess) -> int:
     """Return how many numbers a column gives."""
-    return len(looked.states[found.name]["divisor"]) if found.type == "date" else 1
+    return len(inspected.states[found.name]["divisor"]) if found.type == "date" else 1
 
 
-def sum_of(looked: Looked) -> str:
+def sum_of(inspected: Inspected) -> str:
     """Return a remark on how many numbers a row feeds, and which columns give more than one."""
-    wide = [(found.name, width_of(looked, found)) for found in numbers_of(looked)]
+    wide = [(found.name, width_of(inspected, found)) for found in numbers_of(inspected)]
     total = sum(width for _, width in wide)
     if all(width == 1 for _, width in wide) or total == len(wide):
         return f"{total} number{'s' * (total > 1)}"
@@ -238,14 +239,14 @@ def sum_of(looked: Looked) -> str:
     )
 
 
-def branches_of(looked: Looked) -> dict[str, str]:
+def branches_of(inspected: Inspected) -> dict[str, str]:
     """Return the columns that have a feed of their own, and its name."""
-    taken = [*TAKEN, *(goal.key(layer) for goal in looked.goals for layer in LAYERS)]
+    taken = [*TAKEN, *(goal.key(layer) for goal in inspected.goals for layer in LAYERS)]
     found: dict[str, str] = {}
-    for one in looked.used("category", "bag", "text", "image"):
+    for one in inspected.used("category", "bag", "text", "image"):
         feed = safe(one.name, taken)
         found[one.name] = feed
         taken += [feed, f"{feed}_row", f"{feed}_sum", f"{feed}_words", f"{feed}_conv", f"{feed}_text"]
-        taken += [goal.key(f"{feed}_wide") for goal in looked.goals]
+        taken += [goal.key(f"{feed}_wide") for goal in inspected.goals]
         taken += [f"{feed}_{name}" for name in ("mean", "flat", *(f"stage{i + 1}" for i in range(STAGES)))] if one.type == "image" else []
     return found

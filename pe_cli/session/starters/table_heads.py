@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.core.yaml_inline import flow
-from pe_cli.session.starters.doubles import values_of
 from pe_cli.session.starters.files import Lines
-from pe_cli.session.starters.goals import Goal
 from pe_cli.session.starters.names import said
-from pe_cli.session.starters.table_columns import Looked, branches_of
+from pe_cli.session.starters.redundant_columns import values_of
+from pe_cli.session.starters.table_columns import Inspected, branches_of
+from pe_cli.session.starters.target_kinds import Goal
 
 _ZERO = {"initializer": {"type": "Constant"}}
 
@@ -23,14 +23,14 @@ class Head:
     """Writes the layers of a target.
 
     Args:
-        looked: the table.
+        inspected: the table.
         goal: the target.
         straight: layers of which the linear model is made, besides categories.
         before: layer that the hidden layers end with.
     """
 
-    def __init__(self, looked: Looked, goal: Goal, straight: Sequence[str], before: str) -> None:
-        self._looked, self._goal, self._straight, self._before = looked, goal, list(straight), before
+    def __init__(self, inspected: Inspected, goal: Goal, straight: Sequence[str], before: str) -> None:
+        self._looked, self._goal, self._straight, self._before = inspected, goal, list(straight), before
         self._name = said(goal.name)
         self._layers: Lines = []
 
@@ -177,28 +177,28 @@ def classifier(suffix: str = "") -> Lines:
     ]  # fmt: skip
 
 
-def heads(looked: Looked, straight: Sequence[str], before: str) -> Lines:
+def heads(inspected: Inspected, straight: Sequence[str], before: str) -> Lines:
     """Return the layers of all targets, and the loss: the sum of theirs."""
-    found = [line for goal in looked.goals for line in Head(looked, goal, straight, before).layers()]
-    if looked.only is None:
-        found.append(("loss:", flow({"type": "sum", "x": [goal.key("loss") for goal in looked.goals]}), "each target counts alike"))
+    found = [line for goal in inspected.goals for line in Head(inspected, goal, straight, before).layers()]
+    if inspected.only is None:
+        found.append(("loss:", flow({"type": "sum", "x": [goal.key("loss") for goal in inspected.goals]}), "each target counts alike"))
     return found
 
 
-def feed_of(looked: Looked, goal: Goal) -> tuple[str, str, str]:
+def feed_of(inspected: Inspected, goal: Goal) -> tuple[str, str, str]:
     """Return the feed that the model is taught a target by."""
     name, key = said(goal.name), f"{goal.feed}:"
     if goal.guess.type == "category":
         return key, "{shape: [1], dtype: int64}", f"index of the class of '{name}'"
     if goal.guess.type == "bag":
-        return key, flow({"shape": [looked.indices(goal.name)]}), f"1 for every tag that '{name}' has, else 0"
+        return key, flow({"shape": [inspected.indices(goal.name)]}), f"1 for every tag that '{name}' has, else 0"
     scaled = {
         "number": ", scaled to mean 0 and deviation 1", "log": ", its logarithm scaled to mean 0 and deviation 1", "share": ", from 0 to 1",
     }  # fmt: skip
     return key, "{shape: [1]}", f"'{name}'{scaled.get(goal.guess.kind, '')}"
 
 
-def categories(looked: Looked) -> dict[str, str]:
+def categories(inspected: Inspected) -> dict[str, str]:
     """Return the feeds of categories, and their columns."""
-    names = {one.name for one in looked.used("category")}
-    return {feed: name for name, feed in branches_of(looked).items() if name in names}
+    names = {one.name for one in inspected.used("category")}
+    return {feed: name for name, feed in branches_of(inspected).items() if name in names}

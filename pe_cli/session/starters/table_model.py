@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pe_cli.core.yaml_inline import flow, quoted
-from pe_cli.session.starters.files import Lines, Wish, aligned, text
-from pe_cli.session.starters.guessed import Guess
+from pe_cli.session.starters.files import Lines, Settings, aligned, text
+from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.number_bins import edges_of
 from pe_cli.session.starters.pictures import BLOCK, stages
-from pe_cli.session.starters.table_columns import Looked, branches_of, numbers_of, plan_of, sum_of, width_of
+from pe_cli.session.starters.table_columns import Inspected, branches_of, numbers_of, plan_of, sum_of, width_of
 from pe_cli.session.starters.table_heads import categories, feed_of, heads
 from pe_cli.session.starters.training_plan import Plan, embedding_width
 
@@ -18,47 +18,47 @@ from pe_cli.session.starters.training_plan import Plan, embedding_width
 TEXT_WIDTH = 32
 
 
-def model_of(looked: Looked, wish: Wish) -> str:
+def model_of(inspected: Inspected, settings: Settings) -> str:
     """Return the text of the model's file: feeds, a branch for every kind of column, two hidden layers, and what is measured."""
-    found = plan_of(looked)
+    found = plan_of(inspected)
     feeds: Lines = []
     layers: Lines = []
     outputs: list[str] = []
-    if numbers_of(looked):
-        total = sum(width_of(looked, one) for one in numbers_of(looked))
-        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(looked)}, as `feeds` of the config says"))
+    if numbers_of(inspected):
+        total = sum(width_of(inspected, one) for one in numbers_of(inspected))
+        feeds.append(("x:", flow({"shape": [total]}), f"{sum_of(inspected)}, as `feeds` of the config says"))
         outputs.append("x")
-    for name, feed in branches_of(looked).items():
-        one = next(g for g in looked.guesses if g.name == name)
-        outputs.append(_BRANCHES[str(one.type)](looked, one, feed, feeds, layers))
-    feeds += [feed_of(looked, goal) for goal in looked.goals]
+    for name, feed in branches_of(inspected).items():
+        one = next(g for g in inspected.guesses if g.name == name)
+        outputs.append(_BRANCHES[str(one.type)](inspected, one, feed, feeds, layers))
+    feeds += [feed_of(inspected, goal) for goal in inspected.goals]
     if len(outputs) > 1:
         layers.append(("all:", flow({"type": "concat", "input": outputs, "axis": 1}), "side by side"))
     first = "all" if len(outputs) > 1 else outputs[0]
-    edges = edges_of(looked, wish)
+    edges = edges_of(inspected, settings)
     inputs = [first, *(["bins"] if any(edges) else [])]
-    rows = {f"{feed}_row" for feed in categories(looked)}
+    rows = {f"{feed}_row" for feed in categories(inspected)}
     straight = [*(name for name in outputs if name not in rows), *inputs[1:]]
-    last = _hidden(inputs, found) + heads(looked, straight, "drop2")
-    binned = _bins(looked, edges) if any(edges) else []
-    return _text_of(looked, wish, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
+    last = _hidden(inputs, found) + heads(inspected, straight, "drop2")
+    binned = _bins(inspected, edges) if any(edges) else []
+    return _text_of(inspected, settings, feeds, [*aligned(layers, "  "), *binned, *aligned(last, "  ")])
 
 
-def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) -> str:
+def _text_of(inspected: Inspected, settings: Settings, feeds: Lines, layers: Sequence[str]) -> str:
     lines = [
-        f"# What is computed for {said(wish.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
+        f"# What is computed for {said(settings.config.name)}. `pe ops` lists every type of layer, `pe ops fc` explains one of them.",
         "# Sizes come from the data, which pe init looked at: change them with the columns.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs, each with the shape of one sample.",
         "feeds:",
         *aligned(feeds, "  "),
         "",
-        *([*BLOCK, ""] if looked.used("image") else []),
+        *([*BLOCK, ""] if inspected.used("image") else []),
         "# Layers in order: the key names the output; a layer that names no input takes the output of the layer before it.",
         *(
             ["# An embedding of n indices is 1.6 * n ** 0.56 wide, at most 50."]
-            if looked.used("category", "bag")
+            if inspected.used("category", "bag")
             else []
         ),
         "# wide is a linear model, of which a category has a number for each class; deep adds what several columns do together.",
@@ -66,13 +66,13 @@ def _text_of(looked: Looked, wish: Wish, feeds: Lines, layers: Sequence[str]) ->
         *layers,
         "",
         "# What is measured and predicted; single numbers become metrics.",
-        f"fetches: {flow(['loss', *(name for goal in looked.goals for name in goal.fetched)])}",
+        f"fetches: {flow(['loss', *(name for goal in inspected.goals for name in goal.fetched)])}",
     ]
     return text(lines)
 
 
-def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
-    count = looked.indices(one.name)
+def _category(inspected: Inspected, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = inspected.indices(one.name)
     width = embedding_width(count)
     feeds.append((f"{feed}:", "{shape: [1], dtype: int64}", f"index of the class of '{said(one.name)}'"))
     said_of = f"{count - 2} class{'es' * (count != 3)} of the training rows, unknown and missing"
@@ -80,8 +80,8 @@ def _category(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines
     return f"{feed}_row"
 
 
-def _bag(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
-    count = looked.indices(one.name)
+def _bag(inspected: Inspected, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = inspected.indices(one.name)
     feeds.append(
         (f"{feed}:", flow({"shape": [count]}), f"1 for every item that '{said(one.name)}' has; {count} indices")
     )
@@ -90,8 +90,8 @@ def _bag(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> 
     return f"{feed}_sum"
 
 
-def _text_branch(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
-    count = looked.tokens(one.name)
+def _text_branch(inspected: Inspected, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+    count = inspected.tokens(one.name)
     kind = one.options.get("tokens", "words")
     feeds.append((f"{feed}:", "{shape: [1], dtype: int64, lod_level: 1}", f"ids of the {kind} of '{said(one.name)}'"))
     table = {"type": "embedding", "input": feed, "size": [count, TEXT_WIDTH]}
@@ -111,7 +111,7 @@ def _text_branch(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Li
     return f"{feed}_text"
 
 
-def _image(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
+def _image(inspected: Inspected, one: Guess, feed: str, feeds: Lines, layers: Lines) -> str:
     size = int(one.options["size"][0])
     shape = [1 if one.options.get("mode") == "gray" else 3, size, size]
     feeds.append((f"{feed}:", flow({"shape": shape}), f"the picture of '{said(one.name)}': channels, height, width"))
@@ -123,9 +123,9 @@ def _image(looked: Looked, one: Guess, feed: str, feeds: Lines, layers: Lines) -
 _BRANCHES = {"category": _category, "bag": _bag, "text": _text_branch, "image": _image}
 
 
-def _bins(looked: Looked, edges: Sequence[Sequence[float]]) -> list[str]:
+def _bins(inspected: Inspected, edges: Sequence[Sequence[float]]) -> list[str]:
     """Return the lines of the layer that writes numbers as their places in bins."""
-    names = [one.name for one in numbers_of(looked) for _ in range(width_of(looked, one))]
+    names = [one.name for one in numbers_of(inspected) for _ in range(width_of(inspected, one))]
     rows = [f"{flow(row)}{',' * (i + 1 < len(edges))}" for i, row in enumerate(edges)]
     most = min(110, max(len(row) for row in rows))
     return [

@@ -15,7 +15,17 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context, discover
 from pe_cli.data.readers.tagged import TAGS, WORDS
 from pe_cli.data.row_split import split_rows
-from pe_cli.session.starters.files import Lines, Starter, Wish, aligned, data_section, head, optimizer, text, training
+from pe_cli.session.starters.files import (
+    Lines,
+    Settings,
+    Starter,
+    aligned,
+    data_section,
+    head,
+    optimizer,
+    text,
+    training,
+)
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.table_columns import FEWEST
 from pe_cli.session.starters.training_plan import shares, table_plan
@@ -36,16 +46,16 @@ def has_spans(path: Path) -> bool:
     return '"text"' in first and found is not None
 
 
-def starter(wish: Wish) -> Starter:
+def starter(settings: Settings) -> Starter:
     """Return a starter for files of tagged sentences.
 
     Raises:
         PeError: DATA; a file has another form, or too few sentences.
     """
-    if wish.target not in (None, TAGS):
-        raise PeError(f"--target '{said(wish.target)}': tagged words have the target 'tags'", hint="leave --target out")
-    source: dict[str, Any] = {"reader": "tagged", "files": wish.path}
-    table = wish.open(source)
+    if settings.target not in (None, TAGS):
+        raise PeError(f"--target '{said(settings.target)}': tagged words have the target 'tags'", hint="leave --target out")
+    source: dict[str, Any] = {"reader": "tagged", "files": settings.path}
+    table = settings.open(source)
     if len(table) < FEWEST:
         few = f"there are {len(table)} sentences, and a model needs {FEWEST} at least"
         raise table.error(0, WORDS, few, "an empty line ends a sentence")
@@ -57,7 +67,7 @@ def starter(wish: Wish) -> Starter:
     kind = discover()["sequence"]
     sizes = {}
     for name, options in declared.items():
-        state = kind.fit(kind.options.model_validate(options), Context(table, name, name == TAGS, base=wish.base), parts["train"])
+        state = kind.fit(kind.options.model_validate(options), Context(table, name, name == TAGS, base=settings.base), parts["train"])
         sizes[name] = len(kind.classes(state))
     made = table_plan(len(parts["train"]), STEPS)
     shown = f"{len(table):,} sentences of {sum(counts.values()):,} words; {len(counts)} tags: {said(', '.join(sorted(counts)), 120)}"
@@ -67,7 +77,7 @@ def starter(wish: Wish) -> Starter:
         (f"{TAGS}:", flow({"type": "sequence", **declared[TAGS]}), "one for each word"),
     ]
     lines = [
-        *head(f"Gives every word of texts like those of {said(wish.source.name)} a tag."),
+        *head(f"Gives every word of texts like those of {said(settings.source.name)} a tag."),
         *data_section(source, split, [f"{shown}."], columns),
         "",
         "# Feed of the model: column of the data.",
@@ -76,10 +86,10 @@ def starter(wish: Wish) -> Starter:
     ]
     share = f"{times / sum(counts.values()):.0%}"
     facts = (shown, f"the most frequent tag, {said(most, 30)}, has {share} of the words: compare eval/acc with that")
-    return Starter(text(lines), _model(wish, sizes, made.dropout), facts)
+    return Starter(text(lines), _model(settings, sizes, made.dropout), facts)
 
 
-def _model(wish: Wish, sizes: dict[str, int], dropout: float) -> str:
+def _model(settings: Settings, sizes: dict[str, int], dropout: float) -> str:
     table = {"type": "embedding", "input": WORDS, "size": [sizes[WORDS], WIDTH]}
     lstm = {"type": "dynamic_lstm", "size": 4 * KEPT, "use_peepholes": False}
     named = {"param_attr": {"name": "transitions"}}
@@ -101,9 +111,9 @@ def _model(wish: Wish, sizes: dict[str, int], dropout: float) -> str:
         ("acc:", flow({"type": "mean", "x": "rights"}), "share of words with the right tag"),
     ]
     lines = [
-        f"# What is computed for {said(wish.config.name)}: two LSTMs, and a field that knows which tag may follow which.",
+        f"# What is computed for {said(settings.config.name)}: two LSTMs, and a field that knows which tag may follow which.",
         "# `pe ops` lists every type of layer, `pe ops linear_chain_crf` explains one of them.",
-        f"name: {quoted(safe(wish.config.stem, [], 'starter'))}",
+        f"name: {quoted(safe(settings.config.stem, [], 'starter'))}",
         "",
         "# Inputs: an index for each word of a sentence, of any length.",
         "feeds:",

@@ -14,7 +14,7 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bag import BagOptions, items_of_list
 from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.files import Lines, aligned
-from pe_cli.session.starters.guessed import Guess, three
+from pe_cli.session.starters.guesses import Guess, three
 from pe_cli.session.starters.names import of_class, said
 
 #: Different items of a bag at most, and rows that an item must have in the mean.

@@ -6,29 +6,29 @@ from typing import Any
 
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.starters import table
-from pe_cli.session.starters.files import Starter, Wish
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.files import Settings, Starter
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.names import said
 
 LABEL = "label"
 
 
-def starter(wish: Wish) -> Starter:
+def starter(settings: Settings) -> Starter:
     """Return a starter that sorts texts, a row per file, into the classes of their folders.
 
     Raises:
         PeError: DATA; a text cannot be read.
     """
-    source: dict[str, Any] = {"reader": "text", "folder": wish.path, "per": "file"}
-    found = wish.open(source)
-    if wish.target not in (None, LABEL):
+    source: dict[str, Any] = {"reader": "text", "folder": settings.path, "per": "file"}
+    found = settings.open(source)
+    if settings.target not in (None, LABEL):
         raise PeError(
-            f"--target '{said(wish.target)}': a folder of texts has the target 'label'", hint="leave --target out"
+            f"--target '{said(settings.target)}': a folder of texts has the target 'label'", hint="leave --target out"
         )
     if LABEL not in found.names:
         raise PeError(
-            f"{wish.source} has no folders of classes",
+            f"{settings.source} has no folders of classes",
             hint="one folder of texts per class; or name one text",
             code=ExitCode.DATA,
         )
-    return table.of_table(found, source, wish, [LABEL], Asked(wish.ask))
+    return table.of_table(found, source, settings, [LABEL], Asked(settings.ask))

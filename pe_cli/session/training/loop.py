@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.build.model_warnings import doubts
+from pe_cli.build.model_warnings import model_warnings
 from pe_cli.config.period import Period
 from pe_cli.config.spec import DataSpec
 from pe_cli.core.errors import ExitCode, PeError
@@ -381,7 +381,7 @@ class Trainer:
                 self.run_writer.log(f"data.{use}: {len(self.job.data.fed(use)):,} samples")
         if "eval" in self.run.data and not self.smoke:
             self.evaluator.collector("eval")
-        for text in (*doubts(self.job.built.eval, self.run.model, self.job.built.read), *diagnose_data(self.job)):
+        for text in (*model_warnings(self.job.built.eval, self.run.model, self.job.built.read), *diagnose_data(self.job)):
             self.run_writer.tell(text)
 
     def _announce(self, loader: Loader) -> None:

@@ -1,4 +1,4 @@
-"""Going on with a run: which one, from which checkpoint, and whether the config still says the same."""
+"""Resumes a run: finds it and its checkpoint, and checks whether the config still says the same."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_cli.build.model_warnings import loss_doubts
+from pe_cli.build.model_warnings import loss_warnings
 from pe_cli.config.period import Period
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.execute.batch import StepResult
@@ -146,7 +146,7 @@ class StepMetrics:
         # The op's name tells more than the variable's, which may be the layer's.
         op = next((op.type for op in reversed(block.ops) if variable in op.output_names()), "feed")
         # where the data is finite the cause is the model, or else the training
-        doubted = loss_doubts(self._job.built.eval)
+        doubted = loss_warnings(self._job.built.eval)
         remedy = doubted[0] if doubted else "lower the learning rate or clip gradients"
         return PeError(
             f"the loss '{name}' ({op}) is {loss} at step {step}",

@@ -18,7 +18,7 @@ from pe_cli.collectives.servers.client import Servers, reach
 from pe_cli.collectives.servers.frames import Message
 from pe_cli.collectives.servers.handshake import GREETING, NONCE
 from pe_cli.collectives.servers.service import Service, listen
-from tests.collectives.servers.strangers import HUGE, coming, framed, heard
+from tests.collectives.servers.untrusted_peers import HUGE, coming, framed, heard
 
 KEY = b"k" * 32
 CROWD = int(os.environ.get("PE_CROWD", "300"))

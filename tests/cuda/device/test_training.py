@@ -132,7 +132,7 @@ def train(folder: Path, model: str, optimizer: str, place: Place, shape: tuple[i
         pytest.param(RESIDUAL, "{type: Lamb, learning_rate: 0.01}", (2, 5, 5), "{}", id="a residual block with Lamb"),
         pytest.param(WORDS, ADAM, (5,), "{}", id="sparse embeddings, attention and an LSTM with Adam"),
         pytest.param(WORDS, "{type: SGD, learning_rate: 0.1}", (5,), "{}", id="sparse embeddings, attention and an LSTM with SGD"),
-    ], 4),
+    ], 8),
 )  # fmt: skip
 def test_four_steps_are_those_of_the_cpu(tmp_path, model: str, optimizer: str, shape: tuple[int, ...], passes: str):
     expected, weights = train(tmp_path, model, optimizer, Place("cpu", 0), shape)

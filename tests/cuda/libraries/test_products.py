@@ -143,6 +143,7 @@ def test_too_little_memory_to_measure_leaves_it_to_our_kernels(library: CublasLt
     assert not library.called
 
 
+@on_its_day(2, of=3)
 @pytest.mark.parametrize(("precision", "within"), of_today([("float32", 1e-5), ("bf16", 1e-3)], 2))
 def test_a_config_trains_as_with_our_kernels(library: CublasLt, precision: str, within: float):
     losses = []

@@ -65,11 +65,11 @@ def check(table, rows=ROWS):
 
 @pytest.mark.parametrize("kept", [1 << 20, 100, 0])
 def test_unpacked_text_lies_in_memory_or_in_a_file(read, tmp_path, monkeypatch, kept):
-    from pe_cli.data.tables import packed, text_source
+    from pe_cli.data.tables import decompression, text_source
 
     monkeypatch.setattr(text_source, "KEPT", kept)
     monkeypatch.setattr(text_source, "CHUNK", 64)
-    monkeypatch.setattr(packed, "CHUNK", 64)
+    monkeypatch.setattr(decompression, "CHUNK", 64)
     for name, values in {"a": range(100), "b": range(100, 300)}.items():
         (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(b"n\n" + b"".join(b"%d\n" % i for i in values)))
     (tmp_path / "c.csv").write_bytes("n\n300\n".encode("utf-16"))
@@ -426,9 +426,9 @@ def test_files_that_cannot_be_found(read, tmp_path, files, message, hint):
 
 @pytest.mark.parametrize("pack", [lambda data: gzip.compress(data, 9), zstd], ids=["gzip", "zstd"])
 def test_a_decompression_bomb_is_not_unpacked(read, tmp_path, monkeypatch, pack):
-    from pe_cli.data.tables import packed
+    from pe_cli.data.tables import decompression
 
-    monkeypatch.setattr(packed, "UNPACKED", 1 << 20)
+    monkeypatch.setattr(decompression, "UNPACKED", 1 << 20)
     (tmp_path / "t.csv").write_bytes(pack(b"a\n" + b"1\n" * (8 << 20)))
     error = failure(read, files="t.csv")
     assert "no table shrinks so far" in error.message

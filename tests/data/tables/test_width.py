@@ -104,7 +104,7 @@ def test_keys_of_an_object_are_counted_without_reading_it(text: bytes, outer: in
 
 def test_columns_are_read_ahead_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pe_cli.data.tables.csv import CsvPart
-    from pe_cli.session.starters.files import Wish
+    from pe_cli.session.starters.files import Settings
     from pe_cli.session.starters.kind import make
 
     passes = []
@@ -113,6 +113,6 @@ def test_columns_are_read_ahead_in_one_pass(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "t.csv"
     rows = [",".join(str((i * r) % 7) for i in range(1, 401)) for r in range(20)]
     path.write_text("\n".join([",".join(f"c{i}" for i in range(400)), *rows]))
-    made = make(Wish(path, "c0", tmp_path / "config.yaml"))
+    made = make(Settings(path, "c0", tmp_path / "config.yaml"))
     assert len(passes) < 10
     assert "199 more: only the first 200 are looked at" in made.config

@@ -80,6 +80,24 @@ def test_what_is_left_alone_is_said(program, why):
     assert why in text(auto_fusion.run, program)[1]
 
 
+TWO_AXES, THREE_AXES = (f"  var {name}: float32[{sizes}] is_data stop_gradient\n" for name, sizes in (("t", "4, 3"), ("u", "1, 4, 3")))
+
+
+def test_results_have_the_axes_of_the_widest_value():
+    added = "  forward elementwise_add(X=t, Y=u) -> Out=s: float32[1, 4, 3]\n  forward relu(X=s) -> Out=v: float32[1, 4, 3]\n"
+    made, _ = text(auto_fusion.run, TWO_AXES + THREE_AXES + added)
+    assert "fusion_group(Rest=[t, u]) -> Out=v: float32[1, 4, 3]" in made
+    assert '"like": 1' in made
+
+
+def test_a_value_with_fewer_axes_alone_makes_no_group():
+    column = "  var u: float32[1, 4, 1] is_data stop_gradient\n"
+    added = "  forward elementwise_add(X=t, Y=u) -> Out=s: float32[1, 4, 3]\n  forward relu(X=s) -> Out=v: float32[1, 4, 3]\n"
+    made, said = text(auto_fusion.run, TWO_AXES + column + added)
+    assert "fusion_group" not in made
+    assert "nothing fused" in said
+
+
 def test_a_long_chain_is_cut_into_groups_of_sixteen():
     lines = ["  var v0: float32[batch, 3] is_data stop_gradient\n"]
     lines += [f'  forward scale(X=v{i}) -> Out=v{i + 1}: float32[batch, 3] {{"scale": {i}.5}}\n' for i in range(33)]

@@ -110,10 +110,14 @@ def test_a_multiple_of_the_product_is_added_and_rows_are_the_same_in_any_cut(cal
     assert found[0].tobytes() == found[1].tobytes()
 
 
+@pytest.mark.parametrize(("ta", "tb"), [(0, 0), (1, 0), (0, 1), (1, 1)], ids=["NN", "TN", "NT", "TT"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_large_product_that_is_blocked_in_every_direction(call, rng, dtype):
-    m, n, k = 401, 530, 1030
-    a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
-    c, scratch = np.empty((m, n), dtype), np.empty(gemm_scratch(n, k), dtype)
-    call(multiply, dtype, 0, 0, m, n, k, a, k, b, n, 0, c, n, scratch)
-    np.testing.assert_allclose(c, a.astype("f8") @ b.astype("f8"), rtol=1e-3, atol=2e-4)
+@pytest.mark.parametrize(("m", "n", "k"), [(401, 530, 1030), (417, 1401, 50), (405, 403, 513)])
+def test_a_large_product_that_is_blocked_in_every_direction(call, rng, dtype, ta, tb, m, n, k):
+    a, b = rng.standard_normal((k, m) if ta else (m, k)).astype(dtype), rng.standard_normal((n, k) if tb else (k, n)).astype(dtype)
+    room = gemm_scratch(n, k)
+    c, scratch = np.empty((m, n), dtype), np.full(room + 64, -3, dtype)
+    call(multiply, dtype, ta, tb, m, n, k, a, a.shape[1], b, b.shape[1], 0, c, n, scratch)
+    expected = (a.T if ta else a).astype("f8") @ (b.T if tb else b).astype("f8")
+    np.testing.assert_allclose(c, expected, rtol=1e-3, atol=2e-4)
+    assert (scratch[room:] == -3).all(), "it keeps to its scratch"

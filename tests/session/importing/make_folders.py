@@ -238,10 +238,120 @@ def distilbert_masked() -> None:
     write("distilbert_masked", shaken(hf.DistilBertForMaskedLM(config)), {"input_ids": ids, "labels": told}, masked)
 
 
+LLAMA = {
+    "vocab_size": VOCAB, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 12, "bos_token_id": 1, "eos_token_id": 1,
+}  # fmt: skip
+
+
+def llama() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, rope_theta=500.0, attention_bias=True, mlp_bias=True))
+    write("llama", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+    tokenizer(HERE / "llama")
+
+
+def llama_classes() -> None:
+    import transformers as hf
+
+    config = hf.LlamaConfig(**LLAMA, head_dim=6, num_labels=3, pad_token_id=0)
+    write("llama_classes", shaken(hf.LlamaForSequenceClassification(config)), {"input_ids": tokens(4, 0), "label": labels(4)}, classified)
+
+
+def mistral() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.MistralForCausalLM(hf.MistralConfig(**LLAMA, sliding_window=11))
+    write("mistral", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+
+
+def qwen2() -> None:
+    import transformers as hf
+
+    ids = tokens(3, None)
+    model = hf.Qwen2ForCausalLM(hf.Qwen2Config(**LLAMA, tie_word_embeddings=True))
+    write("qwen2", shaken(model), {"input_ids": ids, "next": np.roll(ids, 1)}, language)
+
+
+def deit() -> None:
+    import transformers as hf
+
+    config = hf.DeiTConfig(**SIZES, hidden_size=8, intermediate_size=12, image_size=8, patch_size=4, num_labels=3)
+    write("deit", shaken(hf.DeiTForImageClassification(config)), {"image": pictures(3, 8), "label": labels(3)}, seen)
+    write("deit_teacher", shaken(hf.DeiTForImageClassificationWithTeacher(config)), {"image": pictures(3, 8), "label": labels(3)}, taught)
+
+
+def taught(model: torch.nn.Module, image: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = model(pixel_values=image).logits
+    return scores, torch.nn.functional.cross_entropy(scores, label[:, 0])
+
+
+def convnext() -> None:
+    import transformers as hf
+
+    config = hf.ConvNextConfig(hidden_sizes=[4, 4, 6, 8], depths=[1, 1, 2, 1], image_size=32, patch_size=2, num_labels=3)
+    write("convnext", shaken(hf.ConvNextForImageClassification(config)), {"image": pictures(3, 32), "label": labels(3)}, seen)
+
+
+def mobilenet_v1() -> None:
+    """Odd sides, so that SAME adds as much on both sides at some places and not at others."""
+    import transformers as hf
+
+    config = hf.MobileNetV1Config(depth_multiplier=0.05, min_depth=2, image_size=45, classifier_dropout_prob=0.0, num_labels=3)
+    write("mobilenet_v1", shaken(hf.MobileNetV1ForImageClassification(config)), {"image": pictures(4, 45), "label": labels(4)}, seen)
+
+
+def mobilenet_v2() -> None:
+    import transformers as hf
+
+    config = hf.MobileNetV2Config(
+        depth_multiplier=0.06, min_depth=2, depth_divisible_by=2, expand_ratio=2.0, finegrained_output=False, tf_padding=False,
+        image_size=40, classifier_dropout_prob=0.0, num_labels=3,
+    )  # fmt: skip
+    write("mobilenet_v2", shaken(hf.MobileNetV2ForImageClassification(config)), {"image": pictures(4, 40), "label": labels(4)}, seen)
+
+
+WHISPER = {
+    "vocab_size": VOCAB, "num_mel_bins": 4, "encoder_layers": 2, "encoder_attention_heads": 2, "decoder_layers": 1,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12, "d_model": 8, "max_source_positions": 6,
+    "max_target_positions": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1, "decoder_start_token_id": 1,
+}  # fmt: skip
+
+
+def sounds(rows: int) -> np.ndarray:
+    return np.random.default_rng(4).standard_normal((rows, 4, 12)).astype(np.float32)
+
+
+def whisper() -> None:
+    import transformers as hf
+
+    config = hf.WhisperConfig(**WHISPER, classifier_proj_size=6, num_labels=3)
+    feeds = {"input_features": sounds(3), "label": labels(3)}
+    write("whisper", shaken(hf.WhisperForAudioClassification(config)), feeds, heard)
+
+
+def heard(model: torch.nn.Module, input_features: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = model(input_features=input_features, labels=label[:, 0])
+    return found.logits, found.loss
+
+
+def whisper_encoder() -> None:
+    import transformers as hf
+
+    model = shaken(hf.WhisperForConditionalGeneration(hf.WhisperConfig(**WHISPER)))
+    write("whisper_encoder", model, {"input_features": sounds(3)}, lambda m, input_features: (m.model.encoder(input_features)[0], None))
+
+
 FOLDERS = {
     "bert": bert, "bert_masked": bert_masked, "roberta": roberta, "distilbert": distilbert, "gpt2": gpt2, "gpt2_classes": gpt2_classes,
     "bert_embedding": bert_embedding, "bert_tokens": bert_tokens, "roberta_masked": roberta_masked, "distilbert_masked": distilbert_masked,
     "vit": vit, "resnet": resnet_bottleneck, "resnet_basic": resnet_basic,
+    "llama": llama, "llama_classes": llama_classes, "mistral": mistral, "qwen2": qwen2,
+    "deit": deit, "convnext": convnext, "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2,
+    "whisper": whisper, "whisper_encoder": whisper_encoder,
 }  # fmt: skip
 
 if __name__ == "__main__":

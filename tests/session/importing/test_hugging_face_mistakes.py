@@ -91,6 +91,33 @@ def test_a_head_that_is_not_tied_has_a_matrix_of_its_own(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("mobilenet_v1", {"depth_multiplier": 1e30}, "depth_multiplier makes a size that is 3"),
+        ("mobilenet_v2", {"expand_ratio": 1e9}, "expand_ratio makes a size that is "),
+        ("mobilenet_v2", {"depth_divisible_by": 0}, "depth_divisible_by is 0"),
+        ("mobilenet_v2", {"output_stride": 8}, "output_stride is 8"),
+        ("convnext", {"hidden_sizes": [4, 4, 6]}, "hidden_sizes has 3 items"),
+        ("convnext", {"layer_scale_init_value": 0.0}, "unknown: convnext.encoder.stages.0.layers.0.layer_scale_parameter"),
+        ("whisper", {"max_source_positions": 7}, "encoder.embed_positions.weight is [6, 8] there and makes [7, 8] here"),
+        ("whisper", {"use_weighted_layer_sum": True}, "use_weighted_layer_sum is true"),
+    ],
+)
+def test_values_that_other_families_cannot_have(name: str, values: dict[str, Any], said: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(FOLDERS / name, tmp_path / name)
+    with_config(folder, **values)
+    error = refused(folder)
+    assert error.code == ExitCode.DATA
+    assert said in error.message
+
+
+def test_both_last_layers_of_deit_are_new_with_other_classes(tmp_path: Path) -> None:
+    found = read(ImportWish(FOLDERS / "deit_teacher", classes=5))
+    assert not any(name.startswith(("of_labels", "of_teacher")) for name in found.arrays)
+    assert any("of_labels.w_0" in note and "of_teacher.b_0" in note for note in found.notes if "begins at random" in note)
+
+
+@pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"hidden_size": -1}, "hidden_size is -1"),

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper, parser
 
+from pe_cli.cli.main import run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.execute.executor import Executor
 from pe_cli.io.checkpoint import load_arrays
@@ -18,7 +19,7 @@ from pe_cli.session.importing.define import ImportedModel, ImportWish, read_mode
 from pe_cli.session.importing.onnx.node import Attributes, Node
 from pe_cli.session.importing.onnx.values import Unimportable
 from pe_cli.session.importing.training import for_training
-from pe_cli.session.importing.write import write
+from pe_cli.session.importing.write import model_text, write
 from pe_cli.session.job import Job
 
 
@@ -137,6 +138,40 @@ def test_names_and_values_are_those_of_the_file(tmp_path):
     assert made.feeds == {"x": {"shape": [4], "dtype": "float32"}}
     np.testing.assert_array_equal(made.arrays["w"], W)
     np.testing.assert_array_equal(made.arrays["b"], B)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        pytest.param(*case.values[:2], id=case.id)
+        for case in GRAPHS
+        if case.id in {"a product and a sum are one layer", "Gemm with factors", "both sides are repeated", "what is made of other layers"}
+    ],
+)
+def test_what_is_exported_again_is_imported_as_the_same(text, values, tmp_path):
+    model = graph(text, **values)
+    model.metadata_props.add(key="licence", value='"MIT": yes\n')
+    made = imported(model, tmp_path / "first")
+    write(made, tmp_path)
+    (tmp_path / "second").mkdir()
+    out = tmp_path / "second" / "m.onnx"
+    values = ["--checkpoint", str(tmp_path / "params.safetensors")]
+    assert run(["export", str(tmp_path / "config.yaml"), *values, "--onnx", str(out), "--raw"]) == 0
+    again = read_model(ImportWish(out))
+    assert model_text(again) == model_text(made)
+    assert again.metadata == {"licence": '"MIT": yes\n'}
+    assert again.arrays.keys() == made.arrays.keys()
+    for name, value in made.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], value)
+
+
+def test_metadata_of_which_a_model_file_has_no_room_is_left_out(tmp_path):
+    model = graph("(float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+    for key in ("author", "long", "after"):
+        model.metadata_props.add(key=key, value="z" * (40_000 if key == "long" else 3))
+    made = imported(model, tmp_path)
+    assert made.metadata == {"author": "zzz"}
+    assert any("left out: 2 entries of metadata" in note for note in made.notes)
 
 
 def test_the_same_file_gives_the_same_bytes(tmp_path):

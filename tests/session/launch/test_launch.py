@@ -12,18 +12,18 @@ from pe_cli.collectives.servers.service import listen
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.session.launch import launch as module
+from pe_cli.session.launch.cluster_environment import ClusterEnvironment, Machine, Member
 from pe_cli.session.launch.group import remote
 from pe_cli.session.launch.hosts import Host
 from pe_cli.session.launch.launch import Launch, described, launch
 from pe_cli.session.launch.plan import Wanted, plan
-from pe_cli.session.launch.surroundings import Machine, Member, Surroundings
 
 SERVED = "distributed={mode: parameter_server, servers: 2}"
 
 
 def wish(count, *overrides, hosts=(), **given):
     run = load_run("configs/digits.yaml", overrides)
-    made = plan(run, Wanted(count, hosts=hosts), Surroundings(), Machine(cores=8))
+    made = plan(run, Wanted(count, hosts=hosts), ClusterEnvironment(), Machine(cores=8))
     return Launch(run, ["configs/digits.yaml"], made, **given)
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_started_is_named(overrides, count, message):
     ],
 )
 def test_options_for_processes_that_somebody_else_starts_are_refused(given, message):
-    around = Surroundings(Member(1, 2, "srun", "file", job="1.0.0"), "SLURM_PROCID=1")
+    around = ClusterEnvironment(Member(1, 2, "srun", "file", job="1.0.0"), "SLURM_PROCID=1")
     run = load_run("configs/digits.yaml")
     made = plan(run, Wanted(), around, Machine(cores=8))
     with pytest.raises(PeError, match=message) as found:
@@ -69,7 +69,7 @@ def test_a_plan_is_described_with_its_reasons_and_without_secrets():
     assert lines[:2] == ["# 3 processes: -n 3", "# this machine: each process is started here, as servers need no MPI"]
     assert len(lines) == 5
     assert all(f"PE_RANK={i} PE_SIZE=3 PE_SERVERS=127.0.0.1:" in line for i, line in enumerate(lines[2:]))
-    around = Surroundings(Member(2, 3, "an indexed Job", "address", "job-0.net:6174"), "JOB_COMPLETION_INDEX=2")
+    around = ClusterEnvironment(Member(2, 3, "an indexed Job", "address", "job-0.net:6174"), "JOB_COMPLETION_INDEX=2")
     run = load_run("configs/digits.yaml")
     pod = Launch(run, ["configs/digits.yaml"], plan(run, Wanted(), around, Machine(cores=8)), around)
     assert described(pod)[1:3] == [

@@ -6,9 +6,9 @@ import pytest
 
 from pe_cli.config.load import load_run
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.session.launch.cluster_environment import Allocation, ClusterEnvironment, Machine, Member
 from pe_cli.session.launch.hosts import Host
 from pe_cli.session.launch.plan import Wanted, plan
-from pe_cli.session.launch.surroundings import Allocation, Machine, Member, Surroundings
 
 DESK = Machine(cores=4)
 SERVED = "distributed={mode: parameter_server, servers: 2}"
@@ -19,7 +19,7 @@ TASK = Member(1, 3, "srun", "file", job="14.0.0", here=2)
 
 
 def planned(*overrides, where=None, machine=DESK, **wanted):
-    return plan(load_run("configs/digits.yaml", overrides), Wanted(**wanted), Surroundings(where, "A=1"), machine)
+    return plan(load_run("configs/digits.yaml", overrides), Wanted(**wanted), ClusterEnvironment(where, "A=1"), machine)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from pe_cli.build.build import load_and_build
 from pe_cli.core.errors import PeError
 from pe_cli.session.processes.server_training import divide
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 from tests.session.processes.test_server_training import SERVED, TABLE_MODEL, arrays, served, tables
 
@@ -23,6 +24,7 @@ def test_a_plateau_lowers_the_rate_of_servers_as_that_of_one_process(bench: Benc
     assert bench.seen(served(bench, "served", 1, 2, *options)) == bench.seen(one)
 
 
+@on_its_day(2, of=3)
 def test_all_servers_lower_their_rate_before_the_next_update(bench: Bench) -> None:
     """Every second evaluation of two trainers; rows would be elsewhere if a server had done an update with the rate of before."""
     tables(bench)
@@ -36,7 +38,7 @@ def test_all_servers_lower_their_rate_before_the_next_update(bench: Bench) -> No
     assert apart["learning_rate_0"] == one["learning_rate_0"], "each trainer lowers its own"
 
 
-@pytest.mark.parametrize("trainers", [1, 2])
+@pytest.mark.parametrize("trainers", of_today([1, 2], 2))
 def test_servers_average_parameters_as_one_process_does(bench: Bench, trainers: int) -> None:
     """Averages of pieces of a parameter on two servers; metrics of the evaluation and the best checkpoint are those of averages."""
     options = ("train.ema={decay: 0.7}",)

@@ -19,7 +19,7 @@ import pe_cli
 from pe_cli.collectives.servers.client import reach, wait_for_servers
 from pe_cli.collectives.servers.secret import group_key
 from pe_cli.core.errors import ExitCode, PeError
-from tests.collectives.servers.strangers import coming, heard
+from tests.collectives.servers.untrusted_peers import coming, heard
 from tests.rotation import on_its_day
 from tests.session.conftest import Bench
 

@@ -31,7 +31,7 @@ from pe_cli.session.processes.server_training import run_server
 from pe_cli.session.processes.trainer_choice import trainer_of
 from pe_cli.session.training.resume import Resume
 from pe_cli.session.training.stop import Limits
-from tests.rotation import on_its_day
+from tests.rotation import of_today, on_its_day
 from tests.session.conftest import Bench
 
 #: Two rows of a table and a number; an id comes twice in a batch, and in both trainers' shares.
@@ -142,12 +142,14 @@ def arrays(folder: Path) -> dict[str, np.ndarray]:
     return checkpoint.load(folder / "checkpoints" / "last")[0]
 
 
+@on_its_day(1, of=3)
 def test_one_trainer_with_two_servers_leaves_what_one_process_leaves_bit_for_bit(bench: Bench) -> None:
     """Parameters are cut into pieces on both, with their moments and a schedule of the rate; metrics and fetched arrays are alike, too."""
     one = bench.train("one")
     assert bench.seen(served(bench, "served", 1, 2)) == bench.seen(one)
 
 
+@on_its_day(0, of=3)
 def test_a_stopped_run_goes_on_as_if_never_stopped(bench: Bench) -> None:
     """Two trainers, uneven batches, each with statistics of its own."""
     whole = served(bench, "whole", 2, 1)
@@ -242,7 +244,7 @@ def test_rows_that_are_looked_up_decay_as_in_one_process(bench: Bench, trainers:
         np.testing.assert_allclose(value, expected[name], rtol=1e-5 * (trainers > 1), atol=1e-6 * (trainers > 1), err_msg=name)
 
 
-@pytest.mark.parametrize("sync", ["async", "half_async", "{geo: 2}"])
+@pytest.mark.parametrize("sync", of_today(["async", "half_async", "{geo: 2}"], 3))
 def test_trainers_that_wait_for_nobody_learn_too(bench: Bench, sync: str) -> None:
     tables(bench)
     folder = served(bench, "apart", 2, 1, "train.epochs=4", more=f", sync: {sync}")

@@ -11,8 +11,8 @@ from pe_cli.core.errors import PeError
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess, guess_target
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Asked
 from pe_cli.session.starters.numbers import markers
 
 
@@ -21,8 +21,8 @@ def of(values: list[object], name: str = "c") -> tuple[str | None, dict[str, obj
     return found.type, dict(found.options), found.why
 
 
-def wish(task: str) -> Wish:
-    return Wish(Path(), "c", Path(), task)
+def settings(task: str) -> Settings:
+    return Settings(Path(), "c", Path(), task)
 
 
 RNG = np.random.default_rng(3)
@@ -163,9 +163,9 @@ def test_marks_for_missing_numbers(values, expected):
     ],
 )
 def test_targets_are_taken_for(values, task, kind):
-    assert guess_target(ListTable({"c": values}, Origin(Path())), "c", wish(task), Asked()).type == kind
+    assert guess_target(ListTable({"c": values}, Origin(Path())), "c", settings(task), Asked()).type == kind
 
 
 def test_many_numbers_are_no_classes():
     with pytest.raises(PeError, match="the target has 60 different texts in 60 rows"):
-        guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", wish("classes"), Asked())
+        guess_target(ListTable({"c": NUMBERS}, Origin(Path())), "c", settings("classes"), Asked())

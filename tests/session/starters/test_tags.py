@@ -13,9 +13,9 @@ from pe_cli.data.columns.bag import items_of_list
 from pe_cli.data.raw_cells import ListTable
 from pe_cli.data.reader_context import Origin
 from pe_cli.session.starters.column_guess import guess_target
-from pe_cli.session.starters.files import Wish
-from pe_cli.session.starters.guessed import Asked, Guess
-from pe_cli.session.starters.said_columns import said_columns
+from pe_cli.session.starters.columns_option import said_columns
+from pe_cli.session.starters.files import Settings
+from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.tags import tag_section
 
 SETS = [["a", "b"], ["b"], [], ["a", "b", "c"], ["c", "a"]] * 12
@@ -23,7 +23,7 @@ SETS = [["a", "b"], ["b"], [], ["a", "b", "c"], ["c", "a"]] * 12
 
 def target(cells: list[object], declared: str = "", task: str = "auto") -> Guess:
     columns = said_columns([f"c={declared}"]) if declared else {}
-    return guess_target(ListTable({"c": cells}, Origin(Path())), "c", Wish(Path(), "c", Path(), task, columns), Asked())
+    return guess_target(ListTable({"c": cells}, Origin(Path())), "c", Settings(Path(), "c", Path(), task, columns), Asked())
 
 
 def test_tags_are_found_however_they_are_written():

@@ -139,6 +139,7 @@ def test_halving_goes_on_with_the_better_half_as_if_it_had_never_stopped(pe: Pe,
         2,
     ),
 )
+@on_its_day(2, of=3)
 def test_a_sweep_that_ends_early_goes_on_to_the_same_result(pe: Pe, config: Path, section: str, number: signal.Signals) -> None:
     add(config, section)
     longer = (("epochs: 8", "epochs: 120"), ("first: 1 epoch", "first: 30 epochs"), ("every: 4 epochs", "every: 10 epochs"))

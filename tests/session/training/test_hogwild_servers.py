@@ -22,7 +22,7 @@ from pe_cli.session.processes.trainer_choice import trainer_of
 from pe_cli.session.training.hogwild import AsyncTrainer
 from pe_cli.session.training.resume import Resume
 from pe_cli.session.training.stop import Limits
-from tests.rotation import on_its_day
+from tests.rotation import of_today
 from tests.session.training.test_hogwild import MODEL, RUN, WORTH, write_files
 
 SERVED = "distributed={{mode: parameter_server, servers: {}, sync: {}, min_block_size: 2}}"
@@ -77,8 +77,9 @@ def lines(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@on_its_day(1, of=3)
-@pytest.mark.parametrize(("trainers", "servers", "sync"), [(1, 1, "async"), (2, 1, "async"), (3, 2, "half_async"), (2, 2, "{geo: 3}")])
+@pytest.mark.parametrize(
+    ("trainers", "servers", "sync"), of_today([(1, 1, "async"), (2, 1, "async"), (3, 2, "half_async"), (2, 2, "{geo: 3}")], 4)
+)
 def test_threads_of_all_processes_learn_one_table(trainers: int, servers: int, sync: str) -> None:
     folder = train(trainers, servers, sync, "output.checkpoint={every: 12 epochs}")
     found = checkpoint.load(folder / "checkpoints" / "last")[0]["embedding_0.w_0"]

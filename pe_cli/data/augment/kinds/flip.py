@@ -1,4 +1,4 @@
-"""Flip: pictures are turned over."""
+"""Flip: pictures are mirrored left to right or top to bottom."""
 
 from __future__ import annotations
 

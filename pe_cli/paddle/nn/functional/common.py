@@ -249,9 +249,11 @@ def local_response_norm(
         )
     first, whole = channels_first("local_response_norm", data_format), [0, *x.shape[1:]]
     if size % 2:
+        # A row of any rank becomes an image of width 1, as only the channels' neighbours matter.
         images = call("reshape", x, [0, x.shape[1], -1, 1] if first else [0, -1, 1, x.shape[-1]])
         return call("reshape", call("lrn", images, size, k, alpha / size, beta, None, "NCHW" if first else "NHWC"), whole)
     squares = call("reshape", call("square", x), [0, 1, x.shape[1], -1] if first else [0, 1, -1, x.shape[-1]])
+    # Of an even window one neighbour more lies before, as in the original.
     sides, window = [size // 2, (size - 1) // 2], [size, 1]
     padded = call("pad2d", squares, [*sides, 0, 0] if first else [0, 0, *sides])
     means = call("pool2d", padded, window if first else window[::-1], "avg", 1, exclusive=False)

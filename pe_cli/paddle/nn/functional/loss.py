@@ -35,6 +35,7 @@ def binary_cross_entropy_with_logits(
     """
     check_reduction("binary_cross_entropy_with_logits", reduction)
     elements = call("sigmoid_cross_entropy_with_logits", logit, label)
+    # The weight of positive labels applies to -ln p alone, which is -logsigmoid of the logit.
     if pos_weight is not None:
         more = call("elementwise_mul", label, call("scale", pos_weight, 1.0, -1.0))
         elements = call("elementwise_sub", elements, call("elementwise_mul", more, call("logsigmoid", logit)))
@@ -80,6 +81,7 @@ def cross_entropy(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     if use_softmax:
         elements = call("softmax_with_cross_entropy", input, column, soft_label, ignore_index, axis=axis)
     else:
+        # Without softmax the inputs are probabilities already.
         elements = call("cross_entropy", input, column, soft_label, ignore_index)
     weights = _weights_of_labels(input, column, weight, ignore_index, axis, soft_label)
     elements, weights = (call("squeeze", v, [axis]) if bare and v is not None else v for v in (elements, weights))
@@ -128,6 +130,7 @@ def _one_hot(column: Any, like: Any, ignore_index: int, axis: int) -> Any:
     """Return a 1 at every label's class in the shape of `like`; an ignored label has none."""
     counted = _counted(column, like, ignore_index)
     # An ignored label need not be a class: 0 stands for it.
+    # The row of an ignored label is multiplied by 0 afterwards.
     inside = call("elementwise_mul", column, call("cast", counted, "int64"))
     last = _turned(inside, axis, len(like.shape) - 1)
     attrs = {"depth": like.shape[axis], "dtype": like.dtype}
@@ -158,6 +161,7 @@ def _over_labels(loss: str, elements: Any, weights: Any, reduction: str, weighed
         elements = call("elementwise_mul", elements, weights)
     if reduction != "mean" or weights is None:
         return reduced(loss, elements, reduction)
+    # Where every label is ignored the mean is 0 and not 0 / 0.
     count = call("clip", call("reduce_sum", weights), 1e-30, 3.4e38)
     return call("elementwise_div", call("reduce_sum", elements), count)
 
@@ -216,6 +220,7 @@ def sigmoid_focal_loss(
         name: without effect.
     """
     check_reduction("sigmoid_focal_loss", reduction)
+    # 1 - p_t without a branch: the distance of the probability from the label.
     away = call("abs", call("elementwise_sub", label, call("sigmoid", logit)))
     weight = call("elementwise_mul", call("pow", away, gamma), call("scale", label, 2 * alpha - 1, 1 - alpha))
     elements = call("sigmoid_cross_entropy_with_logits", logit, label)
@@ -229,6 +234,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
     dot, first, second = (
         call("reduce_sum", call("elementwise_mul", a, b), axis) for a, b in ((x1, x2), (x1, x1), (x2, x2))
     )
+    # Clipped as squares, so that one root serves both lengths; 3.4e38 is the largest float32.
     squares = call("clip", call("elementwise_mul", first, second), eps * eps, 3.4e38)
     return call("elementwise_mul", dot, call("rsqrt", squares))
 
@@ -257,6 +263,7 @@ def ctc_loss(
     elements = call("squeeze", call("warpctc", log_probs, labels, blank, norm_by_times, input_lengths, label_lengths), [1])
     if reduction != "mean":
         return reduced("ctc_loss", elements, reduction)
+    # As in the original, each loss counts by the length of its labels before the mean.
     sizes = call("cast", call("reshape", label_lengths, [-1]), log_probs.dtype)
     return call("mean", call("elementwise_div", elements, sizes))
 

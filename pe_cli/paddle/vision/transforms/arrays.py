@@ -52,6 +52,7 @@ def weights(size: int, wanted: int, interpolation: str) -> Weights:
         found[rows, np.minimum((rows * step).astype(np.int64), size - 1)] = 1.0
         return found
     if interpolation == "area" and step > 1:
+        # By area, a pixel of the result is the mean of those that it covers, in parts at its edges.
         edges = np.arange(size)
         low, high = (rows * step)[:, None], ((rows + 1) * step)[:, None]
         shares: Weights = np.clip(np.minimum(high, edges + 1) - np.maximum(low, edges), 0, None) / step
@@ -59,8 +60,10 @@ def weights(size: int, wanted: int, interpolation: str) -> Weights:
     curve, reach = FILTERS.get(interpolation, FILTERS["bilinear"])
     centre = (rows + 0.5) * step - 0.5
     first = np.floor(centre).astype(np.int64)
+    # Beyond the border the outermost pixel counts, as in the original.
     for k in range(1 - reach, reach + 1):
         np.add.at(found, (rows, np.clip(first + k, 0, size - 1)), curve(centre - (first + k)))
+    # Weights that were rounded have to add up to 1, or the brightness would change.
     found /= found.sum(axis=1, keepdims=True)
     return found
 
@@ -84,6 +87,7 @@ def resize(picture: Picture, height: int, width: int, interpolation: str) -> Pic
         raise FluidValueError(f"resize: interpolation is {interpolation!r}", hint=hint)
     down = weights(picture.shape[0], height, interpolation)
     across = weights(picture.shape[1], width, interpolation)
+    # Axis by axis: two products instead of one over all pairs of pixels.
     made = np.tensordot(down, picture.astype(np.float64), axes=(1, 0))
     return as_kind(np.moveaxis(np.tensordot(across, made, axes=(1, 1)), 0, 1), picture.dtype)
 
@@ -136,6 +140,7 @@ def rotate(picture: Picture, angle: float, interpolation: str, expand: bool, cen
         from_x, from_y = (width - 1) / 2 - x, (height - 1) / 2 - y
         shift_x = x + cos * from_x + sin * from_y - (wide - 1) / 2
         shift_y = y - sin * from_x + cos * from_y - (tall - 1) / 2
+    # Backwards, from every pixel of the result to its source, so that no pixel is left out.
     columns, rows = np.meshgrid(np.arange(wide) + shift_x - x, np.arange(tall) + shift_y - y)
     return _sampled(picture, y + sin * columns + cos * rows, x + cos * columns - sin * rows, interpolation, fill)
 
@@ -169,6 +174,7 @@ def _most(picture: Picture) -> float:
 def blend(picture: Picture, other: Any, factor: float) -> Picture:
     """Return factor times the picture and 1 - factor times something else, within black and white."""
     mixed = picture.astype(np.float64) * factor + np.asarray(other) * (1 - factor)
+    # Bytes are cut off and not rounded, as Pillow does when it blends.
     if picture.dtype == np.uint8:
         return np.clip(mixed, 0, 255).astype(np.uint8)
     return as_kind(np.clip(mixed, 0, _most(picture)), picture.dtype)

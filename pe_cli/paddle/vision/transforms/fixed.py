@@ -1,4 +1,4 @@
-"""Transforms that draw nothing."""
+"""Transforms without random draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforms that draw where to cut and how to turn; they draw from Python's `random`, so `random.seed` repeats them."""
+"""Transforms with random crops and turns; they draw from Python's `random`, so `random.seed` repeats them."""
 
 from __future__ import annotations
 

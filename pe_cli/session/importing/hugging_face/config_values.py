@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ class ConfigValues:
         found["classes"] = classes if classes is not None else self.classes()
         found["ending"] = "classes" if classes is not None else self._ending(found["classes"])
         if self._family.length:
-            most = found[self._family.length] - found.get("first_position", 0)
+            most = min(found[self._family.length] - found.get("first_position", 0), found.get("window", _MOST_SIZE))
             if length is not None and length > most:
                 raise PeError(f"--length {length}: the model has {most} positions", hint=f"--length {most} or less")
             found["length"] = length if length is not None else min(most, LENGTH)
@@ -139,33 +140,78 @@ class ConfigValues:
 
     def _check_must(self) -> None:
         for key, allowed in self._family.must.items():
-            value = self._config.get(key)
+            value = self._said(key)
             if value is not None and value not in allowed:
                 one = [shown(each) for each in allowed if each is not None]
-                raise self._wrong(key, f"is {shown(value)}, and layers are there for {' or '.join(one)}")
+                raise self._wrong(key, f"is {shown(value)}, and layers are there for {' or '.join(one) or 'models without it'}")
+
+    def _said(self, key: str) -> Any:
+        """Return what the file says of a key, or of one in another one: `outer.inner`; None where it says nothing."""
+        outer, _, inner = key.partition(".")
+        value = self._config.get(outer)
+        return value.get(inner) if inner and isinstance(value, dict) else None if inner else value
 
     def _one(self, name: str, said: Mapping[str, Any]) -> Any:
         kind, key = said.get("is", "size"), said["key"]
-        if "grid" in said:  # squares of a picture
-            side, square = (self._one(each, self._family.values[each]) for each in said["grid"])
-            if side % square:
-                raise self._wrong(key, f"is {side}, and no multiple of {square}")
-            return (side // square) ** 2 + said.get("plus", 0)
+        for form, make in self._forms().items():
+            if form in said:
+                return make(said)
         keys = key if isinstance(key, list) else [key]
-        value = next((self._config[each] for each in keys if self._config.get(each) is not None), None)
+        value = next((found for each in keys if (found := self._said(each)) is not None), None)
         if value is None:
             if "default" not in said:
                 raise self._wrong(keys[0], "is missing")
             value = said["default"]
             if isinstance(value, str) and value.startswith("="):
-                of, _, factor = value[1:].partition("*")
-                value = self._one(of, self._family.values[of]) * int(factor or 1)
+                value = self._derived(value[1:], key)
         made = self._kinds()[kind](keys[0], value)
         if "item" in said:
             if len(made) != said["of"]:
                 raise self._wrong(keys[0], f"has {len(made)} items, and layers are there for {said['of']}")
             made, kind = made[said["item"]] // said.get("divide", 1), "size"
         return made * said.get("times", 1) + said.get("plus", 0) if isinstance(made, int) and kind in ("size", "id", "count") else made
+
+    def _forms(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+        """Return how values are made of others: key that says so -> function of what the family says."""
+        return {
+            "grid": self._grid,
+            "product": lambda said: math.prod(map(self._named, said["product"])),
+            "equal": lambda said: len(set(map(self._named, said["equal"]))) == 1,
+            "at_least": lambda said: max(said["at_least"], self._named(said["of"])),
+            "scaled": self._scaled,
+        }
+
+    def _grid(self, said: Mapping[str, Any]) -> int:
+        """Return the number of squares of a picture."""
+        side, square = map(self._named, said["grid"])
+        if side % square:
+            raise self._wrong(said["key"], f"is {side}, and no multiple of {square}")
+        return int((side // square) ** 2 + said.get("plus", 0))
+
+    def _named(self, name: str) -> Any:
+        return self._one(name, self._family.values[name])
+
+    def _scaled(self, said: Mapping[str, Any]) -> int:
+        """Return a number of channels times a factor, as MobileNets have it: rounded down, or to a multiple of a divisor."""
+        channels = self._named(said["scaled"]) if isinstance(said["scaled"], str) else said["scaled"]
+        wanted, least = channels * self._named(said["by"]), self._named(said["least"])
+        if "divisor" in said:
+            wanted, divisor = round(wanted), self._named(said["divisor"])
+            made = max(least, int(wanted + divisor / 2) // divisor * divisor)
+            made += divisor * (made < 0.9 * wanted)  # not more than a tenth less
+        else:
+            made = max(least, int(wanted))
+        return _whole(made, 1, _MOST_SIZE, lambda why: self._wrong(said["key"], f"makes a size that {why}"))
+
+    def _derived(self, text: str, key: Any) -> int:
+        """Return what a default says of another value: `name`, `name*4` or `name/other`."""
+        of, _, under = text.partition("/")
+        name, _, factor = of.partition("*")
+        found: int = self._named(name) * int(factor or 1)
+        parts = self._named(under) if under else 1
+        if found % parts:
+            raise self._wrong(key, f"is missing, and {found} is no multiple of {parts}")
+        return found // parts
 
     def _kinds(self) -> dict[str, Callable[[str, Any], Any]]:
         return {

@@ -31,7 +31,7 @@ class Head:
         args: constants of the model beside those of the trunk.
         ending: part of `endings.yaml` that compares `logits` with labels; empty for none.
         fetches: beside those of the ending.
-        last: layer whose size is the number of classes; empty for none.
+        last: layers whose size is the number of classes.
         data: what the example of a config reads: texts, blocks, pictures or empty.
     """
 
@@ -42,7 +42,7 @@ class Head:
     args: Mapping[str, Any] = field(default_factory=dict)
     ending: str = ""
     fetches: Sequence[str] = ()
-    last: str = ""
+    last: Sequence[str] = ()
     data: str = ""
 
 
@@ -62,7 +62,8 @@ class Family:
         blocks: parts of the model.
         layers: of the trunk.
         modules: module of theirs, with `*` for numbers -> layer of ours, or several, of which that is meant which the model has, or
-            `{to: layer, layout: whose, shift: [n, ...]}` for weights that do not lie as PyTorch's, and what is added to each number.
+            `{to: layer, layout: whose, shift: [n, ...], insert: axis}`: for weights that do not lie as PyTorch's, what is added to each
+            number, and where ours have an axis of size 1 that theirs lack.
         tensors: tensor of theirs -> parameter of ours, which lies as it does.
         left: tensor of theirs -> why it is not taken.
         unused: key of `config.json` -> what the layers do not do where it is not 0.

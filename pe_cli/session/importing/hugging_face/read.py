@@ -48,7 +48,7 @@ def read(wish: ImportWish) -> ImportedModel:
     model = _model(family, family.heads[name], found, folder)
     types, ours = _parameters(model, folder)
     tensors = _weights(folder).arrays
-    fresh = family.heads[name].last if found["classes"] != values.classes() else ""
+    fresh = family.heads[name].last if found["classes"] != values.classes() else ()
     taken = TensorNames(family, name, fresh, may_be_new=name != own).take(tensors, types, ours, str(folder))
     files, said_of_files = example(family, name, found, values.labels() if not fresh else (), folder)
     notes = [f"family {family.name}, head '{name}'", said_of_files, *_unused(family, config), *_notes(taken)]

@@ -36,6 +36,7 @@ class _Rule:
         layout: whose order of axes they have; empty where the parameter has the same.
         module: whether it is about all tensors of a module.
         shift: what is added to the numbers of theirs; nothing for none.
+        insert: where the parameter has an axis of size 1 that the tensor lacks; None for nowhere.
     """
 
     theirs: str
@@ -43,6 +44,7 @@ class _Rule:
     layout: str
     module: bool
     shift: tuple[int, ...] = ()
+    insert: int | None = None
 
     def target(self, name: str) -> str | None:
         """Return the parameter that a tensor becomes; None where the rule is not about it."""
@@ -90,7 +92,7 @@ def _rules(modules: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[_Rule
             given = wish if isinstance(wish, dict) else {"to": wish}
             layout, shift = given.get("layout", "torch" if module else ""), tuple(given.get("shift", ()))
             names = [given["to"]] if isinstance(given["to"], str) else given["to"]
-            found += [_Rule(theirs, ours, layout, module, shift) for ours in names]
+            found += [_Rule(theirs, ours, layout, module, shift, given.get("insert")) for ours in names]
     return found
 
 
@@ -144,11 +146,11 @@ class TensorNames:
     Args:
         family: whose trunk it is.
         head: name of the head.
-        fresh: layer that begins at random whatever the folder has; empty for none.
+        fresh: layers that begin at random whatever the folder has.
         may_be_new: whether the head's parameters may begin at random.
     """
 
-    def __init__(self, family: Family, head: str, fresh: str, may_be_new: bool) -> None:
+    def __init__(self, family: Family, head: str, fresh: Sequence[str], may_be_new: bool) -> None:
         self._family, self._fresh, self._new = family, fresh, may_be_new
         self._trunk = _rules(family.modules, family.tensors)
         self._heads = {name: _rules(each.modules, each.tensors) for name, each in family.heads.items()}
@@ -177,7 +179,7 @@ class TensorNames:
                     unfit.many.append(full)
                 else:
                     taken.left[full] = why
-            elif self._fresh and found[0].rpartition(".")[0] == self._fresh:
+            elif found[0].rpartition(".")[0] in self._fresh:
                 taken.left[full] = "of another number of classes"
             else:
                 _take(full, tensors[full], found, types[found[0]], ours.get(found[0], {}), taken, unfit)
@@ -217,7 +219,7 @@ class TensorNames:
             if name in unfit.found:
                 continue
             of_head = any(rule.source(name) for rule in own) and not any(rule.source(name) for rule in trunk)
-            if name.rpartition(".")[0] == self._fresh or (self._new and of_head):
+            if name.rpartition(".")[0] in self._fresh or (self._new and of_head):
                 taken.new.append(name)
             else:
                 of_trunk = next((f"{base}{found}" for rule in trunk if (found := rule.source(name))), None)
@@ -245,6 +247,8 @@ def _take(
 
 def _laid_out(value: Array, rule: _Rule, ours: Reading, shape: Sequence[int]) -> Array | None:
     """Return a tensor with its axes as the model has them; None where it has another shape."""
+    if rule.insert is not None and value.ndim > rule.insert:
+        value = np.expand_dims(value, rule.insert)
     made: Array | None = value
     if rule.layout and value.ndim > 1:
         made = turned(value, LAYOUTS[rule.layout], ours, tuple(shape)) if ours else value

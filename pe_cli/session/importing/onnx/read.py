@@ -25,6 +25,8 @@ from pe_cli.session.importing.onnx.values import NeedsConstant, Size, Symbol, Un
 _TAIL = re.compile(r"_output_\d+$|@\d+$|:\d+$")
 #: Kinds of nodes that are taken for what ONNX defines them by, each after a try without.
 MOST_KINDS = 32
+#: Characters of metadata that are kept, with their keys.
+MOST_METADATA = 32_768
 #: The first axis of everything that is fed.
 BATCH = Symbol("batch")
 
@@ -326,6 +328,7 @@ class _Graph:
         if not self.emitter.layers:
             text = f"{self.path}: nothing of it can be imported" if self.failures else f"{self.path}: it computes nothing"
             raise data_error(text, self.failures[0].render() if self.failures else None)
+        metadata = self._metadata()
         notes = list(self.emitter.notes)
         if self.lifted and _has_fixed_batch(self.model):
             notes.append("the first axis of all inputs, which has one size in the file, is the batch's here; --fixed keeps the size")
@@ -333,8 +336,20 @@ class _Graph:
         comments = {name: _shape(self.emitter.dims.get(name, self.emitter.dims.get(f"{name}.0", ()))) for name in self.emitter.layers}
         return ImportedModel(
             name=self.emitter.name, feeds=self.emitter.feeds, layers=self.emitter.layers, fetches=list(dict.fromkeys(fetches)),
-            arrays=self.emitter.arrays, comments=comments, notes=notes, source=str(self.path),
+            arrays=self.emitter.arrays, comments=comments, notes=notes, source=str(self.path), metadata=metadata,
         )  # fmt: skip
+
+    def _metadata(self) -> dict[str, str]:
+        """Return what the file says of itself, as far as a model file has room for it, without what an export says anew."""
+        said = {entry.key: entry.value for entry in self.model.metadata_props if entry.key and not entry.key.startswith("pe.")}
+        kept, room = {}, MOST_METADATA
+        for key, text in said.items():
+            room -= len(key) + len(text)
+            if room < 0:
+                self.emitter.note(f"left out: {len(said) - len(kept)} entries of metadata: more than {MOST_METADATA:,} characters")
+                break
+            kept[key] = text
+        return kept
 
 
 def _read_inside(node: Any) -> set[str]:
