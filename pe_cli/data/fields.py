@@ -243,8 +243,9 @@ def _check_sizes(fields: Mapping[str, Field]) -> None:
         PeError: USAGE; they differ.
     """
     for name, field in fields.items():
-        under = fields.get(field.over) if is_moved(field) else None
-        sizes = [getattr(field, "stored", None), getattr(field, "shown", None)]
+        if not is_moved(field):
+            continue
+        under, sizes = fields.get(field.over), [getattr(field, "stored", None), getattr(field, "shown", None)]
         if under is None or not is_picture(under) or sizes[0] is None:
             continue
         if list(map(str, sizes)) != list(map(str, (under.stored, under.shown))):

@@ -149,7 +149,7 @@ class Mask(ColumnType[MaskOptions]):
         height, width = state["size"]
         stored = options.crop_from or (height, width)
         maps = Maps(files, known, options.palette, options.threshold, Recipe(stored, "gray", options.resize))
-        return MaskField(maps, options.over, Shape(*stored, 1), Shape(height, width, 1))
+        return MaskField(maps, options.over, Shape(stored[0], stored[1], 1), Shape(height, width, 1))
 
     def cell(self, source: str, options: MaskOptions, state: State) -> dict[str, Any]:
         """Return what a cell may be; see `ColumnType.cell`."""
@@ -160,7 +160,8 @@ class Mask(ColumnType[MaskOptions]):
 
 def _files(options: MaskOptions, context: Context) -> Files:
     source = options.of or context.name
-    folder: Path = getattr(context.table, "folders", {}).get(source) or getattr(context.table, "folder", context.base)
+    own: Path = getattr(context.table, "folder", context.base)
+    folder: Path = getattr(context.table, "folders", {}).get(source, own)
     if options.folder is not None:
         folder = context.base / Path(options.folder).expanduser()
         if not folder.is_dir():

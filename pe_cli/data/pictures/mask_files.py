@@ -64,7 +64,7 @@ def paired(
     if spare and unmasked == "error":
         more = f"; {len(spare) - 1:,} more masks have none" if len(spare) > 1 else ""
         raise origin.error(f"{folders[1] / spare[0]} is the mask of no picture in {folders[0]}{more}", "take it out, or set unmasked: skip")
-    kept = found if unmasked == "keep" else [(path, mask) for path, mask in found if mask is not None]
+    kept = [(path, mask) for path, mask in found if mask is not None or unmasked == "keep"]
     if not kept:
         raise origin.error(_bare(bare, len(pictures), pattern, folders), "say what masks are called, such as mask_name: '*_mask'")
     return kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -95,7 +96,7 @@ def open_annotations(options: AnnotationsOptions, origin: Origin) -> Table:
 
 def _table(placed: list[Placed], counts: dict[str, int], folder: Path, origin: Origin) -> Table:
     rows = [one.path for one in placed]
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         IMAGE: rows, BOX: [json.dumps([[round(side, 6) for side in box] for box in one.boxes]) for one in placed],
         CLASS: [json.dumps(one.labels, ensure_ascii=False) for one in placed], COUNT: [max(1, len(one.boxes)) for one in placed],
         FILE: rows,

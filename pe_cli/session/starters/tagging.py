@@ -63,7 +63,7 @@ def starter(settings: Settings) -> Starter:
     split: dict[str, Any] = {**shares(len(table)), "seed": 1}
     parts = split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))
     rare = {"min_count": 2} if len(table) >= LARGER else {}
-    declared = {WORDS: {"items": "category", **rare}, TAGS: {"items": "category", "classes": sorted(counts)}}
+    declared: dict[str, dict[str, Any]] = {WORDS: {"items": "category", **rare}, TAGS: {"items": "category", "classes": sorted(counts)}}
     kind = discover()["sequence"]
     sizes = {}
     for name, options in declared.items():
