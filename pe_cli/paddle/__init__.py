@@ -22,6 +22,7 @@ from pe_cli.paddle import (
     tensor,
     text,
     utils,
+    v2_later_functions,
     vision,
 )
 from pe_cli.paddle.dynamic_mode import get_cuda_rng_state, grad, no_grad, set_cuda_rng_state, to_tensor
@@ -36,8 +37,9 @@ from pe_cli.paddle.fluid import (
     regularizer,
 )
 from pe_cli.paddle.fluid.decorators import batch
-from pe_cli.paddle.fluid.flags import VERSION
+from pe_cli.paddle.fluid.flags import VERSION, get_flags, set_flags
 from pe_cli.paddle.fluid.framework import default_main_program
+from pe_cli.paddle.fluid.layers.tensor import create_parameter
 from pe_cli.paddle.fluid.places import get_cudnn_version, get_device, set_device
 from pe_cli.paddle.hapi.flops import flops
 from pe_cli.paddle.hapi.model import Model
@@ -74,15 +76,16 @@ def seed(seed: int) -> None:
 
 
 globals().update(tensor.functions())
+globals().update(v2_later_functions.later_functions())
 install()
 globals().update(places(__name__, {"regularizer": regularizer.__name__}))
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "dataset", "device",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "Model", "ParamAttr", "Tensor", "batch", "compat", "create_parameter", "dataset", "device",
     "disable_static", "distributed", "distribution", "enable_static",
-    "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "grad", "in_dynamic_mode", "incubate", "io",
+    "flops", "fluid", "get_cuda_rng_state", "get_cudnn_version", "get_device", "get_flags", "grad", "in_dynamic_mode", "incubate", "io",
     "is_compiled_with_cuda", "is_compiled_with_xpu", "linalg", "load", "metric", "nn", "no_grad", "optimizer", "reader", "regularizer",
     "save", "seed",
-    "set_cuda_rng_state", "set_device", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
+    "set_cuda_rng_state", "set_device", "set_flags", "static", "summary", "tensor", "text", "to_tensor", "utils", "vision",
 ]  # fmt: skip
 __getattr__ = missing("paddle", lambda: globals())
 # What importing made stays: the collector need not go through these 100,000 objects again and again, which takes 0.15 s each time.

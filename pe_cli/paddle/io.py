@@ -14,10 +14,21 @@ from pe_cli.paddle.fluid.data_sets import (
     default_collate,
     random_split,
 )
+from pe_cli.paddle.fluid.samplers import (
+    ChainDataset,
+    ComposeDataset,
+    ConcatDataset,
+    RandomSampler,
+    Sampler,
+    SequenceSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from pe_cli.paddle.reference_names import missing
 
 __all__ = [
-    "BatchSampler", "DataLoader", "Dataset", "DistributedBatchSampler", "GeneratorLoader", "IterableDataset", "Subset", "TensorDataset",
-    "default_collate", "random_split",
+    "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
+    "GeneratorLoader", "IterableDataset", "RandomSampler", "Sampler", "SequenceSampler", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "default_collate", "random_split",
 ]  # fmt: skip
 __getattr__ = missing("paddle.io", lambda: globals())

@@ -147,12 +147,25 @@ def _append(reader: Reader, described: dict[str, VarDesc]) -> None:
         raise PeError(f"{what}: {error}", hint=HINT, code=ExitCode.DATA) from None
 
 
+#: Operators that run other blocks of a program.
+CONTROL = {"while", "conditional_block", "conditional_block_infer", "recurrent"}
+FOR_CONTROL = "a model file has no such loops and branches: --partial ends the model before them, pe run runs the script that built it"
+
+
 def _check_types(blocks: Sequence[BlockDesc]) -> None:
-    types = Counter(op.type for block in blocks for op in block.ops)
-    lost = {t: n for t, n in types.items() if t not in ("feed", "fetch") and reader_of(t) is None}
-    if lost:
-        listed = ", ".join(f"{t} ({n})" for t, n in sorted(lost.items())[:20])
-        raise PeError(f"the model has operators that are not read: {listed}", hint=HINT, code=ExitCode.DATA)
+    """Check that all operators are known.
+
+    Raises:
+        PeError: some are not; each with how many there are, and the number of the first one and of its block (exit code 3).
+    """
+    places = [(op.type, number, index) for index, block in enumerate(blocks) for number, op in enumerate(block.ops)]
+    lost = Counter(t for t, _, _ in places if t not in ("feed", "fetch") and reader_of(t) is None)
+    if not lost:
+        return
+    first = {t: f"operator {number} of block {index}" for t, number, index in reversed(places)}
+    listed = ", ".join(f"{t} ({n}, {first[t]})" for t, n in sorted(lost.items())[:20])
+    hint = HINT if CONTROL.isdisjoint(lost) else FOR_CONTROL
+    raise PeError(f"the model has operators that are not read: {listed}", hint=hint, code=ExitCode.DATA)
 
 
 def _columns(main: BlockDesc, type_: str) -> list[str]:

@@ -93,7 +93,11 @@ class Site:
         return name
 
     def like(self, value: float) -> str:
-        """Add a constant of the first input's element type and return its name."""
+        """Add a constant of the first input's element type and return its name.
+
+        Raises:
+            Unsaid: that type is not known.
+        """
         found = self.value(self.node.input[0])
         if found is None:
             raise Unsaid("the type of what it reads is not known")

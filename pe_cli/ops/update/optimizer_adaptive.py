@@ -263,28 +263,54 @@ def adadelta_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, n: Int, rho: Real, eps: Real):
         p[i] -= square_root((moved + eps) * share) * g[i]
 
 
+@kernel
+def adadelta_rated_step(p: Ptr, g: Ptr, s: Ptr, u: Ptr, rate: PtrU, n: Int, rho: Real, eps: Real):
+    """As `adadelta_step`, with p -= rate * d."""
+    one = T(1)
+    step = T(rate[0])
+    for i in range(n):
+        square = rho * s[i] + (one - rho) * g[i] * g[i]
+        share = one / (square + eps)
+        s[i] = square
+        moved = rho * u[i] + (one - rho) * (u[i] + eps) * share * g[i] * g[i]
+        p[i] -= step * square_root((u[i] + eps) * share) * g[i]
+        u[i] = moved
+
+
 @op(
     "adadelta",
-    inputs="Param Grad AvgSquaredGrad AvgSquaredUpdate",
+    inputs="Param Grad AvgSquaredGrad AvgSquaredUpdate LearningRate?",
     outputs="ParamOut AvgSquaredGradOut AvgSquaredUpdateOut",
     attrs={"rho": Attr(0.95, "part of the averages that stays each step, no unit"), "epsilon": _EPSILON},
     differentiable="",
     traits=[RowsApart()],
-    samples=state_samples(["AvgSquaredGrad", "AvgSquaredUpdate"], rates=False),
+    samples=[
+        *state_samples(["AvgSquaredGrad", "AvgSquaredUpdate"], rates=False),
+        *state_samples(["AvgSquaredGrad", "AvgSquaredUpdate"])[:1],
+    ],
 )
 def adadelta(
-    param: TensorType, gradient: TensorType, squares: TensorType, updates: TensorType, *, rho: float, epsilon: float
+    param: TensorType,
+    gradient: TensorType,
+    squares: TensorType,
+    updates: TensorType,
+    rate: TensorType | None = None,
+    *,
+    rho: float,
+    epsilon: float,
 ) -> tuple[TensorType, ...]:
-    """Take steps in the parameter's own unit: the ratio of past steps to past gradients. There is no learning rate.
+    """Take steps in the parameter's own unit: the ratio of past steps to past gradients.
 
     s = rho s + (1 - rho) Grad^2; d = sqrt((u + epsilon) / (s + epsilon)) Grad; u = rho u + (1 - rho) d^2;
-    Param -= sqrt((u + epsilon) / (s + epsilon)) Grad, with the new u, as the original does; Zeiler moves by d.
+    Param -= sqrt((u + epsilon) / (s + epsilon)) Grad, with the new u, as PaddlePaddle 1.8 does; Zeiler moves by d.
+    With LearningRate: Param -= LearningRate * d, as PaddlePaddle 2.6 and later do.
 
     Args:
         Param: any shape, float32 or float64.
         Grad: type of Param.
         AvgSquaredGrad: s, type of Param.
         AvgSquaredUpdate: u, type of Param.
+        LearningRate: [1], no unit.
         rho, epsilon: as above.
 
     Returns:
@@ -297,7 +323,7 @@ def adadelta(
         fluid.optimizer.Adadelta; Zeiler 2012, algorithm 1.
     """
     del rho, epsilon
-    check_update("adadelta", param, gradient, None, squares, updates)
+    check_update("adadelta", param, gradient, rate, squares, updates)
     return param, squares, updates
 
 
@@ -305,11 +331,15 @@ def adadelta(
 def adadelta_cpu(o: Lowering) -> None:
     """One pass."""
     p, s, u = in_place(o, "Param", "AvgSquaredGrad", "AvgSquaredUpdate")
-    o.call(adadelta_step, p, o.input("Grad"), s, u, p.size, o.attrs["rho"], o.attrs["epsilon"])
+    settings = p.size, o.attrs["rho"], o.attrs["epsilon"]
+    if o.has("LearningRate"):
+        o.call(adadelta_rated_step, p, o.input("Grad"), s, u, o.input("LearningRate"), *settings)
+    else:
+        o.call(adadelta_step, p, o.input("Grad"), s, u, *settings)
 
 
 # --- CUDA -------------------------------------------------------------------------------------------------------------
 
 
-deal(adagrad_step, adagrad_rows, rmsprop_step, rmsprop_centered, adadelta_step)
+deal(adagrad_step, adagrad_rows, rmsprop_step, rmsprop_centered, adadelta_step, adadelta_rated_step)
 also_on_cuda(adagrad, decayed_adagrad, rmsprop, adadelta)

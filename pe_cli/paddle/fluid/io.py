@@ -50,6 +50,7 @@ from pe_cli.paddle.fluid.saved_values import (
     save_persistables,
     save_vars,
     set_values,
+    value_of,
     write_bytes,
 )
 from pe_cli.paddle.fluid.scope import global_scope
@@ -169,8 +170,8 @@ def _of_json(path: Path, data: bytes) -> tuple[Any, list[str], list[str]]:
 def save(program: Program, model_path: str) -> None:
     """Save parameters to PATH.pdparams, other persistable variables to PATH.pdopt, the program before its gradients to PATH.pdmodel."""
     scope = global_scope().root()
-    parameters = {v.name: scope.read(v.name) for v in get_program_parameter(program)}
-    others = {v.name: scope.read(v.name) for v in get_program_persistable_vars(program) if not is_parameter(v)}
+    parameters = {v.name: value_of(v, scope) for v in get_program_parameter(program)}
+    others = {v.name: value_of(v, scope) for v in get_program_persistable_vars(program) if not is_parameter(v)}
     for ending, values in (("pdparams", parameters), ("pdopt", others)):
         arrays = {name: value.reshape(value.shape or (1,)) for name, value in values.items()}
         write_bytes(Path(f"{model_path}.{ending}"), pickled_arrays.write(arrays))

@@ -57,6 +57,14 @@ def get_parameter_value_by_name(name: str, executor: Any, program: Any = None) -
     return get_parameter_value((program or default_main_program()).global_block().var(name), executor)
 
 
+def value_of(var: Variable, scope: Any) -> Array:
+    """Return what a file has of a variable: its value in a scope; for a row of weights that no op reads, those weights."""
+    joined = getattr(var, "joined", None)
+    if joined is None:
+        return np.asarray(scope.read(var.name))
+    return np.concatenate([np.ravel(scope.read(name)) for name in joined])
+
+
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -125,7 +133,7 @@ def save_vars(
         FluidValueError: a variable without a value (a RuntimeError), or a name that leads out of the folder.
     """
     scope = global_scope().root()
-    arrays = {v.name: scope.read(v.name) for v in _chosen(main_program, vars, predicate) if not v.is_data}
+    arrays = {v.name: value_of(v, scope) for v in _chosen(main_program, vars, predicate) if not v.is_data}
     if filename is not None:
         _write(inside(dirname, filename), arrays)
     else:

@@ -47,6 +47,9 @@ from pe_cli.paddle.nn.norm import BatchNorm3D as BatchNorm3D
 from pe_cli.paddle.fluid.layers.beams import BeamSearchDecoder as BeamSearchDecoder
 from pe_cli.paddle.nn.rnn import BiRNN as BiRNN
 from pe_cli.paddle.nn.parametric import Bilinear as Bilinear
+class CELU:
+    def __init__(self, alpha: Any = 1.0, name: Any = None) -> None: """Let x through where it is above 0, else return alpha (exp(x / alpha) - 1)."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 class CTCLoss:
     def __init__(self, blank: Any = 0, reduction: Any = 'mean') -> None: """Measure how unlikely the labels of every sequence are, wherever in it they are."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
@@ -90,6 +93,9 @@ class Flatten:
 class GELU:
     def __init__(self, approximate: Any = False, name: Any = None) -> None: """Return x times the normal distribution's share below x, or its approximation by tanh."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class GLU:
+    def __init__(self, axis: Any = -1, name: Any = None) -> None: """Multiply the first half of an axis by the sigmoid of the other half."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import GRU as GRU
 from pe_cli.paddle.nn.rnn_cells import GRUCell as GRUCell
 from pe_cli.paddle.nn.norm import GroupNorm as GroupNorm
@@ -105,6 +111,9 @@ class Hardswish:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Hardtanh:
     def __init__(self, min: Any = -1.0, max: Any = 1.0, name: Any = None) -> None: """Limit x to [min, max]."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Identity:
+    def __init__(self) -> None: """Return the input."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.norm import InstanceNorm1D as InstanceNorm1D
 from pe_cli.paddle.nn.norm import InstanceNorm2D as InstanceNorm2D
@@ -151,6 +160,9 @@ class MaxPool3D:
 class Maxout:
     def __init__(self, groups: Any, axis: Any = 1, name: Any = None) -> None: """Take the largest of every `groups` channels in a row."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Mish:
+    def __init__(self, name: Any = None) -> None: """Return x tanh(ln(1 + exp(x)))."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.attention import MultiHeadAttention as MultiHeadAttention
 class NLLLoss:
     def __init__(self, weight: Any = None, ignore_index: Any = -100, reduction: Any = 'mean', name: Any = None) -> None: """Take the negative of every label's input."""
@@ -187,6 +199,9 @@ from pe_cli.paddle.nn.containers import Sequential as Sequential
 class Sigmoid:
     def __init__(self, name: Any = None) -> None: """Append `sigmoid` of every element."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Silu:
+    def __init__(self, name: Any = None) -> None: """Return x sigmoid(x)."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
 from pe_cli.paddle.nn.rnn import SimpleRNN as SimpleRNN
 from pe_cli.paddle.nn.rnn_cells import SimpleRNNCell as SimpleRNNCell
 class SmoothL1Loss:
@@ -194,6 +209,9 @@ class SmoothL1Loss:
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Softmax:
     def __init__(self, axis: Any = -1, name: Any = None) -> None: """Turn logits along an axis into probabilities; a dtype casts x first."""
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+class Softmax2D:
+    def __init__(self) -> None: """Turn the channels of every pixel into probabilities."""
     def __call__(self, *args: Any, **given: Any) -> Any: ...
 class Softplus:
     def __init__(self, beta: Any = 1.0, threshold: Any = 20.0, name: Any = None) -> None: """Return ln(1 + exp(beta x)) / beta, and x where beta x is above the threshold."""

@@ -35,7 +35,7 @@ class Layer:
         }  # fmt: skip
         # Past `__setattr__`, which looks into these dicts.
         self.__dict__.update(facts)
-        self._helper = LayerHelper(name_scope or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower())
+        self._helper = LayerHelper(name_scope or _scope_of(type(self).__name__))
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -218,6 +218,12 @@ class Layer:
         inner = [f"({name}): {layer!r}".replace("\n", "\n  ") for name, layer in self.named_children()]
         body = "".join(f"\n  {line}" for line in inner)
         return f"{type(self).__name__}({self.extra_repr()}{body}" + ("\n)" if inner else ")")
+
+
+def _scope_of(kind: str) -> str:
+    """Return the prefix of names that the original makes of a class's name: LSTMCell is lstm_cell, and Conv2DTranspose conv2d_transpose."""
+    apart = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", kind)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", apart).lower()
 
 
 class HookRemover:

@@ -35,6 +35,16 @@ def _pairwise_distance(x: Any, y: Any, p: float = 2.0, epsilon: float = 1e-6, ke
     return call("pow", call("reduce_sum", call("pow", gap, float(p)), -1, keepdim), 1.0 / p)
 
 
+def _identity(input: Any) -> Any:
+    """Return the input."""
+    return input
+
+
+def _softmax_of_channels(x: Any) -> Any:
+    """Turn the channels of every pixel into probabilities."""
+    return functions.softmax(x, -3)
+
+
 @dataclass(frozen=True)
 class Made:
     """How a class is made of a function.
@@ -59,7 +69,13 @@ _NO_DTYPE: dict[str, Any] = {"dtype": None}
 _PADDED = {"padding": "pad"}
 TABLE = {
     **{face.module: Made(name) for name, (_, face) in faces("nn.functional").items() if face.module},
+    "CELU": Made("celu"),
+    "GLU": Made("glu"),
+    "Identity": Made(_identity, "input"),
+    "Mish": Made("mish"),
     "SELU": Made("selu"),
+    "Silu": Made("silu"),
+    "Softmax2D": Made(_softmax_of_channels),
     "LogSoftmax": Made("log_softmax", fixed=_NO_DTYPE),
     "Maxout": Made("maxout"),
     "Softmax": Made("softmax", fixed=_NO_DTYPE),

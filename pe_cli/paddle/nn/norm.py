@@ -40,7 +40,7 @@ class _BatchNorm(Layer):
         use_global_stats: bool | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name or "batch_norm")
+        super().__init__(name)
         self._options = float(momentum), float(epsilon), data_format, use_global_stats
         self._make(num_features, weight_attr, bias_attr, ParamAttr(trainable=False), ParamAttr(trainable=False))
 
@@ -183,7 +183,7 @@ class _InstanceNorm(Layer):
         data_format: str = "NCHW",
         name: str | None = None,
     ) -> None:
-        super().__init__(name or "instance_norm")
+        super().__init__(name)
         self._options = float(epsilon), data_format
         self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)

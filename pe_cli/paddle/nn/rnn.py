@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pe_cli.core.types import product
 from pe_cli.layers.define.helper import LayerHelper
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid.layers.composed import call
@@ -13,6 +14,7 @@ from pe_cli.paddle.nn import functional as functions
 from pe_cli.paddle.nn.containers import LayerList
 from pe_cli.paddle.nn.layer import Layer
 from pe_cli.paddle.nn.rnn_cells import GRUCell, LSTMCell, SimpleRNNCell, TwoProductCell
+from pe_cli.program.initializer import Constant
 
 _ATTRS = ("weight_ih_attr", "weight_hh_attr", "bias_ih_attr", "bias_hh_attr")
 
@@ -135,6 +137,15 @@ class _Stack(LayerList):
             cells = [self._cell(width, hidden_size, name=name, **given) for _ in range(self.num_directions)]
             one_way = self.num_directions == 1
             self.append(RNN(cells[0], direction == "backward", time_major) if one_way else BiRNN(cells[0], cells[1], time_major))
+        self._keep_unread()
+
+    def _keep_unread(self) -> None:
+        """Make the row of all weights that the original keeps for its library of GPUs: no op reads it, but its files have it."""
+        weights = self.parameters()
+        if len(weights) != 4 * self.num_layers * self.num_directions:
+            return  # without a bias the original has none either
+        row = self.create_parameter([sum(product(weight.shape) for weight in weights)], default_initializer=Constant(0.0))
+        row.joined = tuple(w.name for first in (0, 2) for i, w in enumerate(weights) if i % 4 in (first, first + 1))
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
         """Append the layers.

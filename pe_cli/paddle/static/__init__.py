@@ -9,6 +9,7 @@ from pe_cli.paddle.fluid import (
     Executor,
     ParallelExecutor,
     Program,
+    Scope,
     Variable,
     WeightNormParamAttr,
     append_backward,
@@ -48,7 +49,7 @@ from pe_cli.paddle.static.serialized import (
 
 __all__ = [
     "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage", "InputSpec", "ParallelExecutor",
-    "Print", "Program", "Variable", "WeightNormParamAttr", "accuracy",
+    "Print", "Program", "Scope", "Variable", "WeightNormParamAttr", "accuracy",
     "append_backward", "auc", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
     "default_main_program", "default_startup_program", "deserialize_persistables", "deserialize_program", "device_guard",
     "global_scope", "gradients", "load", "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn",

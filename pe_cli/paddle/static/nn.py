@@ -16,7 +16,6 @@ conv3d = layers.conv3d
 conv3d_transpose = layers.conv3d_transpose
 data_norm = layers.data_norm
 group_norm = layers.group_norm
-instance_norm = layers.instance_norm
 prelu = layers.prelu
 spectral_norm = layers.spectral_norm
 layer_norm = layers.layer_norm
@@ -36,6 +35,12 @@ fc = forwarded(
     "x size num_flatten_dims=1 weight_attr=None bias_attr=None activation=None name:name=None",
     "Connect every input to every output; see `fluid.layers.fc`.",
 )
+
+
+def instance_norm(input: Any, epsilon: float = 1e-05, param_attr: Any = None, bias_attr: Any = None, name: str | None = None) -> Any:
+    """Normalise every channel of every sample; scale and shift are learned where both attributes are given, as in 2.6 and later."""
+    scale, shift = (param_attr, bias_attr) if param_attr and bias_attr else (False, False)
+    return layers.instance_norm(input, epsilon, scale, shift, name)
 
 
 def embedding(

@@ -56,6 +56,27 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, name: str | Non
     return smooth if threshold >= 20 else select(_above(inner, threshold), x, smooth)
 
 
+def silu(x: Any, name: str | None = None) -> Any:
+    """Return x sigmoid(x)."""
+    return call("swish", x)
+
+
+def mish(x: Any, name: str | None = None) -> Any:
+    """Return x tanh(ln(1 + exp(x)))."""
+    return call("mish", x)
+
+
+def celu(x: Any, alpha: float = 1.0, name: str | None = None) -> Any:
+    """Let x through where it is above 0, else return alpha (exp(x / alpha) - 1)."""
+    return call("scale", call("elu", call("scale", x, 1.0 / alpha), 1.0), float(alpha))
+
+
+def glu(x: Any, axis: int = -1, name: str | None = None) -> Any:
+    """Multiply the first half of an axis by the sigmoid of the other half."""
+    first, gate = call("split", x, 2, axis)
+    return call("elementwise_mul", first, call("sigmoid", gate))
+
+
 def _above(x: Any, limit: float) -> Any:
     level = LayerHelper("fill_like").one("fill_like", {"X": x}, {"value": float(limit)})
     return call("greater_than", x, level)
@@ -76,4 +97,6 @@ def softmax_(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None)
     return softmax(x, axis, dtype)
 
 
-__all__ = ["elu_", "log_softmax", "maxout", "prelu", "relu_", "selu", "softmax", "softmax_", "softplus"]
+__all__ = [
+    "celu", "elu_", "glu", "log_softmax", "maxout", "mish", "prelu", "relu_", "selu", "silu", "softmax", "softmax_", "softplus",
+]  # fmt: skip

@@ -342,7 +342,8 @@ class _Graph:
     def _metadata(self) -> dict[str, str]:
         """Return what the file says of itself, as far as a model file has room for it, without what an export says anew."""
         said = {entry.key: entry.value for entry in self.model.metadata_props if entry.key and not entry.key.startswith("pe.")}
-        kept, room = {}, MOST_METADATA
+        kept: dict[str, str] = {}
+        room = MOST_METADATA
         for key, text in said.items():
             room -= len(key) + len(text)
             if room < 0:
