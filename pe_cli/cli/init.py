@@ -22,19 +22,22 @@ if TYPE_CHECKING:
     "--from",
     "source",
     metavar="DATA",
-    help="A table, a folder with one folder of pictures per class, or a text, to make a start for.",
+    help="A table, a folder with one folder of pictures per class, or with masks or annotations beside pictures of boxes, or a text, to "
+    "make a start for.",
 )
 @click.option(
     "--target", metavar="COLUMN", help="With --from: the column of a table that is to be predicted; several with commas: a,b."
 )
 @click.option(
     "--task",
-    type=click.Choice(["auto", "classes", "ordered", "tags", "number", "count", "share", "series"]),
+    type=click.Choice(["auto", "classes", "ordered", "tags", "number", "count", "share", "series", "words", "anomaly", "masks", "boxes"]),
     default="auto",
     show_default=True,
     help="With --from: what the target is: classes, classes that have an order, sets of tags, a number, a count, a share from 0 to 1 (or "
-    "100), or a series to forecast; auto takes few different whole numbers for classes, cells such as a|b for tags, and numbers at "
-    "regular times for a series.",
+    "100), a series to forecast, words (a tag for every word: CoNLL files, JSON with spans), anomaly (no target: rows and cells that are "
+    "unlike the others), masks of pictures, or boxes in them; auto takes few different whole numbers for classes, cells such as a|b for "
+    "tags, numbers at regular times for a series, and pictures of few values that are called like others for masks, and looks for "
+    "annotations and tagged words.",
 )
 @click.option(
     "--columns",

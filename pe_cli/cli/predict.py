@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 @path_argument("target")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--fetch", "fetches", multiple=True, metavar="NAME", help="A variable instead of the answer; may be given again.")
-@path_option("--out", metavar="FILE", help="What is written: .csv, .jsonl or .npz; CSV on standard output when absent.")
+@path_option(
+    "--out",
+    metavar="FILE",
+    help="What is written: .csv, .jsonl or .npz, or a folder for predicted masks; CSV on standard output when absent.",
+)
 @click.option("--id", "id_column", metavar="COLUMN", help="Column that stands before the answers.")
 @click.option("--raw", is_flag=True, help="Write the variables' arrays, without names of classes and units.")
 @click.option(
@@ -140,12 +144,16 @@ def _answers(
     from pe_cli.session.data.row_ids import row_ids, superfluous
     from pe_cli.session.evaluation.evaluator import Evaluator
     from pe_cli.session.evaluation.output_meaning import answers, said
+    from pe_cli.session.evaluation.predicted_masks import write_masks
     from pe_cli.session.evaluation.threshold_option import with_thresholds
 
     meant = with_thresholds(answers(job, fetches), thresholds)
     names = list(dict.fromkeys(name for answer in meant for name in answer.variables))
     if not job.group.leads:
         _help(job, use, names)
+        return
+    if out is not None and (not out.suffix or out.is_dir()):
+        echo(f"{write_masks(job, use, meant, out):,} masks, {values} -> {out}")
         return
     ids = row_ids(job, use, id_column, unnamed=unnamed)
     spare = [name for name in superfluous(job, use, unnamed=unnamed) if name not in ids]

@@ -11,7 +11,7 @@ from pe_cli.config.nodes import Entry, ListNode, MapNode, Node, ScalarNode
 from pe_cli.config.sections.data import USES
 
 #: Keys of readers and column types that hold paths; `table` does where it is no mapping.
-PATHS = ("file", "files", "folder", "table")
+PATHS = ("file", "files", "folder", "masks", "table")
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

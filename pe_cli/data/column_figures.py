@@ -15,6 +15,7 @@ from pe_cli.core.survey_figures import ClassShare, ColumnFacts, Figures
 from pe_cli.data.column import Context
 from pe_cli.data.columns.bag import items_of_cell
 from pe_cli.data.columns.date import parse
+from pe_cli.data.columns.mask import pixel_shares
 from pe_cli.data.dataset import Dataset, sequence_fields
 from pe_cli.data.fields import Rows
 from pe_cli.data.fitted_columns import FittedColumn
@@ -284,6 +285,12 @@ def _image(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitte
     return replace(facts, note="; ".join(notes), missing=_missing(source, parts, _empty))
 
 
+def _mask(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
+    context = Context(parts[0].table, source)
+    note = pixel_shares(fitted.checked, fitted.state, context, parts[0].chosen) if fitted is not None else ""  # type: ignore[arg-type]
+    return replace(facts, note=note, missing=_missing(source, parts, _empty))
+
+
 def _plain(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
     """Tell a column by its cells: numbers where they are, else texts that repeat, else texts."""
     cells = parts[0].table.cells(source)
@@ -302,7 +309,7 @@ def _own(codes: Codes) -> str:
 
 _TELLERS: dict[str, Teller] = {
     "number": _number, "vector": _number, "category": _category, "bool": _category, "date": _date, "bag": _items,
-    "sequence": _items, "text": _text, "blocks": _blocks, "image": _image,
+    "sequence": _items, "text": _text, "blocks": _blocks, "image": _image, "mask": _mask,
 }  # fmt: skip
 
 
@@ -386,8 +393,7 @@ class _Moments:
         mean = self.total / self.count
         deviation = max(0.0, self.square / self.count - mean * mean) ** 0.5
         made = replace(facts, figures=Figures(self.low, self.high, mean + (self.shift or 0.0), deviation))
-        if self.gaps:
-            made = replace(made, missing={"train": self.gaps})
+        made = replace(made, missing={"train": self.gaps}) if self.gaps else made
         if self.classes and classes:
             shown, count = _most({str(value): number for value, number in sorted(self.classes.items())}, MOST_CLASSES)
             made = replace(made, classes=shown, class_count=count)

@@ -79,6 +79,32 @@ class PictureField(Field, Protocol):
         """
 
 
+class MovedField(Field, Protocol):
+    """A field of what lies over pictures, such as masks and boxes, which moves as augmentation moves those.
+
+    Attributes:
+        over: column of the pictures.
+    """
+
+    over: str
+
+    def take_moved(self, rows: Rows, program: Program) -> Array:
+        """Return some samples, moved.
+
+        Args:
+            rows: int64 [batch], of the table.
+            program: what is done with the pictures of a batch of so many.
+
+        Returns:
+            As `take`: a C-contiguous array [batch, *type.shape].
+        """
+
+
+def is_moved(field: Field) -> TypeIs[MovedField]:
+    """Return whether a field's samples move with pictures."""
+    return hasattr(field, "take_moved")
+
+
 def is_picture(field: Field) -> TypeIs[PictureField]:
     """Return whether a field's samples are made of pictures."""
     return hasattr(field, "take_augmented")
@@ -146,7 +172,7 @@ class FieldDataset:
         classes: field -> names of its classes.
 
     Raises:
-        PeError: DATA; no row is left.
+        PeError: DATA; no row is left. USAGE; what lies over pictures has other sizes.
     """
 
     def __init__(
@@ -154,6 +180,7 @@ class FieldDataset:
     ) -> None:
         self.columns = dict(fields)
         self.rows = _usable(fields, rows)
+        _check_sizes(fields)
         self.fields = {name: field.type for name, field in fields.items()}
         self.sequences = frozenset(name for name, field in fields.items() if field.sequences)
         self.classes = dict(classes or {})
@@ -188,6 +215,9 @@ class FieldDataset:
                 assert is_picture(field)
                 batch[name] = field.take_augmented(rows, programs[name])
                 continue
+            if programs and is_moved(field) and field.over in programs:
+                batch[name] = field.take_moved(rows, programs[field.over])
+                continue
             batch[name], offsets = field.take(rows)
             if offsets is not None:
                 batch[offsets_name(name, 0)] = offsets
@@ -204,3 +234,20 @@ def _usable(fields: Mapping[str, Field], rows: Rows | None) -> Rows | None:
     if not len(left):
         raise PeError("no row has a picture that can be read", hint="set broken: error to see why", code=ExitCode.DATA)
     return left
+
+
+def _check_sizes(fields: Mapping[str, Field]) -> None:
+    """Compare the sizes of what lies over pictures, and has sizes, with those of the pictures.
+
+    Raises:
+        PeError: USAGE; they differ.
+    """
+    for name, field in fields.items():
+        if not is_moved(field):
+            continue
+        under, sizes = fields.get(field.over), [getattr(field, "stored", None), getattr(field, "shown", None)]
+        if under is None or not is_picture(under) or sizes[0] is None:
+            continue
+        if list(map(str, sizes)) != list(map(str, (under.stored, under.shown))):
+            said = f"column '{name}' has samples of {sizes[1]}, and those of '{field.over}', which it lies over, are {under.shown}"
+            raise PeError(said, hint="give both columns the same size, crop_from and resize")

@@ -72,7 +72,7 @@ assert len(discover()) == {len(discover())}
     ("kind", "options", "message", "hint"),
     [
         pytest.param("np", {}, "there is no reader 'np'", "did you mean", id="a close name is suggested"),
-        pytest.param("parquet", {}, "no reader 'parquet'", "one of csv, ", id="all names where none is close"),
+        pytest.param("parquet", {}, "no reader 'parquet'", "one of annotations, csv, ", id="all names where none is close"),
         pytest.param(
             "synthetic",
             {"fields": FIELD, "limitt": 3},

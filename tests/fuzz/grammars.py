@@ -18,6 +18,7 @@ from tests.fuzz import (
     grammar_pictures,
     grammar_texts,
     grammar_tokens,
+    read_annotations,
     read_archives,
     read_columns,
     read_graphs,
@@ -43,4 +44,4 @@ GRAMMARS: dict[str, Grammar] = {
     "onnx_graph": grammar_graphs.graph,
     "hugging_face": grammar_folders.folder,
 }
-assert all((read_archives, read_columns, read_graphs, read_originals, read_pictures, read_texts, read_tokens))
+assert all((read_annotations, read_archives, read_columns, read_graphs, read_originals, read_pictures, read_texts, read_tokens))

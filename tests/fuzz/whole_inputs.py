@@ -20,6 +20,7 @@ from pe_cli.program.serialize import to_json
 from pe_cli.program.text_forms import from_string, to_string
 from tests.data.test_fitted import fitted
 from tests.fuzz import messages
+from tests.fuzz.read_annotations import annotated, tagged
 from tests.fuzz.read_runs import joined
 from tests.fuzz.targets import ROOT, STEP_FACTS
 from tests.io.runs import CONFIG, ordinary
@@ -144,6 +145,8 @@ def texts() -> dict[str, list[str]]:
         "table": ['a,b,"c ""d"""\r\n1,2.5e-7,"x\n"\r\n, NA ,"y"\r\n', "x;y\n1;é\n"],
         "table_jsonl": ['{"a": 1, "b": [2, {"c": null}]}\n{"a": "x"}\n'],
         "table_cp1252": ["a|b\n1|2\n"],
+        "annotations": annotated(),
+        "tagged_words": tagged(),
         "multi_slot": ["2 3 4 2 0.5 1e3\n1 18446744073709551615 2 0 -1\n"],
         "checkpoint_meta": [_meta().decode()],
         "run_folder": _run_files(),

@@ -257,22 +257,27 @@ def _converted(image: Image, mode: Mode) -> Image:
     return image if image.mode == _MODES[mode] else image.convert(_MODES[mode])
 
 
-def resized(image: Image, size: tuple[int, int], how: Resize) -> Image:
+def resized(image: Image, size: tuple[int, int], how: Resize, *, nearest: bool = False, border: int = 0) -> Image:
     """Return a picture of another size, with Pillow's bilinear filter, which looks at all pixels (antialias).
 
     Args:
         image: of mode L, RGB or RGBA.
         size: height and width.
-        how: stretch it; cover the size and cut the middle; or contain the whole of it between black borders.
+        how: stretch it; cover the size and cut the middle; or contain the whole of it between borders.
+        nearest: take the nearest pixel and mix none.
+        border: byte of the borders.
     """
     pil = pillow()
     height, width = size
-    bilinear = pil.Image.Resampling.BILINEAR
+    method = pil.Image.Resampling.NEAREST if nearest else pil.Image.Resampling.BILINEAR
     if image.size == (width, height):
         return image
     if how == "stretch":
-        return image.resize((width, height), bilinear)
-    made: Image = (pil.ImageOps.fit if how == "cover" else pil.ImageOps.pad)(image, (width, height), bilinear)
+        return image.resize((width, height), method)
+    if how == "cover":
+        made: Image = pil.ImageOps.fit(image, (width, height), method)
+    else:
+        made = pil.ImageOps.pad(image, (width, height), method, border or None)
     return made
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pe_cli.config.sections.value_types import Name
 from pe_cli.core.errors import PeError, did_you_mean
@@ -16,6 +16,7 @@ from pe_cli.data.folder_listing import files_in
 from pe_cli.data.notation import Notations
 from pe_cli.data.pictures.decode import SUFFIXES, Mode, header, stamp
 from pe_cli.data.pictures.decode_threads import in_parts
+from pe_cli.data.pictures.mask_files import Unmasked, check_pattern, listed, masks_among, paired
 from pe_cli.data.pictures.picture_checks import Broken, Unreadable, pillow
 from pe_cli.data.raw_cells import Cells, ListTable, Table
 from pe_cli.data.reader_context import Origin
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pe_cli.data.machine_processes import MachineProcesses
 
 #: Columns of a folder of pictures.
-IMAGE, LABEL, FILE = "image", "label", "file"
+IMAGE, LABEL, FILE, MASK = "image", "label", "file", "mask"
 
 
 class ImagesOptions(ReaderOptions):
@@ -48,6 +49,13 @@ class ImagesOptions(ReaderOptions):
     broken: Literal["error", "skip"] = Field(
         "error", description="a file that is no picture: an error, or left out; for a table, see the column type image"
     )
+    masks: Name | None = Field(None, description="folder with a mask for each picture of `folder`, under the same path but for the ending")
+    mask_name: Annotated[str, Field(strict=True), AfterValidator(check_pattern)] = Field(
+        "*", description="what a mask is called, without its ending; * is the name of its picture, as in '*_mask'"
+    )
+    unmasked: Unmasked = Field(
+        "error", description="a picture without a mask, or a mask without a picture: an error, or left out; keep: rows without a mask"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> ImagesOptions:
@@ -55,6 +63,10 @@ class ImagesOptions(ReaderOptions):
             raise ValueError("path is what the column of the pictures is called, and label is that of their classes")
         if self.table is not None and self.path is None:
             raise ValueError("table needs path, the column that holds the paths of the pictures")
+        if self.masked and self.path == MASK:
+            raise ValueError("path is what the column of the pictures is called, and mask is that of their masks")
+        if self.masked and (self.table is not None or self.folder is None):
+            raise ValueError("masks and mask_name go with folder; in a table, declare the column of their paths: {type: mask}")
         ways = [name for name in ("folder", "files") if getattr(self, name) is not None]
         if self.table is not None and self.files is not None:
             raise ValueError("files and table both say which pictures there are: keep one")
@@ -62,13 +74,19 @@ class ImagesOptions(ReaderOptions):
             raise ValueError("name one of folder, files and table" if not ways else "folder and files both say which pictures there are")
         return self
 
+    @property
+    def masked(self) -> bool:
+        """Whether pictures have masks."""
+        return self.masks is not None or self.mask_name != "*"
+
 
 @reader("images", ImagesOptions)
 def open_images(options: ImagesOptions, origin: Origin) -> Table:
     """Read pictures: PNG, JPEG, WebP and BMP, by Pillow (`pip install 'pe-cli[images]'`).
 
     A folder gives the columns `image`, the picture; `label`, the folder of its class; and `file`, its path in the folder. They are
-    in the order of their paths. Hidden files and folders are left out. A table gives its own columns.
+    in the order of their paths. Hidden files and folders are left out. With masks there is no label, and the column `mask` has the
+    masks. A table gives its own columns.
 
     Raises:
         PeError: no picture can be read, or `skip` leaves none.
@@ -76,6 +94,8 @@ def open_images(options: ImagesOptions, origin: Origin) -> Table:
     pillow()
     if options.table is not None:
         return _of_table(options, origin)
+    if options.masked:
+        return _with_masks(options, origin)
     folder, found = (_listed(options, origin) if options.files is not None else _of_folder(options, origin))
     if options.broken == "skip":
         found = [(label, path) for (label, path), good in zip(found, _readable(folder, found), strict=True) if good]
@@ -96,6 +116,34 @@ def open_images(options: ImagesOptions, origin: Origin) -> Table:
     return made
 
 
+def _with_masks(options: ImagesOptions, origin: Origin) -> Table:
+    """Return the pictures of a folder beside their masks, which lie in another folder or among them."""
+    assert options.folder is not None
+    folder = _folder(options.folder, origin)
+    masks = folder if options.masks is None else _folder(options.masks, origin)
+    if options.masks is None:
+        pictures, drawn = masks_among(listed(folder, origin), options.mask_name)
+    else:
+        pictures, drawn = listed(folder, origin, without=masks if masks.resolve() != folder.resolve() else None), listed(masks, origin)
+    if not pictures:
+        raise origin.error(f"{folder} has no pictures ({', '.join(SUFFIXES)})", "name the folder that holds the pictures")
+    pairs = paired(pictures, drawn, options.mask_name, options.unmasked, (folder, masks), origin)
+    if options.broken == "skip":
+        good = _readable(folder, [(None, path) for path, _ in pairs])
+        pairs = [pair for pair, whole in zip(pairs, good, strict=True) if whole]
+    pairs = pairs[options.skip :][: options.limit]
+    if not pairs:
+        raise origin.error(f"skip: {options.skip} leaves no picture of {len(pictures)}", "skip fewer")
+    paths, image = [path for path, _ in pairs], options.path or IMAGE
+    made = PictureTable({image: paths, MASK: [mask for _, mask in pairs], FILE: paths}, origin, folder)
+    made.folders = {MASK: masks}
+    made.implied = {
+        image: {"type": "image", **({"broken": "skip"} if options.broken == "skip" else {})},
+        MASK: {"type": "mask", "over": image},
+    }
+    return made
+
+
 class PictureTable(ListTable):
     """Pictures of a folder.
 
@@ -109,6 +157,7 @@ class PictureTable(ListTable):
         # a class may well be called NA: what a folder is called is never missing
         super().__init__(columns, origin, missing=())
         self.folder = folder
+        self.folders: Mapping[str, Path] = {}  # of columns whose paths start elsewhere
 
 
 class TableOfPictures:

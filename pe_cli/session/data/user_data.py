@@ -13,12 +13,15 @@ from pe_cli.config.nodes import to_data
 from pe_cli.config.spec import RunSpec
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.annotations.kinds import kind_of
 from pe_cli.data.tables.file_formats import named_format
 from pe_cli.io.run_files import is_run
 from pe_cli.session.data.label_feeds import labels, sources
 
 #: Options that say which data is read, and not how.
-_WHICH = ("file", "files", "folder", "table", "skip", "limit")
+_WHICH = ("file", "files", "folder", "masks", "table", "skip", "limit")
+#: Options of pictures that are about their masks.
+_MASKED = ("masks", "mask_name", "unmasked")
 #: Options of the csv reader that the table reader does not have.
 _CSV = ("features", "label", "classes")
 #: Bytes that are taken from standard input.
@@ -53,6 +56,8 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
     if spec is None:
         raise PeError("the run's config has no data, so there is no telling how to read a file", at=run.at, hint=_BY_HAND)
     written = {key: value for key, value in to_data(spec.options).items() if key not in _WHICH}
+    if spec.reader == "annotations" and unlabelled:
+        return f"data.{use}={json.dumps(escaped({'reader': 'images', 'broken': 'skip', **_images(files, paths, {})}), ensure_ascii=False)}"
     make = _KINDS.get(spec.reader)
     if make is None:
         raise PeError(
@@ -62,6 +67,8 @@ def override(run: RunSpec, files: Sequence[Path], use: str, *, unlabelled: bool 
     value = {"reader": spec.reader, **written, **make(files, paths, to_data(spec.options))}
     if spec.reader == "windows" and unlabelled:
         value["ends"] = True
+    if spec.reader == "images":
+        value = _with_masks(value, to_data(spec.options), unlabelled)
     if spec.reader == "csv":
         value = {key: inner for key, inner in value.items() if key not in _CSV} | {"reader": "table"}
     return f"data.{use}={json.dumps(escaped(value), ensure_ascii=False)}"
@@ -86,6 +93,28 @@ def _images(files: Sequence[Path], paths: list[str], options: Mapping[str, Any])
     return {"files": paths}
 
 
+def _with_masks(value: Mapping[str, Any], trained: Mapping[str, Any], unlabelled: bool) -> dict[str, Any]:
+    """Return the options of pictures with those that say where their masks are, as they lay when the model was trained.
+
+    Args:
+        value: options for the user's data.
+        trained: options of the training data.
+        unlabelled: masks are not needed, and need not be there.
+    """
+    folder = value.get("folder")
+    bare = {key: inner for key, inner in value.items() if key not in _MASKED}
+    if folder is None:
+        return bare
+    if "masks" not in trained:  # masks lie beside their pictures, or there are none
+        return {**value, "unmasked": "keep"} if unlabelled and "mask_name" in value else dict(value)
+    beside = os.path.relpath(trained["masks"], trained["folder"])
+    inside = Path(folder) / Path(trained["folder"]).name  # where the user names the folder that holds both
+    pictures = inside if inside.is_dir() else Path(folder)
+    masks = pictures / beside
+    bare["folder"] = str(pictures)
+    return bare if unlabelled or not masks.is_dir() else {**value, **bare, "masks": str(masks)}
+
+
 def _beside(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return where paths of a table start: the folder that lies to it as that of the training data lay to its table, where there is one."""
     folder, table = options.get("folder"), options.get("table")
@@ -95,6 +124,17 @@ def _beside(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     found = file.absolute().parent / os.path.relpath(folder, Path(first).parent)
     return {"folder": str(found)} if found.is_dir() else {}
+
+
+def _annotations(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    if all(file.is_dir() or kind_of(file) for file in files):
+        folder, trained = options.get("folder"), options.get("files")
+        first = trained[0] if isinstance(trained, list) else trained
+        if not isinstance(folder, str) or not isinstance(first, str):
+            return {"files": paths}
+        found = files[0].absolute() / os.path.relpath(folder, first)  # pictures lie to annotations as they did in training
+        return {"files": paths, **({"folder": str(found.resolve())} if found.is_dir() else {})}
+    raise PeError(f"{files[0]} holds no annotations", hint="name files of annotations, or a folder that has them beside pictures")
 
 
 def _windows(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +157,8 @@ def _npz(files: Sequence[Path], paths: list[str], options: Mapping[str, Any]) ->
 
 #: Reader of the training data -> the options that name files for it.
 _KINDS = {
-    "table": _files, "csv": _files, "images": _images, "windows": _windows, "text": _text, "npz": _npz, "multi_slot": _files,
+    "annotations": _annotations, "table": _files, "csv": _files, "images": _images, "windows": _windows, "text": _text, "npz": _npz,
+    "multi_slot": _files, "tagged": _files,
 }  # fmt: skip
 
 

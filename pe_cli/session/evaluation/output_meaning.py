@@ -43,6 +43,7 @@ class Answer:
         decision: calibration and thresholds; None where the most probable class is taken, and tags from 0.5 on.
         spelled: whether the variable holds numbers of classes, one for each item of a sequence; see the trait `Spells`.
         lengths: variable with the items of each sample; empty where the variable has sequences, or a sample as many as any other.
+        pixels: whether it holds scores of the classes of a mask, for every pixel.
         suffix: of the names of its numbers, where several outputs say numbers of one column, such as its quantiles.
     """
 
@@ -58,6 +59,7 @@ class Answer:
     spelled: bool = False
     lengths: str = ""
     suffix: str = ""
+    pixels: bool = False
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -75,13 +77,14 @@ class Answer:
             class, where there are more than `EACH`), or where a sample may have several, the names of all that are taken, as a
             cell of the column has them, and `prob_<class>` up to `EACH`; of numbers,
             `name`, or `name_1`, `name_2`, ... in the units of the file; of
-            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of sequences their items, as in a cell
+            boxes a list for each picture, of {"class", "score", "box": [left, top, right, bottom]}; of masks the share of the pixels of
+            each class, `share_<class>`; of sequences their items, as in a cell
             of the column, or as a list where there is none.
         """
         if values.dtype == object:
             return {self.name: [self._items(rows) for rows in values]}
-        if self.boxes:
-            return {self.name: [_found(rows) for rows in values]}
+        if self.boxes or self.pixels:
+            return {self.name: [_found(rows, self.column) for rows in values]} if self.boxes else self._shares(values)
         flat = np.asarray(values).reshape(len(values), -1)
         if self.classes:
             return self._classes(flat)
@@ -100,6 +103,12 @@ class Answer:
             return codes.tolist() if self.column is None else self.column.decode(codes[None])[0]
         numbers = np.asarray(rows if self.column is None else self.column.decode(rows))
         return _plain(numbers.reshape(len(numbers), -1)[:, 0] if numbers.size == len(numbers) else numbers)
+
+    def _shares(self, scores: Array) -> dict[str, list[Any]]:
+        """Return the shares of the classes of a mask in the pixels: [batch, height, width, classes]."""
+        assert self.column is not None, "a column of masks has classes"
+        taken = scores.argmax(axis=-1).reshape(len(scores), -1)
+        return {f"share_{name}": _plain((taken == i).mean(axis=1)) for i, name in enumerate(self.column.state["names"])}
 
     def _taken(self, scores: Array) -> tuple[Array, Array]:
         """Return the probabilities of classes, and what is taken by them: the class of every row, or its tags."""
@@ -136,11 +145,13 @@ def _best(scores: Array, logits: bool) -> Array:
     return np.asarray(scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > (0 if logits else 0.5)).astype(np.int64))
 
 
-def _found(rows: Array) -> list[dict[str, Any]]:
-    """Return what was found in a picture, the surest first."""
+def _found(rows: Array, column: FittedColumn | None) -> list[dict[str, Any]]:
+    """Return what was found in a picture, the surest first; classes by their names where a column has them."""
+    names: list[str] = [] if column is None else ["", *column.state["names"]]
     there = rows[rows[:, 0] >= 0]
     there = there[np.argsort(-there[:, 1], kind="stable")]
-    return [{"class": int(row[0]), "score": _plain(row[1:2])[0], "box": _plain(row[2:])} for row in there]
+    kinds = [names[int(row[0])] if int(row[0]) < len(names) else int(row[0]) for row in there]
+    return [{"class": kind, "score": _plain(row[1:2])[0], "box": _plain(row[2:])} for kind, row in zip(kinds, there, strict=True)]
 
 
 def _plain(values: Array) -> list[Any]:
@@ -239,7 +250,9 @@ def _known(job: Job) -> dict[str, Answer]:
     block = job.built.eval.main_block
     finders = ((op, op.definition.get(FindsBoxes)) for op in block.ops)
     names = [op.outputs[finds.boxes][0] for op, finds in finders if finds]
-    found = {v: Answer(v, "boxes" if len(names) == 1 else v, boxes=True) for v in names}
+    kinds = [column for column in job.data.fitted.columns.values() if column.type == "box_classes"]
+    named = kinds[0] if len(kinds) == 1 else None
+    found = {v: Answer(v, "boxes" if len(names) == 1 else v, named, boxes=True) for v in names}
     links = taught(job)
     for link in links:
         source = job.data.sources.get(link.feed)
@@ -251,6 +264,10 @@ def _known(job: Job) -> dict[str, Answer]:
         spelled = [Answer(v, name, column, classes, spelled=True, lengths=lengths) for v, lengths in _spelled(block, link)]
         if spelled:
             found |= {answer.variable: answer for answer in spelled}
+            continue
+        if column is not None and column.type == "mask":
+            softmax = (op for op in block.ops if op.definition.get(ToProbabilities) and op.inputs["X"][0] == link.scores)
+            found |= {v: Answer(v, name, column, pixels=True) for v in (*(v for op in softmax for v in op.outputs["Out"]), link.scores)}
             continue
         if column is not None and column.type == "text":
             found |= {variable: Answer(variable, name, column) for variable in _written(job)}

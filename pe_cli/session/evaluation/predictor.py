@@ -267,7 +267,8 @@ class Predictor:
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
-    unit = {"unit": "that of the training data"} if answer.column is not None and not answer.classes else {}
+    plain = answer.column is not None and not (answer.classes or answer.boxes or answer.pixels)
+    unit = {"unit": "that of the training data"} if plain else {}
     thresholds = answer.decision.thresholds if answer.decision is not None else ()
     decided = {"thresholds": dict(zip(answer.classes[-len(thresholds) :], thresholds, strict=True))} if thresholds else {}
     return {"name": f"{answer.name}{answer.suffix}", "classes": list(answer.classes), **unit, **decided}

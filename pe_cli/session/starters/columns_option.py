@@ -12,8 +12,8 @@ from pe_cli.config.source import Source
 from pe_cli.core.errors import PeError, as_one
 from pe_cli.data.column_declarations import check_columns
 
-#: Types that the starter of a table has a branch for.
-TYPES = ("number", "bool", "category", "date", "bag", "text")
+#: Types that a starter knows: those of a table's columns, and masks of pictures.
+TYPES = ("number", "bool", "category", "date", "bag", "text", "mask")
 #: What a type is called besides: a target of bags has tags.
 _ALSO = {"tags": "bag"}
 _EXAMPLE = "for example --columns plz=category, or --columns 'price={type: number, decimal: \",\"}'"

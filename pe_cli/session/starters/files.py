@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pe_cli.config.paths import PATHS
 from pe_cli.config.substitute import escaped
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.array_dataset import is_table
@@ -70,7 +71,7 @@ class Settings:
         """
         whole = str(self.source.absolute())
         options = {
-            key: _from(value, self.path, whole) if isinstance(value, str) else value for key, value in source.items()
+            key: _from(value, self.path, whole) if key in PATHS and isinstance(value, str) else value for key, value in source.items()
         }
         reader = str(options.pop("reader"))
         found = open_reader(reader, options, self.source.absolute().parent)

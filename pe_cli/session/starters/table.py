@@ -19,7 +19,7 @@ from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.session.starters import series, series_model
+from pe_cli.session.starters import anomaly, series, series_model
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
@@ -61,7 +61,7 @@ def starter(settings: Settings) -> Starter:
     source: dict[str, Any] = {"reader": "table", "files": _files(settings)}
     comments = _read_as(settings, source)
     table = settings.open(source)
-    targets = targets_of(table.names, settings.target)
+    targets = [] if settings.task == "anomaly" else targets_of(table.names, settings.target)
     check_named(table.names, targets, settings)
     names = [name for name in table.names if name not in targets and name not in settings.drop][:MOST_COLUMNS]
     read_ahead(table, [*names, *targets])
@@ -90,6 +90,8 @@ def starter(settings: Settings) -> Starter:
         why = f": {there}" if len(targets) == 1 and settings.task in ("auto", "series") else ""
         text = f"--known is about series, and {settings.source} is taken for none{why}"
         raise PeError(text, hint="leave --known out", code=ExitCode.DATA)
+    if settings.task == "anomaly":
+        return anomaly.starter(table, source, settings, asked, comments)
     return of_table(table, source, settings, targets, asked, comments)
 
 
@@ -160,6 +162,9 @@ def check_named(names: Sequence[str], targets: Sequence[str], settings: Settings
     Raises:
         PeError: DATA; says which.
     """
+    drawn = next((name for name, declared in settings.columns.items() if declared.get("type") == "mask"), None)
+    if drawn is not None:
+        raise PeError(f"--columns {said(drawn)}: masks go with a folder of pictures", hint="write the column into the config by hand")
     for option, named in (("--drop", settings.drop), ("--columns", tuple(settings.columns)), ("--known", settings.known)):
         for name in named:
             if name not in names:

@@ -118,7 +118,7 @@ def look(
     """
     if len(table) < FEWEST:
         raise table.error(
-            0, targets[0], f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
+            0, table.names[0], f"the table has {len(table)} rows, and a model needs at least {FEWEST}", "add rows"
         )
     goals = _goals(table, settings, targets, asked)
     guesses = guesses_of(table, settings, targets, asked)
@@ -144,7 +144,7 @@ def look(
     inspected.guesses = [_fitting(inspected, found, settings) for found in guesses]
     if not any(found.type for found in inspected.guesses):
         why = "; ".join(f"'{said(found.name, 30)}': {found.why}" for found in guesses[:10])
-        raise table.error(0, targets[0], f"no other column is left to learn from. {why}", "add columns")
+        raise table.error(0, table.names[0], f"no other column is left to learn from. {why}", "add columns")
     return inspected
 
 

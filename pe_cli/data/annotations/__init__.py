@@ -1,0 +1,1 @@
+"""Annotations of pictures: boxes around things, as programs for drawing them save them."""

@@ -1,0 +1,85 @@
+"""YOLO: a text file for each picture, with a line for each box: class, middle and size in parts of the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from pe_cli.data.annotations.things import Found, Noted, Thing, around, content, number, wrong
+from pe_cli.data.reader_context import Origin
+
+#: Files beside the annotations, or in the folders above them, that have the names of classes; and how many folders above.
+NAMES, ABOVE = ("classes.txt", "obj.names", "data.yaml", "dataset.yaml", "notes.json"), 3
+#: Bytes of a file with names of classes, at most.
+LARGEST = 1 << 20
+
+
+def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
+    """Return the picture of a file: a line has a class and four numbers, or a class and the corners of a polygon.
+
+    Args:
+        path: of the file.
+        origin: of the data, for messages.
+        names: of the classes; their numbers when there are none.
+
+    Raises:
+        PeError: DATA; a line has another form, or a class has no name.
+    """
+    made = Noted(path.stem, str(path), parts=True)
+    for i, line in enumerate(content(path, origin).decode("utf-8", "replace").splitlines()):
+        cells, where = line.split(), f"{path}, line {i + 1}"
+        if not cells:
+            continue
+        if len(cells) != 5 and not (len(cells) >= 7 and len(cells) % 2 == 1):
+            raise wrong(path, f"line {i + 1} has {len(cells)} numbers: it needs a class, the middle (x, y), width and height", origin)
+        kind, *values = (number(cell, where, origin) for cell in cells)
+        if not kind.is_integer() or kind < 0 or (names and kind >= len(names)):
+            known = f"0 to {len(names) - 1}, as {len(names)} names say" if names else "whole numbers from 0 on"
+            raise wrong(path, f"line {i + 1} is of class {cells[0]}, and classes are {known}", origin)
+        if len(values) == 4:
+            x, y, width, height = values
+            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        else:
+            box = around(zip(values[::2], values[1::2], strict=True))
+        made.things.append(Thing(names[int(kind)] if names else str(int(kind)), box, where))
+    return Found([made])
+
+
+def names_beside(folder: Path, origin: Origin) -> list[str]:
+    """Return the names of classes that a file beside the annotations has; none where there is no such file.
+
+    Raises:
+        PeError: DATA; it has another form.
+    """
+    for above in (folder, *list(folder.absolute().parents)[:ABOVE]):
+        for name in NAMES:
+            path = above / name
+            if path.is_file() and path.stat().st_size <= LARGEST:
+                found = _lines(path) if path.suffix in (".txt", ".names") else _mapped(path, origin)
+                if found:
+                    return found
+    return []
+
+
+def _lines(path: Path) -> list[str]:
+    return [line.strip() for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _mapped(path: Path, origin: Origin) -> list[str]:
+    """Return the names of a data.yaml of Ultralytics, a list or a mapping of numbers; or of the notes.json that Label Studio writes."""
+    try:
+        value = yaml.safe_load(path.read_text("utf-8", "replace"))  # JSON is YAML
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise origin.error(f"{path} is to name the classes and cannot be read: {said}", "correct it, or name them: names: [...]") from None
+    if isinstance(value, dict) and isinstance(value.get("categories"), list):
+        return [str(one.get("name")) for one in value["categories"] if isinstance(one, dict)]
+    names = value.get("names") if isinstance(value, dict) else None
+    if isinstance(names, dict):
+        numbers = {int(key): str(name) for key, name in names.items() if str(key).isdigit()}
+        names = [numbers.get(i, str(i)) for i in range(max(numbers, default=-1) + 1)] if max(numbers, default=0) < LARGEST else None
+    if not isinstance(names, list):
+        return []
+    return [str(name) for name in names]

@@ -1,0 +1,207 @@
+"""Annotations of five kinds say the same boxes, and what is wrong with them is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pe_cli.core.errors import ExitCode, PeError
+from pe_cli.data.array_dataset import is_table
+from pe_cli.data.column import Context, discover
+from pe_cli.data.raw_cells import Table
+from pe_cli.data.registry import open_reader
+
+PIL = pytest.importorskip("PIL.Image")
+
+#: Pictures of 40 x 20 pixels (width x height), and their boxes in pixels: left, top, right, bottom.
+TRUTH = {"a": [("cat", (4, 2, 20, 12)), ("dog", (10, 0, 40, 20))], "b": [("dog", (0, 5, 8, 15))], "c": []}
+Truth = dict[str, list[tuple[str, tuple[float, float, float, float]]]]
+
+
+def coco(folder: Path, truth: Truth) -> Path:
+    images = [{"id": 7 + i, "file_name": f"{name}.png", "width": 40, "height": 20} for i, name in enumerate(truth)]
+    boxes = [
+        {"id": 1, "image_id": 7 + i, "category_id": {"cat": 3, "dog": 9}[label], "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]]}
+        for i, things in enumerate(truth.values()) for label, box in things
+    ]  # fmt: skip
+    value = {"images": images, "annotations": boxes, "categories": [{"id": 3, "name": "cat"}, {"id": 9, "name": "dog"}]}
+    (folder / "instances.json").write_text(json.dumps(value))
+    return folder / "instances.json"
+
+
+def voc(folder: Path, truth: Truth) -> Path:
+    (folder / "xml").mkdir()
+    for name, things in truth.items():
+        inside = "".join(
+            f"<object><name>{label}</name><bndbox><xmin>{box[0] + 1}</xmin><ymin>{box[1] + 1}</ymin><xmax>{box[2]}</xmax>"
+            f"<ymax>{box[3]}</ymax></bndbox></object>" for label, box in things
+        )  # fmt: skip
+        size = "<size><width>40</width><height>20</height><depth>3</depth></size>"
+        (folder / f"xml/{name}.xml").write_text(f"<annotation><filename>{name}.png</filename>{size}{inside}</annotation>")
+    return folder / "xml"
+
+
+def yolo(folder: Path, truth: Truth) -> Path:
+    (folder / "labels").mkdir()
+    (folder / "data.yaml").write_text("train: images\nnames:\n  0: cat\n  1: dog\n")
+    for name, things in truth.items():
+        lines = [
+            f"{['cat', 'dog'].index(label)} {(b[0] + b[2]) / 80} {(b[1] + b[3]) / 40} {(b[2] - b[0]) / 40} {(b[3] - b[1]) / 20}"
+            for label, b in things
+        ]  # fmt: skip
+        if lines:
+            (folder / f"labels/{name}.txt").write_text("\n".join(lines) + "\n")
+    return folder / "labels"
+
+
+def _percent(label: str, b: tuple[float, ...]) -> dict[str, Any]:
+    return {"x": b[0] / 0.4, "y": b[1] / 0.2, "width": (b[2] - b[0]) / 0.4, "height": (b[3] - b[1]) / 0.2, "rotation": 0,
+            "rectanglelabels": [label]}  # fmt: skip
+
+
+def label_studio(folder: Path, truth: Truth) -> Path:
+    tasks = [
+        {"id": i, "data": {"image": f"/data/upload/1/0123abcd-{name}.png"}, "annotations": [{"was_cancelled": False, "result": [
+            {"type": "rectanglelabels", "original_width": 40, "original_height": 20, "value": _percent(label, box)} for label, box in things
+        ]}]} for i, (name, things) in enumerate(truth.items())
+    ]  # fmt: skip
+    (folder / "export.json").write_text(json.dumps(tasks))
+    return folder / "export.json"
+
+
+def label_studio_min(folder: Path, truth: Truth) -> Path:
+    tasks = [
+        {"image": f"/data/local-files/?d=x/y/{name}.png", "id": i, "annotation_id": i, "label": [_percent(*thing) for thing in things]}
+        for i, (name, things) in enumerate(truth.items())
+    ]  # fmt: skip
+    (folder / "min.json").write_text(json.dumps(tasks))
+    return folder / "min.json"
+
+
+def cvat(folder: Path, truth: Truth) -> Path:
+    def shape(label: str, b: tuple[float, ...]) -> str:
+        if label == "cat":
+            return f'<polygon label="cat" points="{b[0]},{b[1]};{b[2]},{b[1]};{b[2]},{b[3]}"/>'
+        return f'<box label="{label}" xtl="{b[0]}" ytl="{b[1]}" xbr="{b[2]}" ybr="{b[3]}" occluded="0"/>'
+
+    inside = "".join(
+        f'<image id="{i}" name="sub/{name}.png" width="40" height="20">{"".join(shape(*thing) for thing in things)}</image>'
+        for i, (name, things) in enumerate(truth.items())
+    )
+    (folder / "annotations.xml").write_text(f'<?xml version="1.0"?><annotations><version>1.1</version>{inside}</annotations>')
+    return folder / "annotations.xml"
+
+
+KINDS: list[Callable[[Path, Truth], Path]] = [coco, voc, yolo, label_studio, label_studio_min, cvat]
+
+
+def made(folder: Path, kind: Callable[[Path, Truth], Path], truth: Truth = TRUTH, **options: object) -> Table:
+    """Write pictures and annotations, and return the table of both."""
+    (folder / "images/deep").mkdir(parents=True)
+    for i, name in enumerate(("a", "b", "c")):
+        PIL.new("RGB", (40, 20), (i, i, i)).save(folder / f"images/deep/{name}.png")
+    path = kind(folder, truth)
+    found = open_reader("annotations", {"files": path.name, "folder": "images", **options}, folder)
+    assert is_table(found)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_kind_says_the_same_boxes(tmp_path, kind):
+    table = made(tmp_path, kind)
+    assert [table.cells("file").text(i) for i in range(len(table))] == ["deep/a.png", "deep/b.png", "deep/c.png"]
+    for row, things in enumerate(TRUTH.values()):
+        boxes = np.array(json.loads(table.cells("boxes").text(row))).reshape(-1, 4) * [40, 20, 40, 20]
+        assert np.allclose(boxes, np.array([box for _, box in things]).reshape(-1, 4), atol=1e-4)
+        assert json.loads(table.cells("classes").text(row)) == [label for label, _ in things]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_boxes_outside_are_errors_or_cut(tmp_path, kind):
+    truth: Truth = {"a": [("dog", (30, 10, 50, 30)), ("cat", (45, 2, 60, 9))], "b": [("dog", (0, 0, 4, 4))], "c": []}
+    with pytest.raises(PeError, match=r"leaves its picture deep/a\.png.* of 20 x 40.*1 more boxes do") as told:
+        made(tmp_path, kind, truth)
+    assert told.value.code == ExitCode.DATA
+    assert "outside: clip" in str(told.value.hint)
+    (tmp_path / "cut").mkdir()
+    table = made(tmp_path / "cut", kind, truth, outside="clip")
+    assert np.allclose(json.loads(table.cells("boxes").text(0)), [[0.75, 0.5, 1, 1]])
+    assert table.counts == {"boxes that left their picture are cut": 2}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not yolo], ids=lambda kind: kind.__name__)
+def test_pictures_that_are_not_there_are_errors_or_left_out(tmp_path, kind):
+    truth: Truth = {"a": TRUTH["a"], "gone": TRUTH["b"], "b": []}
+    with pytest.raises(PeError, match=r"is of the picture '.*gone.png.*', which is not in .*images") as told:
+        made(tmp_path, kind, truth)
+    assert "broken: skip" in str(told.value.hint)
+    (tmp_path / "skip").mkdir()
+    table = made(tmp_path / "skip", kind, truth, broken="skip")
+    assert (len(table), table.counts) == (2, {"annotations of pictures that are not there": 1})
+
+
+def test_pictures_of_another_size(tmp_path):
+    def small(folder: Path, truth: Truth) -> Path:
+        PIL.new("L", (20, 10)).save(folder / "images/deep/b.png")
+        return coco(folder, truth)
+
+    with pytest.raises(PeError, match=r"says 20 x 40 \(height x width\), and .*b.png is 10 x 20"):
+        made(tmp_path, small)
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    pytest.param("x.xml", '<!DOCTYPE a [<!ENTITY b "bbbbbbbb"><!ENTITY c "&b;&b;">]><annotation><filename>&c;</filename></annotation>',
+                 "has a document type", id="entities"),
+    pytest.param("x.xml", '<!DOCTYPE a SYSTEM "file:///etc/passwd"><annotation/>', "has a document type", id="another file"),
+    pytest.param("x.xml", "<annotation>" + "<a>" * 100, "more than 64 deep", id="depth"),
+    pytest.param("x.xml", "<annotation><object>", "is no XML", id="cut off"),
+    pytest.param("x.xml", "<annotation><object><name>x</name><bndbox><xmin>one</xmin></bndbox></object></annotation>",
+                 "'one' is no number", id="a word for a number"),
+    pytest.param("x.json", '{"images": [], "annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1]}], "categories": []}',
+                 "of the image 1, which is not in images", id="no image"),
+    pytest.param("x.json", '{"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1, "name": "x"}], "annotations": '
+                 '[{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1]}]}', "is no list of 4 numbers", id="three numbers"),
+    pytest.param("x.json", '{"images": ' + "[" * 100_000, "is no JSON", id="JSON of many levels"),
+    pytest.param("a.txt", "0 0.5 0.5 0.1\n", "no annotations that are read", id="four numbers in a line"),
+    pytest.param("a.txt", "0 0.5 0.5 0.1 0.1\n0.5 0.5 0.5 0.1 0.1\n", "line 2 is of class 0.5", id="half a class"),
+    pytest.param("x.json", '{"rows": []}', "no annotations that are read", id="another JSON"),
+])  # fmt: skip
+def test_what_strangers_write(tmp_path, name, text, said):
+    PIL.new("L", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(PeError, match=said) as told:
+        open_reader("annotations", {"files": name}, tmp_path)
+    assert told.value.code == ExitCode.DATA
+
+
+def columns(table: Table, **options: Any) -> list[np.ndarray]:
+    """Return the samples of boxes and their classes."""
+    found = []
+    for name, kind, given in (("boxes", "boxes", {"over": "image"}), ("classes", "box_classes", {})):
+        checked = discover()[kind].options.model_validate({**given, **options.get(name, {})})
+        context = Context(table, name)
+        state = discover()[kind].fit(checked, context, options.get("rows"))
+        found.append(discover()[kind].encode(checked, state, context).take(np.arange(len(table)))[0])
+    return found
+
+
+def test_columns_are_filled_up(tmp_path):
+    boxes, classes = columns(made(tmp_path, coco))
+    assert boxes.shape == (3, 2, 4)
+    assert boxes[0, 1].tolist() == [0.25, 0, 1, 1]
+    assert not boxes[2].any()
+    assert classes[:, :, 0].tolist() == [[1, 2], [2, 0], [0, 0]]
+
+
+def test_more_boxes_than_there_may_be_and_new_names_are_errors(tmp_path):
+    table = made(tmp_path, coco)
+    with pytest.raises(PeError, match="2 boxes, and a picture has 1 at most") as told:
+        columns(table, rows=np.array([1, 2]))
+    assert "most: 2" in str(told.value.hint)
+    with pytest.raises(PeError, match="'cat' is no class"):
+        columns(table, rows=np.array([1, 2]), boxes={"most": 2}, classes={"most": 2})
