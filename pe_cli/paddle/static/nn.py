@@ -39,8 +39,8 @@ fc = forwarded(
 
 def instance_norm(input: Any, epsilon: float = 1e-05, param_attr: Any = None, bias_attr: Any = None, name: str | None = None) -> Any:
     """Normalise every channel of every sample; scale and shift are learned where both attributes are given, as in 2.6 and later."""
-    learned = (param_attr, bias_attr) if param_attr and bias_attr else (False, False)
-    return layers.instance_norm(input, epsilon, *learned, name)
+    learns = param_attr and bias_attr
+    return layers.instance_norm(input, epsilon, param_attr if learns else False, bias_attr if learns else False, name)
 
 
 def embedding(
