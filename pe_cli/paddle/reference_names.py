@@ -70,6 +70,8 @@ def _elsewhere(path: str, name: str) -> Any:
     of = recorded().get(path, _NOTHING)
     if name in of.modules:
         return _module(of.modules[name])
+    if f"{path}.{name}" in recorded():
+        return _module(f"{path}.{name}")  # a module that is imported when it is asked for
     if name in of.taken:
         source = _module(of.taken[name])
         value = None if source is None else getattr(source, name, None)

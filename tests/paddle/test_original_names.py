@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +120,8 @@ def test_operators_between_a_batch_and_a_row_of_it_go_by_the_first_axis():
     rows, factors = np.ones((2, 3), np.float32), np.array([2.0, 5.0], np.float32)
     found = fluid.Executor(fluid.CPUPlace()).run(feed={"x": rows, "y": factors}, fetch_list=[x * y])[0]
     np.testing.assert_array_equal(found, [[2.0] * 3, [5.0] * 3])
+
+
+def test_modules_are_there_as_names_of_the_module_above():
+    code = "import pe_cli.paddle.fluid as fluid; print(fluid.layers.learning_rate_scheduler.noam_decay is fluid.layers.noam_decay)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
