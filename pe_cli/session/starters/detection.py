@@ -201,7 +201,7 @@ def _model(settings: Settings, found: Pictures, side: int, most: int, names: Seq
             layers.append((f"{before}:", flow({"type": "pool2d", "pool_size": 2, "pool_stride": 2, "pool_type": "max"}), ""))
     priors = {"min_sizes": least, "max_sizes": largest, "aspect_ratios": [2, 2, 2], "kernel_size": 3, "pad": 1}
     box = {"type": "multi_box_head", "inputs": ["map1", "map2", "map3"], "image": "image", "base_size": side, "num_classes": len(names) + 1}
-    ends = {"prior_box": "head.2", "prior_box_var": "head.3"}
+    ends = {f"prior_{what}": f"head.{k}" for k, what in ((2, "box"), (3, "box_var"))}
     loss = {"type": "ssd_loss", "location": "head.0", "confidence": "head.1", "gt_box": "things", "gt_label": "kinds", **ends}
     thinned = {"nms_threshold": 0.45, "keep_top_k": max(10, 2 * most), "score_threshold": 0.1}
     layers += [

@@ -160,6 +160,7 @@ def _config(
     }
     rate = {"type": "one_cycle", "max_lr": made.learning_rate, "total_steps": f"{made.epochs} epochs"}
     ignored = {"ignore_index": IGNORED} if columns[MASK].get("ignore") else {}
+    overlap = {"type": "mean_iou", "scores": "prob", "labels": MASK, **ignored}
     lines = [
         *head(f"Says which class every pixel of the pictures in {said(settings.source.name)} belongs to."),
         *data_section(source, split, [shown], [(f"{n}:", flow(given), said_of[n]) for n, given in columns.items()], _augmentation()),
@@ -169,7 +170,7 @@ def _config(
         "",
         "# Over all pixels of the evaluation: the mean over the classes of intersection by union.",
         "metrics:",
-        f"  iou: {flow({'type': 'mean_iou', 'scores': 'prob', 'labels': MASK, **ignored})}",
+        f"  iou: {flow(overlap)}",
         *training(
             made, rows, best="eval/iou", mode="max",
             rest=["    type: Adam", f"    learning_rate: {flow(rate)}  # rises, and falls to 0 over the epochs"],
