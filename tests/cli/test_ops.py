@@ -35,7 +35,7 @@ def test_one_entry(pe, asked: str, first: str, some: str):
 
 def test_the_list_names_every_kind(pe):
     listed = pe("ops").out
-    for kind in ("optimizer: SGD", "reader: csv", "augmentation: ", "metric: "):
+    for kind in ("optimizer: SGD", "reader: annotations", "augmentation: ", "metric: "):
         assert kind in listed
 
 
