@@ -122,25 +122,43 @@ def forward_winograd_moments(
     _by_blocks(convolve_winograd, x, u, y, scratch, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
-@kernel
-def forward_pointwise_moments(
-    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
-    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
-):
-    """Do `forward_pointwise` and `moments_of_columns` likewise; block counts pixels, and the last of them are not fewer."""
+@helper
+def _multiply_pixels(x, w, y, filters, first, last, g):
+    gemm(
+        0, 1, last - first, g[FILTERS], g[CHANNELS], x + SIZE * first * g[CHANNELS], g[CHANNELS], w, g[CHANNELS], 0,
+        y + SIZE * first * g[FILTERS], g[FILTERS], filters,
+    )  # fmt: skip
+
+
+@helper
+def _multiply_pixels_by_tiles(x, w, y, filters, first, last, g):
+    gemm_tiles(
+        0, 1, last - first, g[FILTERS], g[CHANNELS], x + HALF * first * g[CHANNELS], g[CHANNELS], w, g[CHANNELS], 0,
+        y + SIZE * first * g[FILTERS], g[FILTERS], filters, 0, 0,
+    )  # fmt: skip
+
+
+@helper
+def _by_pixels(multiply, x, w, y, filters, means, squares, centre, part, moments, g, n, block, rows, width):
+    """Do `multiply(x, w, y, filters, first, last, g)` a block of pixels at a time, the last of them not fewer, and `moments_of_columns`."""
     pixels = n * g[HEIGHT] * g[WIDTH]
     done = no_moments(means, squares, 0, width)
     first = 0
     while first < pixels:
         last = first + block if first + 2 * block <= pixels else pixels
-        to = y + SIZE * first * g[FILTERS]
-        gemm(
-            0, 1, last - first, g[FILTERS], g[CHANNELS], x + SIZE * first * g[CHANNELS], g[CHANNELS], w,
-            g[CHANNELS], 0, to, g[FILTERS], filters,
-        )  # fmt: skip
+        multiply(x, w, y, filters, first, last, g)
         done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
         first = last
     write_moments(means, squares, moments, rows, width, g[FILTERS])
+
+
+@kernel
+def forward_pointwise_moments(
+    x: Addr, w: Addr, y: Addr, filters: Addr, means: PtrF64, squares: PtrF64, centre: Ptr, part: Ptr, moments: PtrF64,
+    g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
+):
+    """Do `forward_pointwise` and `moments_of_columns` likewise, see `_by_pixels`."""
+    _by_pixels(_multiply_pixels, x, w, y, filters, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 @by_tiles(forward_moments, "x", "w", scratch="filters", room=forward_room, suits=dense)
@@ -162,19 +180,7 @@ def tile_forward_pointwise_moments(
     g: PtrI64, n: Int, block: Int, rows: Int, width: Int,
 ):
     """Do `forward_pointwise_moments` with images and filters of bfloat16."""
-    pixels = n * g[HEIGHT] * g[WIDTH]
-    done = no_moments(means, squares, 0, width)
-    first = 0
-    while first < pixels:
-        last = first + block if first + 2 * block <= pixels else pixels
-        to = y + SIZE * first * g[FILTERS]
-        gemm_tiles(
-            0, 1, last - first, g[FILTERS], g[CHANNELS], x + HALF * first * g[CHANNELS], g[CHANNELS], w,
-            g[CHANNELS], 0, to, g[FILTERS], filters, 0, 0,
-        )  # fmt: skip
-        done = take_moments(y, done, last, pixels, rows, width, means, squares, centre, part)
-        first = last
-    write_moments(means, squares, moments, rows, width, g[FILTERS])
+    _by_pixels(_multiply_pixels_by_tiles, x, w, y, filters, means, squares, centre, part, moments, g, n, block, rows, width)
 
 
 NHWC = {"data_format": "NHWC"}

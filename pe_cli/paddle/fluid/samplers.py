@@ -17,13 +17,16 @@ class Sampler:
 
     Args:
         data_source: a data set with a length.
+
+    Raises:
+        NotImplementedError: it is iterated over, and the subclass has no `__iter__`.
     """
 
     def __init__(self, data_source: Any = None) -> None:
         self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
-        raise NotImplementedError(f"{type(self).__name__} has no __iter__: define it")
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__: define __iter__(self), which yields numbers of samples")
 
     def __len__(self) -> int:
         return len(self.data_source)
