@@ -22,6 +22,7 @@ from pe_cli.data.pictures.picture_checks import (
     TooLarge,
     Unreadable,
     check_scans,
+    decoding,
     open_picture,
     pillow,
     said,
@@ -218,12 +219,10 @@ def decode(image: Image, recipe: Recipe) -> Array:
 
 def _decoded(image: Image, recipe: Recipe, turned: int) -> Array:
     pil = pillow()
-    try:
+    with decoding():
         image.load()
         if turned != 1:
             image = pil.ImageOps.exif_transpose(image)
-    except Exception as error:  # noqa: BLE001 - see open_picture
-        raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
     image = _converted(image, recipe.mode)
     if recipe.size is not None:
         image = resized(image, recipe.size, recipe.resize)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_cli.data.pictures.archive_members import opened
-from pe_cli.data.pictures.picture_checks import BUDGET, COPY, Broken, Unreadable, check_scans, open_picture, said
+from pe_cli.data.pictures.picture_checks import BUDGET, Broken, Unreadable, check_scans, decoding, open_picture, said
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,17 +54,11 @@ def read_values(path: str, palette: Palette, threshold: int | None) -> NDArray[n
             if image.format == "JPEG":
                 check_scans(file)
             with BUDGET.take(image.width * image.height):
-                return _values(_loaded(image), palette, threshold)
+                with decoding():
+                    image.load()
+                return _values(image, palette, threshold)
     except OSError as error:
         raise Unreadable(Broken(f"cannot be read: {said(error)}", "check its permissions")) from None
-
-
-def _loaded(image: Image) -> Image:
-    try:
-        image.load()
-    except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
-        raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
-    return image
 
 
 def _values(image: Image, palette: Palette, threshold: int | None) -> NDArray[np.int32]:
@@ -112,8 +106,8 @@ def palette_of(path: str, stamp: tuple[int, int]) -> dict[int, int]:
             image = open_picture(file)
             if image.mode != "P":
                 return {}
-            with BUDGET.take(image.width * image.height):
-                used = np.unique(np.asarray(_loaded(image))).tolist()
+            with BUDGET.take(image.width * image.height), decoding():
+                used = np.unique(np.asarray(image)).tolist()
             flat = image.getpalette("RGB") or []
     except OSError as error:
         raise Unreadable(Broken(f"cannot be read: {said(error)}", "check its permissions")) from None

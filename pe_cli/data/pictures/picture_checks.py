@@ -140,6 +140,19 @@ def open_picture(file: IO[bytes], formats: tuple[str, ...] = FORMATS) -> Image:
     return image
 
 
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Decode pictures inside.
+
+    Raises:
+        Unreadable: the decoder has found one to be cut off or damaged.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - see open_picture
+        raise Unreadable(Broken(f"is cut off or damaged: {said(error)}", COPY)) from None
+
+
 @functools.cache
 def _plugins() -> Mapping[str, Any]:
     pil = pillow()

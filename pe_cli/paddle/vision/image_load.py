@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Any
 
-from pe_cli.data.pictures.picture_checks import BUDGET, SCRIPT_FORMATS, Unreadable, check_scans, open_picture, said
+from pe_cli.data.pictures.picture_checks import (
+    BUDGET,
+    SCRIPT_FORMATS,
+    Unreadable,
+    check_scans,
+    decoding,
+    open_picture,
+    said,
+)
 from pe_cli.paddle.errors import FluidValueError
 
 
@@ -23,14 +31,11 @@ def loaded(file: IO[bytes], name: Any) -> Any:
         image = open_picture(file, SCRIPT_FORMATS)
         if image.format == "JPEG":
             check_scans(file)
+        with BUDGET.take(image.width * image.height), decoding():
+            image.load()
     except Unreadable as error:
         hint = error.broken.hint.partition(", or set broken")[0]
         raise FluidValueError(f"{name} {error.broken.why}", hint=hint) from None
-    try:
-        with BUDGET.take(image.width * image.height):
-            image.load()
-    except Exception as error:  # noqa: BLE001 - what a decoder raises of foreign bytes is not listed anywhere
-        raise FluidValueError(f"{name} is cut off or damaged: {said(error)}", hint="copy or download it again") from None
     return image
 
 
