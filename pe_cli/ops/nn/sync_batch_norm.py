@@ -51,6 +51,7 @@ def _check(sums: list[TensorType]) -> None:
 
 
 _VECTOR = (3,)
+# Statistics have the type of the running ones, whatever X is.
 
 
 def _sums(rng):
