@@ -51,7 +51,6 @@ def _check(sums: list[TensorType]) -> None:
 
 
 _VECTOR = (3,)
-# Statistics have the type of the running ones, whatever X is.
 
 
 def _sums(rng):
