@@ -14,12 +14,12 @@ Variables = Sequence[Variable]
 
 
 class Scan:
-    # No body of its own: layers append to the current block as everywhere, and `close` cuts what they have appended out into a region.
     """A loop over the steps of its inputs that is being written: what is appended between `Scan()` and `close` is one step.
 
     Args:
         block: that ops are appended to; the main program's by default.
     """
+    # No body of its own: layers append to the current block as everywhere, and `close` cuts what they have appended out into a region.
 
     def __init__(self, block: Block | None = None) -> None:
         self.outline = Outline(block or default_main_program().main_block)

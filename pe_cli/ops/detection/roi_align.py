@@ -37,8 +37,8 @@ def align(  # noqa: C901 (loops over regions, parts and points)
     x: Ptr, rois: Ptr, owner: PtrI64, out: Ptr, regions: Int, C: Int, H: Int, W: Int, PH: Int, PW: Int, scale: Real, points: Int,
     images: Int, back: Int,
 ):  # fmt: skip
-    # Forward and backward are one kernel: the geometry is most of it, and both must see the same points.
     """out = mean of points of each part; with back, x += the gradient out spread over the same pixels."""
+    # Forward and backward are one kernel: the geometry is most of it, and both must see the same points.
     if back:
         for k in range(images * C * H * W):
             x[k] = T(0)

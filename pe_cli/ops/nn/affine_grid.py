@@ -14,9 +14,9 @@ from pe_cli.ops.define.traits import FedSizes
 
 @helper
 def _place(i, n):
+    """Return point i of n from -1 to 1; the centre of one alone."""
     # The outermost points are the centres of the outermost pixels, as align_corners does; in doubles, since float32 would move points of
     # wide images.
-    """Return point i of n from -1 to 1; the centre of one alone."""
     return T(2.0 * i / (n - 1) - 1.0) if n > 1 else T(0)
 
 

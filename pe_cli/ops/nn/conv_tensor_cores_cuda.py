@@ -85,8 +85,8 @@ class HalfTile(Tile):
         return self._line(side) * lines
 
     def _begin(self, side: str) -> int:
-        # Two tiles of each side: one is multiplied while the next is loaded.
         """Return the bytes before the first of two tiles."""
+        # Two tiles of each side: one is multiplied while the next is loaded.
         return 2 * self._size("left") if side == "right" else 0
 
     def _place(self, side: str, row: str, term: str) -> str:

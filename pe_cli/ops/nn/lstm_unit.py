@@ -18,8 +18,8 @@ ORDERS = ("ifog", "igfo", "ifgo")
 
 
 def _forward_one(x, before, gates, cell, out, at, to, i0, f0, o0, g0, more):
-    # Values of a row are read before any is written: gates may lie where x lies.
     """One unit of a row: its row of gates, at the unit, begins at `at`, and its cell is at `to`."""
+    # Values of a row are read before any is written: gates may lie where x lies.
     i = sigmoid(x[at + i0])
     f = sigmoid(T(x[at + f0] + T(more)))
     o = sigmoid(x[at + o0])

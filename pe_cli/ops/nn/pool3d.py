@@ -34,8 +34,8 @@ def end(g, axis, i):
 
 @helper
 def _whole(g, axis, i):
-    # Padding counts as long as it was asked for: with ceil_mode the last window may reach beyond it, and that part does not.
     """Return the length of window i along an axis, padding included."""
+    # Padding counts as long as it was asked for: with ceil_mode the last window may reach beyond it, and that part does not.
     first = i * g[STRIDE + axis] - g[BEFORE + axis]
     return min(first + g[TAPS + axis], g[axis] + g[BEHIND + axis]) - first
 

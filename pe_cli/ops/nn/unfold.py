@@ -100,8 +100,8 @@ def unfold(x: TensorType, *, kernel_sizes: list[int], strides: list[int], paddin
 
 
 def _windows(shape: tuple[int, ...], taps: list[int], strides: list[int], paddings: list[int], gaps: list[int]) -> list[int]:
-    # -2 marks that no window fits at all: `or -2` keeps the size 0 apart from -1, which means that the size is not known.
     """Return rows and columns of windows: -1 where the size is not known, -2 where none fits."""
+    # -2 marks that no window fits at all: `or -2` keeps the size 0 apart from -1, which means that the size is not known.
     each = zip(shape[2:], taps, strides, (paddings[0] + paddings[2], paddings[1] + paddings[3]), gaps, strict=True)
     return [-1 if s < 0 else max((s + p - d * (k - 1) - 1) // st + 1, -2) or -2 for s, k, st, p, d in each]
 

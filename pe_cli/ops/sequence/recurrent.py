@@ -122,9 +122,10 @@ def activate(code, x, n):
 
 
 @helper
-# The slope is written by the value, not by the argument: for all four activations y is enough, so x needs no memory after the forward pass.
 def times_slope(code, d, y, n):
     """d[0 .. n) *= act'(x) where y = act(x)."""
+    # The slope is written by the value, not by the argument: for all four activations y is enough, so x needs no memory after the forward
+    # pass.
     p = pointer(d)
     q = pointer(y)
     if code == 0:

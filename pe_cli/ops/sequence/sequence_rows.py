@@ -255,8 +255,8 @@ def sequence_reverse_cpu(o: Lowering) -> None:
 
 @sequence_reverse.grad(uses="Index").lower("cpu")
 def sequence_reverse_grad_cpu(o: Lowering) -> None:
-    # A gather for a gather: no row is copied twice, so nothing has to be cleared or added.
     """The same rows, taken back: an order that is reversed twice is the first one."""
+    # A gather for a gather: no row is copied twice, so nothing has to be cleared or added.
     g, index = o.input("Y@GRAD"), o.input("Index")
     dtype, n = MOVED_AS[DTYPES[g.dtype]], product(g.shape[1:])
     o.call(take_rows, g, index, o.output("X@GRAD"), g.shape[0], index.size, n, STATUS, dtype=dtype)

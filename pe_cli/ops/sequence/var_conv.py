@@ -63,12 +63,12 @@ def take_windows(
 
 
 @on_cuda(take_windows)
-# On a CPU windows are walked image by image, which needs no `owner`; a thread cannot walk, and looks up the image of its window.
 def take_windows_by_channel(
     x: Ptr, rows: PtrI64, columns: PtrI64, offsets: PtrI64, begins: PtrI64, owner: PtrI64, out: Ptr, images: Int, n: Int, channels: Int,
     high: Int, wide: Int, down: Int, along: Int,
 ):  # fmt: skip
     """The same numbers, a thread for each window and channel."""
+    # On a CPU windows are walked image by image, which needs no `owner`; a thread cannot walk, and looks up the image of its window.
     for i in range(n * channels):
         p = i // channels
         t = i - p * channels

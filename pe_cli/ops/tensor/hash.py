@@ -19,8 +19,8 @@ P12 = 6983438078262162902
 
 @helper
 def turned(x, bits):
-    # Words have a sign here: a shift brings copies of it in from above, which the mask takes away again.
     """Return a word whose bits are moved up, and those that leave at the top come in below."""
+    # Words have a sign here: a shift brings copies of it in from above, which the mask takes away again.
     return (x << bits) | ((x >> (64 - bits)) & ((1 << bits) - 1))
 
 

@@ -21,8 +21,8 @@ OPEN: list[Outline] = []
 
 
 def vary(block: Block, op: Operator) -> None:
-    # Only while a loop is being written: elsewhere a variable with two sizes is a mistake, which the block reports.
     """Let what a round of a While writes with other sizes have unknown ones; nothing where no While is being written."""
+    # Only while a loop is being written: elsewhere a variable with two sizes is a mistake, which the block reports.
     varied = OPEN[-1].varied if OPEN else None
     if varied is None or not any(n in block.vars for n in op.output_names()):
         return

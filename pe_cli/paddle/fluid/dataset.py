@@ -376,8 +376,8 @@ def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 
 
 def _search(one: Instance) -> str:
-    # Characters 17 to 32 of a log key, by the original's format.
     """Return the number of a search inside a log key."""
+    # Characters 17 to 32 of a log key, by the original's format.
     return one.marks["logkey"][16:32]
 
 

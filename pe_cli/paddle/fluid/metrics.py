@@ -158,8 +158,8 @@ class Auc(MetricBase):
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def eval(self) -> float:
-        # From the highest probability down: moving the threshold past one bin adds its samples to those called positive.
         """Return the area by trapezoids, 0 where one class is absent."""
+        # From the highest probability down: moving the threshold past one bin adds its samples to those called positive.
         hits = np.concatenate([[0], np.cumsum(self.positive[::-1])])
         false = np.concatenate([[0], np.cumsum(self.negative[::-1])])
         area = float(np.sum(np.diff(false) * (hits[1:] + hits[:-1]) / 2))

@@ -85,8 +85,8 @@ def _adaptive(axes: int) -> Callable[[Given], Naming]:
 
 
 def _numbers(key: str, *names: str) -> Callable[[Given], Naming]:
-    # The original makes constants of these numbers, and their names are used up.
     """Return the naming of a layer that makes a constant of every number that it is given."""
+    # The original makes constants of these numbers, and their names are used up.
 
     def naming(given: Given) -> Naming:
         count = sum(name in given and not isinstance(given[name], Variable) for name in names)

@@ -45,8 +45,8 @@ def _on_defaults(made: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Any:
-    # Counters of the original begin at 1 here, those of the core at 0: the counter is shifted.
     """Append `NoamDecay` and return the rate; d_model need not be whole. The counter of steps is 1 in the first run, as in the original."""
+    # Counters of the original begin at 1 here, those of the core at 0: the counter is shifted.
     ensure_defaults()
     factor = float(learning_rate) * float(d_model) ** -0.5
     counter = autoincreased_step_counter(COUNTER, begin=1)
