@@ -299,3 +299,13 @@ def test_a_constant_has_a_row_for_each_sequence():
     value = fluid.create_lod_tensor(np.zeros((6, 1), "float32"), [[2, 4]], fluid.CPUPlace())
     (found,) = run(made, words=value)
     np.testing.assert_array_equal(found, np.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+@pytest.mark.parametrize("layout", ["NCL", "NCHW", "NCDHW"])
+def test_borders_of_axes_whose_sizes_only_a_batch_has(mode, layout):
+    value = array(*[2, 3, 4, 5, 6][: len(layout)])
+    sides = [1, 2, 2, 1, 1, 0][: 2 * (len(layout) - 2)]
+    x = fluid.data("x", [-1, 3] + [-1] * (len(layout) - 2))
+    (found,) = run(paddle.nn.functional.pad(x, sides, mode, data_format=layout), x=value)
+    np.testing.assert_array_equal(found, torch.nn.functional.pad(torch.tensor(value), sides, mode).numpy())

@@ -15,7 +15,7 @@ from pe_cli.kernels.cuda.math import quotient
 from pe_cli.kernels.cuda.vector_access import load_four, store_four
 from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.ops.define.lowering import Buffer, Lowering
-from pe_cli.ops.nn.batch_norm import batch_norm, output_or_scratch, sizes_of, statistics
+from pe_cli.ops.nn.batch_norm import batch_norm, gradients_of, sizes_of, statistics
 from pe_cli.ops.nn.channel_sums_cuda import append_gradient_sums, append_statistics, normal
 
 
@@ -124,14 +124,6 @@ def batch_norm_cuda(o: Lowering) -> None:
         o.call(normalise_last, x, *each, o.scratch(1, x.dtype), n, channels, channels)
     else:
         o.call(normalise_first, x, *each, n, channels, size)
-
-
-def gradients_of(o: Lowering) -> tuple[Buffer, Buffer, int, bool]:
-    """Return where the gradients of scale and bias go, whether the statistics depend on X, and whether those gradients are needed."""
-    scale = o.input("Scale")
-    batch = int(not (o.attrs["is_test"] or o.attrs["use_global_stats"]))
-    needed = bool(batch) or o.has("Scale@GRAD") or o.has("Bias@GRAD")
-    return output_or_scratch(o, "Scale@GRAD", scale), output_or_scratch(o, "Bias@GRAD", scale), batch, needed
 
 
 def append_input_gradient(o: Lowering, x: Buffer, g: Buffer, dscale: Buffer, dbias: Buffer, batch: int) -> None:

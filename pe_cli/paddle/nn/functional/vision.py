@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pe_cli.layers.nn.image_resize import LAYOUTS
+from pe_cli.layers.tensor.slicing import END
 from pe_cli.paddle.errors import FluidValueError
 from pe_cli.paddle.fluid import layers
 from pe_cli.paddle.fluid.constant_sizes import sizes_of
@@ -117,8 +118,8 @@ def pad(
 
 
 def _around(x: Any, axis: int, before: int, after: int) -> Any:
-    size = x.shape[axis]
-    parts = [call("slice", x, [axis], [size - before], [size])] if before else []
+    # Counted from the end, as the size of an axis may be known only when a batch is there.
+    parts = [call("slice", x, [axis], [-before], [END])] if before else []
     parts += [x, *([call("slice", x, [axis], [0], [after])] if after else [])]
     return call("concat", parts, axis) if len(parts) > 1 else x
 
@@ -139,13 +140,12 @@ def _continued(x: Any, pairs: list[tuple[int, int]], mode: str, first: int) -> A
 
 def _beyond(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     """Continue one axis by its mirror image, or by its first and last elements."""
-    size = x.shape[axis]
     if mode == "reflect":
         begin = [call("reverse", call("slice", x, [axis], [1], [before + 1]), [axis])] if before else []
-        end = [call("reverse", call("slice", x, [axis], [size - 1 - after], [size - 1]), [axis])] if after else []
+        end = [call("reverse", call("slice", x, [axis], [-1 - after], [-1]), [axis])] if after else []
     else:
         begin = [call("slice", x, [axis], [0], [1])] * before
-        end = [call("slice", x, [axis], [size - 1], [size])] * after
+        end = [call("slice", x, [axis], [-1], [END])] * after
     return call("concat", [*begin, x, *end], axis) if begin or end else x
 
 
