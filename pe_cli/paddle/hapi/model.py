@@ -113,6 +113,7 @@ class Model:
         program, startup = Program(), Program()
         # The seed of the program that made the parameters, so that dropout repeats with it.
         program.random_seed = self._startup.random_seed
+        # A program of its own for each mode: the layers append other ops for training than for tests.
         with program_guard(program, startup):
             (self.network.train if mode == "train" else self.network.eval)()
             inputs, losses, states = self._declared(self._inputs, "input"), [], []
@@ -344,6 +345,7 @@ class Model:
             state = {k: a for k, a in state.items() if k not in names or program.global_block().var(k).shape == a.shape}
         elif names - set(state):
             raise FluidValueError(f"{path}.pdparams has no value for {', '.join(sorted(names - set(state)))}", hint="skip_mismatch=True")
+        # The optimizer's values are in the file as well, and are no parameters: reset_optimizer leaves them out.
         files.set_program_state(program, {k: a for k, a in state.items() if k in names or not reset_optimizer})
 
     def summary(self, input_size: Any = None, dtype: Any = None) -> dict[str, int]:
