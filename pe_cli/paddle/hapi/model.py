@@ -120,6 +120,7 @@ class Model:
             labels = self._declared(self._labels, "label") if mode != "predict" else []
             outputs = _list(self.network(*inputs))
             if mode != "predict":
+                # A loss may have a number for each sample; what is minimised is one.
                 losses = [layers.mean(v) for v in _list(self._loss(*outputs, *labels) if self._loss else None)]
                 states = [_list(metric.compute(*outputs, *labels)) for metric in self._metrics]
             if mode == "train":
@@ -139,6 +140,7 @@ class Model:
         root = global_scope().root()
         missing = {v.name for v in program.list_vars() if v.persistable and not root.has_value(v.name)}
         for source in (self._startup, startup):
+            # Ops that would overwrite a value that is there are left out, and with them the whole program where nothing is missing.
             chosen = source.clone()
             # The optimizer's state may be missing where parameters are there, as after loading.
             block = chosen.global_block()
