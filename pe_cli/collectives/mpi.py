@@ -150,8 +150,10 @@ class MpiPeers:
         """Number the processes machine by machine: then those of one are neighbours in the tree, and sum among themselves first."""
         # By machine in the order of their first process, so that all processes find the same numbers without asking again.
         machines = gather(self, socket.gethostname().encode())
-        self._world_rank = sorted(range(self.size), key=lambda r: (machines.index(machines[r]), r))
-        self._number = [self._world_rank.index(r) for r in range(self.size)]
+        first = {machine: r for r, machine in reversed([*enumerate(machines)])}
+        self._world_rank = sorted(range(self.size), key=lambda r: (first[machines[r]], r))
+        for number, r in enumerate(self._world_rank):
+            self._number[r] = number
         self.rank = self._number[self.rank]
         self._near = seat(self.rank, self.size).near
         self._others = [r for r in range(self.size) if r != self.rank]

@@ -26,6 +26,14 @@ def split_sizes(samples: int, devices: int) -> list[int]:
     return [least + (d >= devices - more) for d in range(devices)]
 
 
+def samples_before(samples: int, devices: int, device: int) -> int:
+    """Return how many samples the devices before one have, as `split_sizes` deals them, in a time that does not grow with their number."""
+    if samples < devices:
+        return min(device, samples)
+    least, more = divmod(samples, devices)
+    return least * device + max(0, device - (devices - more))
+
+
 def check_offsets(name: str, levels: Mapping[str, Array], rows: int | None) -> None:
     """Check the offsets of a feed.
 

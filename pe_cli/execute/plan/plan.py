@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,16 +47,17 @@ FITS = 0.95
 SPARE = 4
 #: The space of dependency analysis that stands for the Python interpreter.
 HOST = 1 << 62
+_Kept = TypeVar("_Kept")
 
 
-class _Found(dict[str, Sequence[int]]):
+class _Found(dict[str, _Kept]):
     """What a function says of names, kept."""
 
-    def __init__(self, find: Callable[[str], Sequence[int]]) -> None:
+    def __init__(self, find: Callable[[str], _Kept]) -> None:
         super().__init__()
         self._find = find
 
-    def __missing__(self, name: str) -> Sequence[int]:
+    def __missing__(self, name: str) -> _Kept:
         found = self[name] = self._find(name)
         return found
 
@@ -73,8 +74,9 @@ class Plan:
         tasks: in order, for pictures.
         step: what runs.
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
-        counts: the same for every device of all processes.
+        counts, counted: the same for every device of all processes, and for all of them together.
         samples: of every device of all processes.
+        active_samples, batch_samples: those of devices that have any, and of all devices together.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it, and a variable that has so many rows.
     """
 
@@ -191,6 +193,10 @@ class Plan:
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
         self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
+        # Lists as long as there are devices of all processes: what a step asks of them is found once for a batch shape.
+        self.active_samples = [n for n in self.samples if n]
+        self.batch_samples = sum(self.samples)
+        self.counted: Mapping[str, int] = _Found(lambda number: sum(lowering.shares(number)))
         # On a card every feed is lent: the step itself copies it there from where the caller has it.
         host = device(self.graph.places[0].kind).is_host
         self._inlets: dict[tuple[str, int], PlanSlot] = {}
