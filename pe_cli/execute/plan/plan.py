@@ -15,18 +15,18 @@ from pe_cli.core.types import TensorType
 from pe_cli.devices.protocol import Progress, ShortError, Spot, Stalled, Timeline, device
 from pe_cli.devices.scope import Scope
 from pe_cli.execute.diagnostics.task_errors import failed_task
+from pe_cli.execute.lowering.batch_rows import Counts
 from pe_cli.execute.lowering.context import GraphLowering
 from pe_cli.execute.lowering.nodes import lower
 from pe_cli.execute.lowering.options import lowering, written_elsewhere
 from pe_cli.execute.lowering.sum_processes import under_way
 from pe_cli.execute.lowering.tasks import Task
-from pe_cli.execute.lowering.types import device_types
 from pe_cli.execute.memory import alias_check
 from pe_cli.execute.memory.arenas import Arenas
 from pe_cli.execute.memory.device_memory import DeviceMemory, moved, plan_devices
 from pe_cli.execute.numeric_settings import Numerics
 from pe_cli.execute.plan.async_fetches import AsyncFetches
-from pe_cli.execute.plan.distributed import whole_of
+from pe_cli.execute.plan.distributed import types_over_processes
 from pe_cli.execute.plan.feed_slots import PlanSlot
 from pe_cli.execute.plan.refitting import Pairs, match_tasks
 from pe_cli.execute.plan.task_order import Range, Rules, delayed, dependencies
@@ -74,13 +74,12 @@ class Plan:
         tasks: in order, for pictures.
         step: what runs.
         shares: name of a number -> how much each active device's value counts in the mean over all, see `GraphLowering.shares`.
-        counts, counted: the same for every device of all processes, and for all of them together.
+        counts: the same for every device of this process, and for those of all together.
         samples: of every device of all processes.
-        active_samples, batch_samples: those of devices that have any, and of all devices together.
         ends: per device: feed of offsets -> the number that it must end with, as kernels trust it, and a variable that has so many rows.
     """
 
-    def __init__(  # noqa: PLR0913 - each a wish of its own
+    def __init__(  # noqa: PLR0913 - independent options
         self,
         graph: Graph,
         request: Request,
@@ -112,13 +111,10 @@ class Plan:
         self._build(threads, progress, SPARE if roomy else 0)
 
     def _lower(self, request: Request, like: GraphLowering | None = None) -> tuple[GraphLowering, list[Task]]:
-        graph, peers = self.graph, self._peers
-        everyone = [(dict(feeds), samples) for feeds, samples in zip(*request.whole, strict=True)] if request.whole else ()
-        types = device_types(graph, [dict(feeds) for feeds in request.feeds], everyone)
-        whole = whole_of(graph, request.whole, types, peers) if request.whole and peers else None
-        made = lowering(graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
+        types, whole = types_over_processes(self.graph, request, self._peers)
+        made = lowering(self.graph, types, request.sizes, self._numerics, threads=self._threads, whole=whole, like=like)
         tasks = lower(made, like)
-        return made, delayed(tasks, graph) if self._execution.allow_op_delay else tasks
+        return made, delayed(tasks, self.graph) if self._execution.allow_op_delay else tasks
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -187,16 +183,12 @@ class Plan:
         lowering, active = self._lowering, self.graph.active  # no plan: its memory is given back when the plan goes
 
         def shares_of(number: str) -> list[int]:
-            shares = lowering.shares(number)
-            return [shares[lowering.whole.first + d] for d in active]
+            own = lowering.shares(number).own
+            return [own[d] for d in active]
 
         self.shares: Mapping[str, Sequence[int]] = _Found(shares_of)
-        self.counts: Mapping[str, Sequence[int]] = _Found(lowering.shares)
+        self.counts: Mapping[str, Counts] = _Found(lowering.shares)
         self.samples = lowering.whole.sizes
-        # Lists as long as there are devices of all processes: what a step asks of them is found once for a batch shape.
-        self.active_samples = [n for n in self.samples if n]
-        self.batch_samples = sum(self.samples)
-        self.counted: Mapping[str, int] = _Found(lambda number: sum(lowering.shares(number)))
         # On a card every feed is lent: the step itself copies it there from where the caller has it.
         host = device(self.graph.places[0].kind).is_host
         self._inlets: dict[tuple[str, int], PlanSlot] = {}

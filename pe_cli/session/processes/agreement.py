@@ -41,9 +41,10 @@ def agree(peers: Communicator, facts: Mapping[str, Any], code: ExitCode = ExitCo
     Raises:
         PeError: a process has others than the first; names both and the first difference, the same in all processes.
     """
-    found = {rank: strict_json.loads(told) for rank, told in differing(peers, strict_json.dumps(facts).encode()).items()}
-    if not found:
+    told = differing(peers, strict_json.dumps(facts).encode())
+    if not told:
         return
+    found: dict[int, Any] = {rank: strict_json.loads(message) for rank, message in told.items()}
     other = min(rank for rank in found if rank)
     # The first fact that differs, in the order in which they are likely to explain the others.
     name = next(key for key in facts if found[0].get(key) != found[other].get(key))

@@ -151,19 +151,19 @@ class PeerGroup(ProcessGroup):
         found: dict[str, tuple[Array, int]] = {}
         begin = 2
         for name, kind in kinds.items():
-            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), plan.counted[name]
+            found[name] = total[begin : begin + kind.size].astype(kind.numpy).reshape(kind.shape), plan.counts[name].total
             begin += kind.size
         rest = [n for n in plan.request.fetches if n not in kinds]
         values, shares = self._told(mine, rest) if rest else ([], {})
-        return StepResult(values, plan.active_samples, shares, plan, plan.batch_samples, means=found)
+        return StepResult(values, plan.samples.active, shares, plan, plan.samples.total, means=found)
 
     def _weighed(self, mine: StepResult, plan: Plan, name: str, kind: TensorType) -> Array:
         """Return what the devices of this process add to the mean of a variable, float64 [elements]."""
-        counts, first, devices = plan.counts[name], self.rank * len(plan.graph.places), len(plan.graph.places)
+        counts, devices = plan.counts[name], len(plan.graph.places)
         # By the counts of all processes: an evaluation's last batch may be of other sizes here.
-        whole = max(1, plan.counted[name])
+        whole = max(1, counts.total)
         parts = {
-            d: counts[first + d] / whole * value[name].astype(np.float64).reshape(-1)
+            d: counts.own[d] / whole * value[name].astype(np.float64).reshape(-1)
             for d, value in zip(plan.graph.active, mine.values, strict=True)
         }
         # -0.0 is what adding changes nothing by, to the last bit.
