@@ -63,7 +63,7 @@ class Told:
         peers: the processes.
 
     Raises:
-        PeError: by `longest`, `rows` and `sizes`: one of them has ended instead.
+        PeError: by all methods: one of them has ended instead.
     """
 
     def __init__(self, peers: Summing) -> None:
@@ -135,7 +135,11 @@ class Told:
         return {name: tuple(found[:, i].tolist()) for i, name in enumerate(names)}
 
     def sizes(self, mine: Sequence[int]) -> Sizes:
-        """Return the samples of every device of all processes."""
+        """Return the samples of every device of all processes.
+
+        Raises:
+            PeError: one of them has ended its loop instead.
+        """
         told = self._peers.gather(np.array(mine, np.int64).tobytes())
         # An empty message is a process that left its loop; to wait on would hang both until the watchdog ends them.
         if not all(told):
