@@ -57,6 +57,7 @@ def load(path: Path) -> Any:
     if not model.HasField("graph") or not model.opset_import:
         raise data_error(f"{path}: not an ONNX model: it has no graph, or says no version of operators")
     _check_size(path, model)
+    _check_texts(path, model)
     _check_versions(path, model)
     if model.functions:
         _check_functions(path, model)
@@ -96,6 +97,19 @@ def _check_size(path: Path, model: Any) -> None:
         if depth > DEEPEST:
             raise data_error(f"{path}: more than {DEEPEST} graphs inside graphs")
         waiting += [(inner, depth + 1) for node in graph.node for inner in graphs_of(node)]
+
+
+def _check_texts(path: Path, model: Any) -> None:
+    """Refuse a model with a name or text that is no UTF-8: such ones come as bytes, which no text can be compared with."""
+    waiting = [model]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                waiting += [value] if hasattr(value, "ListFields") else value
+            elif field.type == field.TYPE_STRING:
+                for text in [value] if isinstance(value, str | bytes) else value:
+                    if isinstance(text, bytes):
+                        raise data_error(f"{path}: not a whole ONNX file: its {field.name} {text[:40]!r} is no UTF-8")
 
 
 def graphs_of(node: Any) -> list[Any]:
