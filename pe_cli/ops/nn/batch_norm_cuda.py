@@ -40,6 +40,7 @@ def normalise_last_cuda(
     x: Ptr, mean: Ptr, inverse: Ptr, scale: Ptr, bias: Ptr, y: Ptr, table: Ptr, rows: Int, width: Int, channels: Int
 ):
     """One thread per four elements, or per element, without the table."""
+    # Four elements of one load have channels side by side, which holds only where channels are a multiple of 4.
     if channels % 4 == 0:
         for q in range(rows * width // 4):
             i = 4 * q
@@ -81,6 +82,7 @@ def gradient_last_cuda(
     width: Int, channels: Int, count: Int,
 ):  # fmt: skip
     """One thread per four elements, or per element, without the table."""
+    # 0 where moments are fixed: the two terms that stand for the moments' dependence on x then vanish, without a second kernel.
     share = T(min(1, count)) / T(max(1, count))
     if channels % 4 == 0:
         for q in range(rows * width // 4):

@@ -83,8 +83,8 @@ def softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
 
 @kernel
 def log_softmax_rows(x: Ptr, out: Ptr, rows: Int, n: Int):
-    # At a size that no cache holds, the kernel asks for memory ahead of itself; below it, asking costs more than it saves.
     """Logarithm of the softmax of contiguous rows; out is not x."""
+    # At a size that no cache holds, the kernel asks for memory ahead of itself; below it, asking costs more than it saves.
     ahead = is_large(rows * n)
     for r in range(rows):
         at = r * n

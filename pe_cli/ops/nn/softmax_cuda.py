@@ -29,9 +29,9 @@ def _larger(a, b):
 
 
 @helper
-# Five exchanges between lanes: after each, twice as many lanes know the largest of what they have met.
 def warp_max(value):
     """Return the largest of the lanes, NaN where one is."""
+    # Five exchanges between lanes: after each, twice as many lanes know the largest of what they have met.
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 16))
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 8))
     value = larger(value, cuda.shfl_xor_sync(ALL, value, 4))

@@ -204,8 +204,8 @@ class RunWriter:
     # --- metrics ------------------------------------------------------------------------------------------------------
 
     def note(self, use: str, values: Mapping[str, float]) -> bool:
-        # Lengths of gradients are recorded and no measure of how good a model is.
         """Note metrics; return whether they are the best so far, so that a checkpoint should be written."""
+        # Lengths of gradients are recorded and no measure of how good a model is.
         return self._measures.note(self.at, use, {n: v for n, v in values.items() if not n.startswith(NORM)})
 
     def watch(self, loss: float) -> None:
@@ -308,9 +308,9 @@ class RunWriter:
         self._saver.save(Snapshot(self.at.step, state, meta, best, self.outputs.paths(), self._beside(), pieces))
 
     @cached_property
-    # Made once: it is the same in all checkpoints of a run, and takes a while.
     def _config(self) -> str:
         """The config as checkpoints keep it; it never changes in a run, and to write it takes as long as a small step."""
+        # Made once: it is the same in all checkpoints of a run, and takes a while.
         return resolved_yaml(self._run, standalone=True)
 
     def _beside(self) -> Mapping[str, bytes]:

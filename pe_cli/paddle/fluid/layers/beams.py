@@ -67,6 +67,7 @@ class BeamSearchDecoder(Decoder):
         state, beams = flatten(initial_cell_states)[0], self.beam_size
         ids = fill_constant_batch_size_like(state, [-1, beams], "int64", float(self.start_token))
         zero = fill_constant_batch_size_like(state, [-1, beams], state.dtype, 0.0)
+        # All beams of a sample begin alike: were more than the first possible, the best continuations would come beam_size times.
         first = assign(np.array([0.0] + [NEVER] * (beams - 1), state.dtype))
         finished = fill_constant_batch_size_like(state, [-1, beams], "bool", 0.0)
         lengths = fill_constant_batch_size_like(state, [-1, beams], "int64", 0.0)
@@ -79,17 +80,20 @@ class BeamSearchDecoder(Decoder):
 
     def step(self, time: Variable, inputs: Any, states: Any, **given: Any) -> tuple[Any, Any, Any, Variable]:
         """Append a step of the cell, and keep the best of what the beams go on with."""
+        # A cell knows no beams: they are rows of a larger batch for it.
         out, cells = self.cell(map_structure(self._merged, inputs), map_structure(self._merged, states.cell_states), **given)
         out, cells = map_structure(self._split, out), map_structure(self._split, cells)
         if self.output_fn is not None:
             out = self.output_fn(out)
         width = out.shape[-1]
         scores = self._scores(out, states, width)
+        # The best of all beams and ids together; place divided by the number of ids is the beam, the remainder the id.
         best, places = call("topk", call("reshape", scores, [-1, self.beam_size * width]), self.beam_size)
         per = call("fill_constant", [1], "int64", float(width))
         parents, ids = call("elementwise_floordiv", places, per), call("elementwise_mod", places, per)
         rows = self._rows(parents)
         done, lengths = self._gathered(call("cast", states.finished, "int64"), rows), self._gathered(states.lengths, rows)
+        # A beam that was finished before grows no longer.
         lengths = call("elementwise_add", lengths, call("scale", done, -1.0, 1.0))
         end = call("fill_constant", [1], "int64", float(self.end_token))
         finished = call("logical_or", call("cast", done, "bool"), equal(ids, end))
@@ -110,6 +114,7 @@ class BeamSearchDecoder(Decoder):
 
     def _rows(self, parents: Variable) -> Any:
         """Return the row of [batch x beam_size, ...] for every parent."""
+        # Where each sample's beams begin, by a running sum, since how many samples there are only a step knows.
         ones = fill_constant_batch_size_like(parents, [-1, 1], "int64", 1.0)
         sample = call("scale", call("cumsum", ones, 0, True), float(self.beam_size))
         return call("reshape", call("elementwise_add", parents, sample), [-1])

@@ -134,6 +134,7 @@ class Emitter:
         if op.type not in ("assign", "scale") or [slot for slot, names in op.inputs.items() if names] != ["X"]:
             return False
         x, out = self.block.vars[op.inputs["X"][0]], self.block.vars[op.outputs["Out"][0]]
+        # What is fed and fetched without a change in between needs a layer of its own.
         if x.persistable or out.persistable or (x.is_data and out.name in self._fetches):
             return False
         self._refs[out.name] = self._ref(x.name)

@@ -101,6 +101,7 @@ def _same_ops(
             return None
         if _named(one.inputs, names) != _named(other.inputs, None) or not _bind(one, other, names, read):
             return None
+    # Values between these operators vanish with the layer: nothing else may read them.
     inner = {name for op in ops[:-1] for name in op.output_names()} - set(names.values())
     return None if any(read.get(name) for name in inner) else names
 
@@ -115,6 +116,7 @@ def _bind(one: Operator, other: Operator, names: dict[str, str], read: Mapping[s
     for slot in {*one.outputs, *other.outputs}:
         ours, theirs = ([n for n in op.outputs.get(slot, ()) if n != EMPTY] for op in (one, other))
         if len(ours) != len(theirs):
+            # A program may lack an output that nothing reads, or have one that the layer does not make.
             if any(read.get(name) for name in theirs) or any(name in names for name in ours):
                 return False
             continue
@@ -132,6 +134,7 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) and isinstance(other, (int, float)):
+        # Files keep attributes as float32.
         with np.errstate(all="ignore"):
             return bool(np.float32(one) == np.float32(other))
     return bool(one == other)
