@@ -20,7 +20,7 @@ from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
-from pe_cli.session.starters.positive_class import positive_of
+from pe_cli.session.starters.positive_class import classes_in, positive_of
 from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
 from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
 from pe_cli.session.starters.training_plan import Plan, table_plan
@@ -164,7 +164,7 @@ def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
     """Return the target with its classes written out where some are so rare that no training row has them."""
     if aim.type != "category":
         return aim
-    codes = table.cells(aim.name).codes()
+    codes = classes_in(table, aim)
     there = np.bincount(codes.codes[parts["train"]], minlength=len(codes.words)) > 0
     if there.all() or "classes" in aim.options:
         return aim
