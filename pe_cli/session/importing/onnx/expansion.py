@@ -6,7 +6,6 @@ The package does that in C++, on a graph that may come from anywhere: one that i
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import select
@@ -205,4 +204,4 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     # A crash is what this process is for, and leaves no file behind.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    serve(io.BufferedReader(sys.stdin.buffer.raw), sys.stdout.buffer)  # type: ignore[attr-defined]
+    serve(sys.stdin.buffer, sys.stdout.buffer)
