@@ -54,7 +54,7 @@ def _hides(ops: Sequence[Operator], outputs: Sequence[str], block: Block, read: 
     # An operator that leads to nothing is not counted among those that read.
     leading = [op for op in ops if any(read.get(name, 0) for name in op.output_names())]
     inside = Counter(name for op in leading for name in op.input_names())
-    written = {name for op in ops for name in op.output_names() if not block.vars[name].persistable}
+    written = {name for op in ops for name in op.output_names() if name not in block.vars or not block.vars[name].persistable}
     return any(read.get(name, 0) > inside[name] for name in written.difference(outputs))
 
 
