@@ -146,7 +146,10 @@ class Emitter:
         if op.type != "assign_value":
             return False
         v = self.block.vars[op.outputs["Out"][0]]
-        values = np.asarray(op.attrs["values"], v.dtype).reshape(v.shape)
+        try:
+            values = np.asarray(op.attrs["values"], v.dtype).reshape(v.shape)
+        except (ValueError, OverflowError):  # as many numbers as it has no room for, or of another size
+            return False
         if values.size and (values == values.flat[0]).all():
             value = self._written(short(float(values.flat[0])))
             layer = {"type": "fill_constant", "shape": list(v.shape), "dtype": v.dtype, "value": value}
