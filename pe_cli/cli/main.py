@@ -206,7 +206,8 @@ def usage_error(error: click.ClickException) -> PeError:
 def _about(what: click.Parameter) -> str:
     """Return what a parameter is, and where one comes from."""
     if isinstance(what, click.Option):
-        return f"{what.opts[0]} {what.metavar or ''}: {what.help}"
+        value = what.metavar or ("N" if isinstance(what.type, click.types.IntParamType) else what.type.name.upper())
+        return f"{what.opts[0]} {value}: {what.help}"
     return {
         "config": "pe init writes a first config, config.yaml",
         "target": "the folder of a run that pe train wrote; pe runs lists them",

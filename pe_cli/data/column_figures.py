@@ -142,20 +142,24 @@ def _number(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitt
     note = facts.note
     if numbers.bad_count:
         row = int(numbers.bad[0])
-        what = (
-            "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
-        )
+        what = "1 cell is no number:" if numbers.bad_count == 1 else f"{numbers.bad_count:,} cells are no numbers, such as"
         note = f"{what} '{cut(cells.text(row), 30)}' in row {row + 1}"
     gaps = functools.partial(_gaps, notation=notation)
     return replace(facts, figures=figures(numbers.values[train.chosen]), missing=_missing(source, parts, gaps), note=note)
 
 
+def _meant(facts: ColumnFacts) -> dict[str, str]:
+    """Return the texts that stand for a class, by the column's declaration -> that class."""
+    return {word: name for name, words in facts.options.get("spellings", {}).items() for word in words}
+
+
 def _category(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: FittedColumn | None) -> ColumnFacts:
     train = parts[0]
-    classes, count = shares(train.table.cells(source).codes(), train.chosen)
+    meant = _meant(facts)
+    classes, count = shares(train.table.cells(source).codes().merged(meant), train.chosen)
     unknown: dict[str, int] = {}
     if fitted is not None and "classes" in fitted.state:
-        known = frozenset(fitted.state["classes"])
+        known = frozenset([*fitted.state["classes"], *meant])
         for part in parts:
             if source in part.table.names:
                 codes = part.table.cells(source).codes()
@@ -177,10 +181,7 @@ def _date(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitted
     except ValueError as error:
         moments, note = [], str(error)
     if moments:
-        first, last = (
-            moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00")
-            for moment in (moments[0], moments[-1])
-        )
+        first, last = (one.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for one in (moments[0], moments[-1]))
     return replace(facts, first=first, last=last, note=note, missing=_missing(source, parts, _empty))
 
 
@@ -189,7 +190,8 @@ def _items(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitte
     train = parts[0]
     codes = train.table.cells(source).codes()
     separator = facts.options.get("separator", "|" if facts.type == "bag" else None)
-    split = [items_of_cell(word, separator, facts.options.get("format")) for word in codes.words]
+    meant = _meant(facts)
+    split = [[meant.get(item, item) for item in items_of_cell(word, separator, facts.options.get("format"))] for word in codes.words]
     used = codes.codes[train.chosen]
     times = np.bincount(used[used >= 0], minlength=len(split))
     lengths = np.array([len(items) for items in split] + [0])[used]
@@ -209,12 +211,9 @@ def _text(facts: ColumnFacts, source: str, parts: Sequence[Part], fitted: Fitted
     strings = train.table.cells(source).strings()
     lengths = characters(strings)
     made = replace(
-        facts,
-        figures=figures(lengths[train.chosen]),
-        unit="characters",
-        longest=longest(strings, train.chosen, lengths),
+        facts, figures=figures(lengths[train.chosen]), unit="characters", longest=longest(strings, train.chosen, lengths),
         missing={part.use: count for part in parts if (count := _no_text(part, source))},
-    )
+    )  # fmt: skip
     return made if fitted is None or "tokens" not in fitted.state else _tokens(made, source, parts, fitted)
 
 

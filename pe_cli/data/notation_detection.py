@@ -76,8 +76,18 @@ def notation_of(words: Sequence[str]) -> Guessed | None:
     if len(fitting) > 1 and read[fitting[1].decimal, fitting[1].thousands] != read[first.decimal, first.thousands]:
         other = fitting[1]
     several = tuple(sorted(named)) if len(named) > 1 and units[main] < 0.95 * sum(units[unit] for unit in named) else ()
+    if not several and main in ("%", "\u2030") and _are_parts(found, read[first.decimal, first.thousands]):
+        several = (main, "none")
     made = [Notation(one.decimal, one.thousands, main) for one in (first, *([other] if other else []))]
     return Guessed(made[0], made[1] if other else None, several)
+
+
+def _are_parts(found: Sequence[tuple[str, re.Match[str]]], numbers: Sequence[str | None]) -> bool:
+    """Return whether texts without a percent sign are parts of 1, where those with one are of 100."""
+    signed = [bool(match["before"] or match["behind"]) for _, match in found]
+    with_sign = [abs(float(one)) for one, sign in zip(numbers, signed, strict=True) if one is not None and sign]
+    bare = [abs(float(one)) for one, sign in zip(numbers, signed, strict=True) if one is not None and not sign]
+    return bool(bare and with_sign) and max(bare) <= 1 < sorted(with_sign)[len(with_sign) // 2] and max(bare) > 0
 
 
 def _is_behind(word: str, match: re.Match[str], unit: str) -> bool:

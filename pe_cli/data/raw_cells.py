@@ -57,6 +57,18 @@ class Codes:
     codes: NDArray[np.int32]
     words: list[str]
 
+    def merged(self, meant: Mapping[str, str]) -> Codes:
+        """Return the same with texts that stand for others in their place.
+
+        Args:
+            meant: text -> the one that it stands for.
+        """
+        if not any(word in meant for word in self.words):
+            return self
+        index: dict[str, int] = {}
+        table = [index.setdefault(meant.get(word, word), len(index)) for word in self.words]
+        return Codes(np.array([*table, -1], np.int32)[self.codes], list(index))
+
 
 @dataclass(frozen=True)
 class Strings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from pe_cli.data.fields import ArrayField, Field, FieldDataset, Rows, SequenceFi
 from pe_cli.ops.define.lod import offsets_name
 
 Keys = NDArray[np.uint64]
-#: Bytes that are read at a time, and bytes of files of pictures that are read at most.
-STEP, PICTURES = 1 << 24, 1 << 26
+#: Bytes that are read at a time; bytes of a picture's file that are compared, and of all pictures at most.
+STEP, MIDDLE, PICTURES = 1 << 24, 1 << 13, 1 << 28
 
 
 def keys_of(dataset: Dataset, names: Sequence[str], most: int | None = None) -> Keys | None:
@@ -130,23 +129,21 @@ def _of_rows(values: NDArray[Any]) -> Keys:
 
 
 def _of_files(source: Any, rows: Rows) -> Keys | None:
-    """Return keys of pictures: of what is in files of equal size, and of the name of a file whose size no other has."""
+    """Return keys of pictures: of their sizes in bytes and what is in the middle of their files."""
     codes = source.codes[rows]
     used = np.unique(codes[codes >= 0])
-    sizes = np.zeros(len(source.words) + 1, np.int64)
-    for code in used.tolist():
-        try:
-            sizes[code] = os.stat(source.path(code)).st_size  # noqa: PTH116 - called for every picture
-        except OSError:
-            return None
-    # Pictures of different sizes differ: only those of one size are read.
-    different, counts = np.unique(sizes[used], return_counts=True)
-    repeated = set(different[counts > 1].tolist())
-    if sum(int(sizes[code]) for code in used.tolist() if int(sizes[code]) in repeated) > PICTURES:
+    if len(used) * MIDDLE > PICTURES:
         return None
     keys = np.zeros(len(source.words) + 1, np.uint64)
     for code in used.tolist():
-        content = Path(source.path(code)).read_bytes() if int(sizes[code]) in repeated else source.words[code].encode()
+        # Not by its name, which may stand for another picture in another folder.
+        try:
+            with open(source.path(code), "rb") as file:  # noqa: PTH123 - called for every picture
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, (size - MIDDLE) // 2))
+                content = size.to_bytes(8, "little") + file.read(MIDDLE)
+        except OSError:
+            return None
         keys[code] = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
     found: Keys = keys[codes]
     return found

@@ -46,7 +46,7 @@ def test_a_config_for_boxes(pe: Pe, tmp_path):
     (tmp_path / "a/img/3.png").unlink()
     made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "a", "--force")
     assert made.code == 0, made.err
-    assert "1 annotations of pictures that are not there" in made.out
+    assert "annotations of pictures that are not there: 1, the first: " in made.out
     assert "broken: skip" in (tmp_path / "c.yaml").read_text()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pe_cli.data.annotations.things import Found, Noted, Thing, json_of, numbers, wrong
+from pe_cli.data.annotations.things import Found, Noted, Thing, around, json_of, number, numbers, wrong
 from pe_cli.data.reader_context import Origin
 
 
@@ -41,13 +41,24 @@ def read(path: Path, origin: Origin) -> Found:
         if one.get("iscrowd"):
             found.leave_out("crowds")
             continue
-        if "bbox" not in one:
-            found.leave_out("annotations without a box")
+        box = _box(one, where, origin)
+        if box is None:
+            found.leave_out("annotations without a box or a polygon")
             continue
-        x, y, width, height = numbers(one["bbox"], 4, where, origin)
-        pictures[image].things.append(Thing(names[category], (x, y, x + width, y + height), where))
+        pictures[image].things.append(Thing(names[category], box, where))
     found.noted = list(pictures.values())
     return found
+
+
+def _box(one: dict[str, Any], where: str, origin: Origin) -> tuple[float, float, float, float] | None:
+    """Return the box of an annotation, or that around its polygons; None where it has neither."""
+    if one.get("bbox"):
+        x, y, width, height = numbers(one["bbox"], 4, where, origin)
+        return x, y, x + width, y + height
+    polygons = one.get("segmentation")
+    listed = [polygon for polygon in polygons if isinstance(polygon, list)] if isinstance(polygons, list) else []
+    sides = [number(value, where, origin) for polygon in listed for value in polygon[: len(polygon) // 2 * 2]]
+    return around(zip(sides[::2], sides[1::2], strict=True)) if sides else None
 
 
 def _of(one: Any, key: str, part: str, path: Path, origin: Origin) -> Any:

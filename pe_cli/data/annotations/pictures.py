@@ -18,8 +18,10 @@ from pe_cli.data.reader_context import Origin
 Box = tuple[float, float, float, float]
 #: What Label Studio puts before the name of a file that was uploaded.
 _UPLOADED = re.compile(r"[0-9a-f]{8}-")
-#: Share of a side that a box may lie outside by rounding.
-SLACK = 1e-3
+#: What is told of boxes that are not in their picture.
+CUT, OUTSIDE, SIZELESS = "boxes that leave their picture and are cut", "boxes outside of their picture", "boxes without a size"
+#: Share of a side that a box may lie outside by rounding; and share of its area inside of the picture below which it hardly is.
+SLACK, NEARLY = 1e-3, 0.1
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Placer:
         origin: of the data, for messages.
 
     Attributes:
-        counts: what was left out or cut -> how often.
+        counts: what was left out or cut, and the first one of it -> how often.
     """
 
     def __init__(self, folder: Path, index: Index, missing: str, outside: str, origin: Origin) -> None:
@@ -112,21 +114,37 @@ class Placer:
         if gone:
             self._gone(gone, {id(one): path for one, path in named})
         found: dict[str, Placed] = {}
-        wrong: list[str] = []
+        wrong: list[tuple[str, str, bool]] = []
         for one, path in named:
             if path is not None and path in sizes:
                 self._check_size(one, path, sizes[path])
                 self._add(found.setdefault(path, Placed(path)), one, sizes[path], wrong)
-        if wrong and self._outside == "error":
-            more = f"; {len(wrong) - 1:,} more boxes do" if len(wrong) > 1 else ""
-            raise self._origin.error(f"{wrong[0]}{more}", "correct them, or set outside: clip to cut boxes at the borders")
-        if wrong:
-            self.counts["boxes that left their picture are cut"] = len(wrong)
+        boxes = sum(len(one.things) for one, path in named if path in sizes)
+        self._tell(wrong, boxes)
         return [found[path] for path in sorted(found)]
+
+    def _tell(self, wrong: Sequence[tuple[str, str, bool]], boxes: int) -> None:
+        """Count boxes that are not in their picture.
+
+        Raises:
+            PeError: DATA; that is an error, or most boxes are not.
+        """
+        far = [said for _, said, is_far in wrong if is_far]
+        if 2 * len(far) > boxes:
+            unit = "YOLO counts in parts of the picture from 0 to 1, COCO, VOC and CVAT in pixels, Label Studio in percent"
+            many = f"{len(far):,} of {boxes:,} boxes lie outside of their picture, or nearly"
+            raise self._origin.error(f"{far[0]}; {many}", f"export them again: {unit}")
+        if wrong and self._outside == "error":
+            more = f"; {len(wrong) - 1:,} more boxes are wrong" if len(wrong) > 1 else ""
+            raise self._origin.error(f"{wrong[0][1]}{more}", "correct them, or set outside: clip to cut boxes at the borders")
+        for kind in (CUT, OUTSIDE, SIZELESS):
+            told = [said for what, said, _ in wrong if what == kind]
+            if told:
+                self.counts[f"{kind}, the first: {told[0]}"] = len(told)
 
     def _gone(self, gone: Sequence[Noted], paths: dict[int, str | None]) -> None:
         if self._missing == "skip":
-            self.counts["annotations of pictures that are not there"] = len(gone)
+            self.counts[f"annotations of pictures that are not there, the first: {gone[0].where}, '{gone[0].picture}'"] = len(gone)
             return
         first = gone[0]
         path = paths[id(first)]
@@ -140,26 +158,35 @@ class Placer:
             said = f"{one.where} says {one.size[0]} x {one.size[1]} (height x width), and {self._folder / path} is {size[0]} x {size[1]}"
             raise self._origin.error(said, "take the pictures that were annotated, in their own size")
 
-    def _add(self, placed: Placed, one: Noted, size: tuple[int, int], wrong: list[str]) -> None:
+    def _add(self, placed: Placed, one: Noted, size: tuple[int, int], wrong: list[tuple[str, str, bool]]) -> None:
         height, width = (1.0, 1.0) if one.parts else size
         for thing in one.things:
             left, top, right, bottom = thing.box
             box = (left / width, top / height, right / width, bottom / height)
             cut = (max(0.0, box[0]), max(0.0, box[1]), min(1.0, box[2]), min(1.0, box[3]))
-            if cut[2] <= cut[0] or cut[3] <= cut[1] or max(abs(a - b) for a, b in zip(box, cut, strict=True)) > SLACK:
-                wrong.append(_said(thing, placed.path, size, one.parts))
-            if cut[2] > cut[0] and cut[3] > cut[1]:
+            there = cut[2] > cut[0] and cut[3] > cut[1]
+            if right <= left or bottom <= top:
+                wrong.append((SIZELESS, _said(thing, placed.path, size, one.parts, "has no size"), False))
+            elif not there:
+                wrong.append((OUTSIDE, _said(thing, placed.path, size, one.parts, "lies outside of"), True))
+            elif max(abs(a - b) for a, b in zip(box, cut, strict=True)) > SLACK:
+                wrong.append((CUT, _said(thing, placed.path, size, one.parts, "leaves"), _area(cut) < NEARLY * _area(box)))
+            if there:
                 placed.boxes.append(cut)
                 placed.labels.append(thing.label)
 
 
-def _said(thing: Thing, path: str, size: tuple[int, int], parts: bool) -> str:
-    """Return a sentence about a box that leaves its picture, or has no size."""
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _said(thing: Thing, path: str, size: tuple[int, int], parts: bool, what: str) -> str:
+    """Return a sentence about a box that is not in its picture, or has no size."""
     left, top, right, bottom = thing.box
     unit = "parts of the picture" if parts else "pixels"
-    what = "has no size" if right <= left or bottom <= top else f"leaves its picture {path}"
     shown = f"left {left:.6g}, top {top:.6g}, right {right:.6g}, bottom {bottom:.6g} ({unit})"
-    return f"{thing.where}: the box of '{thing.label}', {shown}, {what}, of {size[0]} x {size[1]} (height x width)"
+    of = f"{what}, in the picture" if what == "has no size" else f"{what} its picture"
+    return f"{thing.where}: the box of '{thing.label}', {shown}, {of} {path}, of {size[0]} x {size[1]} (height x width)"
 
 
 def unreadable(origin: Origin, folder: Path) -> PeError:

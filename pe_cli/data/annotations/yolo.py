@@ -27,7 +27,7 @@ def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
     Raises:
         PeError: DATA; a line has another form, or a class has no name.
     """
-    made = Noted(path.stem, str(path), parts=True)
+    made = Noted(str(_beside(path)), str(path), parts=True)
     for i, line in enumerate(content(path, origin).decode("utf-8", "replace").splitlines()):
         cells, where = line.split(), f"{path}, line {i + 1}"
         if not cells:
@@ -45,6 +45,13 @@ def read(path: Path, origin: Origin, names: Sequence[str]) -> Found:
             box = around(zip(values[::2], values[1::2], strict=True))
         made.things.append(Thing(names[int(kind)] if names else str(int(kind)), box, where))
     return Found([made])
+
+
+def _beside(path: Path) -> Path:
+    """Return where the picture of a file lies, without its ending: in `images`, where the file lies in `labels`."""
+    parts = list(path.with_suffix("").parts)
+    at = next((i for i in range(len(parts) - 2, -1, -1) if parts[i].lower() == "labels"), None)
+    return Path(*parts[:at], "images", *parts[at + 1 :]) if at is not None else Path(*parts)
 
 
 def names_beside(folder: Path, origin: Origin) -> list[str]:

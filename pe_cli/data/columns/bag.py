@@ -17,7 +17,7 @@ from pe_cli.data.column import ColumnType as ColumnTypeOf
 from pe_cli.data.column import Context, State, column, selected
 from pe_cli.data.columns.category import (
     CategoryState,
-    ClassOptions,
+    SpelledOptions,
     fit_classes,
     lookup,
     lookup_steps,
@@ -30,7 +30,7 @@ from pe_cli.data.raw_cells import Codes
 from pe_cli.data.spill_storage import room
 
 
-class BagOptions(ClassOptions):
+class BagOptions(SpelledOptions):
     """Options of bag columns."""
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
@@ -174,10 +174,10 @@ class Bag(ColumnTypeOf[BagOptions]):
         form = "a list" if options.format == "list" else f"split at '{options.separator}'"
         if options.encode == "ids":
             said = f"the categories of all cells, one below the other ({form}); an empty text for an empty cell"
-            return (Lane(Source(source, TensorType((1,), TEXT), said, raw=False), tuple(lookup_steps(state, source, 0))),)
+            return (Lane(Source(source, TensorType((1,), TEXT), said, raw=False), tuple(options.spelled(lookup_steps(state, source, 0)))),)
         width = len(names_of(state))
         said = f"the categories of a cell ({form}), and empty texts up to the longest of the batch"
-        steps = (*lookup_steps(state, source, width), Count(width, options.encode == "multi_hot"))
+        steps = (*options.spelled(lookup_steps(state, source, width)), Count(width, options.encode == "multi_hot"))
         return (Lane(Source(source, TensorType((-1,), TEXT), said, raw=False), steps),)
 
 
@@ -190,7 +190,7 @@ def _bags(options: BagOptions, context: Context, found: Codes) -> list[list[str]
     bags = []
     for code, word in enumerate(found.words):
         try:
-            bags.append(options.split(word))
+            bags.append(options.classes_of(options.split(word)))
         except ValueError:
             row = int(np.flatnonzero(found.codes == code)[0])
             hint = f"write [\"a\", \"b\"], or declare {context.name}: {{type: bag, separator: ...}}"

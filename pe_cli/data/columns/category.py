@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from pe_cli.config.sections.value_types import Classes, Count
 from pe_cli.core.encoding import TEXT, Check, Lane, Lookup, OneHot, Source, Step
@@ -20,6 +21,8 @@ from pe_cli.data.spill_storage import room
 
 #: Classes that an error lists.
 LISTED = 20
+#: Other texts of classes in a config, below.
+MOST_SPELLINGS = 2000
 
 
 class ClassOptions(ColumnOptions):
@@ -39,7 +42,40 @@ class ClassOptions(ColumnOptions):
     )
 
 
-class CategoryOptions(ClassOptions):
+class SpelledOptions(ClassOptions):
+    """Options of columns whose cells may write a class in several ways."""
+
+    spellings: dict[str, list[Annotated[str, Field(strict=True)]]] = Field(
+        default_factory=dict, description="class -> other texts that are the same class, as {Yes: [yes, YES]}"
+    )
+
+    @field_validator("spellings")
+    @classmethod
+    def _one_class_each(cls, spellings: dict[str, list[str]]) -> dict[str, list[str]]:
+        every = [word for words in spellings.values() for word in words]
+        twice = next((word for word in every if every.count(word) > 1 or word in spellings), None) if len(every) < MOST_SPELLINGS else None
+        if len(every) >= MOST_SPELLINGS:
+            raise ValueError(f"{len(every):,} other texts are more than {MOST_SPELLINGS - 1:,}", "correct the cells")
+        if twice is not None:
+            raise ValueError(f"'{twice}' stands for two classes", "let each text stand for one")
+        return spellings
+
+    def classes_of(self, words: Sequence[str]) -> list[str]:
+        """Return the class that each text stands for, which is mostly itself."""
+        meant = {word: name for name, others in self.spellings.items() for word in others}
+        return [meant.get(word, word) for word in words]
+
+    def spelled(self, steps: list[Step]) -> list[Step]:
+        """Return the steps of a look-up that knows the other texts, too."""
+        found = steps[0]
+        assert isinstance(found, Lookup)
+        index = dict(zip(found.words, found.indices, strict=True))
+        more = [(word, index[name]) for name, words in self.spellings.items() if name in index for word in words]
+        words, indices = (*found.words, *(word for word, _ in more)), (*found.indices, *(at for _, at in more))
+        return [Lookup(words, indices, found.unknown, found.missing), *steps[1:]]
+
+
+class CategoryOptions(SpelledOptions):
     """Options of category columns."""
 
     of: str | None = Field(None, description="column of the table; the one of the same name when absent")
@@ -84,7 +120,7 @@ class Category(ColumnType[CategoryOptions]):
         found = context.table.cells(source).codes()
         codes = selected(found.codes, rows)
         counts = np.bincount(codes[codes >= 0], minlength=len(found.words))
-        state = fit_classes(options, context, found.words, counts)
+        state = fit_classes(options, context, options.classes_of(found.words), counts)
         state["missing"] = (options.missing or ("error" if context.target else "index")) == "index"
         return state
 
@@ -97,7 +133,7 @@ class Category(ColumnType[CategoryOptions]):
         source = options.of or context.name
         found = context.table.cells(source).codes()
         first = first_class(state)
-        table, unknown = lookup(state, found.words)
+        table, unknown = lookup(state, options.classes_of(found.words))
         has_missing = bool((found.codes < 0).any())
         if has_missing and not state["missing"]:
             row = int(np.flatnonzero(found.codes < 0)[0])
@@ -135,7 +171,7 @@ class Category(ColumnType[CategoryOptions]):
     def lanes(self, name: str, options: CategoryOptions, state: State, array: TensorType | None) -> tuple[Lane, ...]:
         """Return the same as steps; see `ColumnType.lanes`."""
         source = options.of or name
-        steps: list[Step] = lookup_steps(state, source, int(state["unknown"]) if state["missing"] else -1)
+        steps: list[Step] = options.spelled(lookup_steps(state, source, int(state["unknown"]) if state["missing"] else -1))
         if options.encode == "one_hot":
             steps.append(OneHot(len(names_of(state)), "float32"))
         said = "one of its classes" + ("; an empty text for a missing cell" if state["missing"] else "")
@@ -150,18 +186,19 @@ def fit_classes(
     Args:
         options: fixed classes, or how many are kept.
         context: of the column.
-        words: distinct texts.
+        words: texts, of which some may be the same class.
         counts: int64 [words], training rows that have them.
 
     Raises:
         PeError: no training row has a class; with the column's place.
     """
+    of: dict[str, int] = {}
+    for word, count in zip(words, counts.tolist(), strict=True):
+        of[word] = of.get(word, 0) + int(count)
     if options.classes is not None:
-        classes = [str(name) for name in options.classes]
-        of = dict(zip(words, counts.tolist(), strict=True))
-        kept = [(name, int(of.get(name, 0))) for name in classes]
+        kept = [(name, of.get(name, 0)) for name in map(str, options.classes)]
     else:
-        there = [(word, int(count)) for word, count in zip(words, counts.tolist(), strict=True) if count]
+        there = [(word, count) for word, count in of.items() if count]
         # In order of text, so that two files with the same classes get the same indices.
         there.sort()
         kept = [pair for pair in there if pair[1] >= options.min_count]

@@ -45,7 +45,8 @@ class AnnotationsOptions(ReaderOptions):
     )
     outside: Literal["error", "clip"] = Field(
         "error",
-        description="a box that leaves its picture, or has no size: an error; or cut at the borders, and left out where nothing is left",
+        description="a box that leaves its picture, or has no size: an error; or cut at the borders, and left out where nothing is left; "
+        "where most boxes lie outside, that is an error",
     )
 
 
@@ -84,8 +85,8 @@ def open_annotations(options: AnnotationsOptions, origin: Origin) -> Table:
     names = (options.names or names_beside(start, origin)) if kind == "yolo" else []
     found = read_all(paths, options.format, names, origin)
     if kind == "yolo":
-        known = {one.picture for one in found.noted}
-        bare = [path for path in index.paths if os.path.splitext(os.path.basename(path))[0] not in known]  # noqa: PTH119, PTH122 - many paths
+        known = {index.find(one.picture) for one in found.noted}
+        bare = [path for path in index.paths if path not in known]
         found.noted += [Noted(path, path, parts=True) for path in bare]
     placer = Placer(folder, index, options.broken, options.outside, origin)
     placed = placer.place(found.noted)[options.skip :][: options.limit]

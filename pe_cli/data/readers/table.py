@@ -48,7 +48,8 @@ class TableOptions(ReaderOptions):
     format: Format = Field("auto", description="auto: by the first bytes of the file and the end of its name")
     delimiter: Text = Field(
         "auto",
-        description="of CSV: a character between cells; auto: the one of `,` `;` tab `|` that the first rows have",
+        description="of CSV: a character between cells; auto: the one of `,` `;` tab `|` that the first rows have, or that a first line "
+        "`sep=;` says",
     )
     encoding: Text = Field(
         "auto", description="of text: Python's name of it; auto: UTF-8, or UTF-16 where a byte-order mark says so"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -37,6 +38,8 @@ from pe_cli.kernels.text import csv as kernels
 from pe_cli.kernels.text.characters import SLACK
 from pe_cli.kernels.text.decimal import powers_of_five
 
+#: First line of a table by which programs tell Excel the delimiter.
+_SEPARATOR = re.compile(rb"sep=([,;|\t])\r?\n", re.IGNORECASE)
 #: Limit on the bytes of a column's distinct texts.
 MOST_WORDS = 1 << 30
 #: Bytes of the rows that a stream decodes together, about.
@@ -75,7 +78,7 @@ class CsvPart:
 
     Args:
         source: its text.
-        delimiter: one ASCII character; None finds it out.
+        delimiter: one ASCII character; None finds it out, or takes that of a first line `sep=;`, as Excel reads it.
         header: whether the first row has names; None finds it out.
         missing: texts that count as missing.
         most: rows to look at; all when None.
@@ -96,6 +99,9 @@ class CsvPart:
         most: int | None = None,
         threads: int | None = None,
     ) -> None:
+        told = _SEPARATOR.match(source.read(source.start, 8))
+        if told and delimiter is None:
+            source, delimiter = replace(source, start=source.start + told.end(), before=1), told[1].decode()
         self.source, self.path = source, source.path
         self._threads = threads or usable_cores()
         self._missing = self._packed(missing)

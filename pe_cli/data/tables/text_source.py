@@ -109,6 +109,7 @@ class Source:
         end: offset behind the last one.
         spool: holds it where it was unpacked or recoded; None where it is read from `path`.
         stamp: tells whether the file at `path` is still the same.
+        before: lines before the start.
     """
 
     path: Path
@@ -117,6 +118,7 @@ class Source:
     end: int
     spool: Spool | None
     stamp: tuple[int, int, int, int]
+    before: int = 0
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -200,7 +202,7 @@ class Source:
 
     def span(self, offset: int, length: int = 1) -> Span:
         """Return the line and column of a byte, with the text of its line."""
-        line, begin, position = 1, self.start, self.start
+        line, begin, position = 1 + self.before, self.start, self.start
         previous = b""
         while position < offset:
             data = self.read(position, min(CHUNK, offset - position))

@@ -11,6 +11,7 @@ from pe_cli.kernels.language import Int, Ptr, T, helper
 from pe_cli.kernels.math.vector_math import exp, log
 from pe_cli.ops.define.cuda import also_on_cuda
 from pe_cli.ops.nn.softmax import (
+    bounded,
     larger,
     log_softmax,
     log_softmax_back,
@@ -61,7 +62,7 @@ def softmax_rows_cuda(x: Ptr, out: Ptr, rows: Int, n: Int):
         total = T(0)
         j = first
         while j < end:
-            e = exp(x[j] - m)
+            e = exp(bounded(x[j] - m))
             # Written at once, though not yet divided: reading it again costs less than a second exp.
             out[j] = e
             total += e

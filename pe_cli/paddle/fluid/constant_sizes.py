@@ -43,6 +43,9 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     """
     part = prune(v.block.program, [v.name])
     block = part.global_block()
+    _give_known(block)
+    part = prune(part, [v.name])
+    block = part.global_block()
     # Variables that something before an open loop makes may be changed by its rounds: their value when the program is built is not theirs
     # in a round.
     before = {n for op in v.block.ops[: OPEN[0].begin] for n in op.output_names()} if OPEN else set()
@@ -65,6 +68,19 @@ def value_of(v: Variable) -> np.ndarray[Any, Any] | None:
     (values,) = Executor(part, Scope([Place("cpu", 0)])).run(feed, [v.name]).values
     found: np.ndarray[Any, Any] = values[v.name]
     return found
+
+
+def _give_known(block: Block) -> None:
+    """Put numbers in place of slices of a `shape` whose sizes are known, as other sizes of that variable need not be."""
+    shapes = {op.outputs["Out"][0]: block.var(op.inputs["Input"][0]).shape for op in block.ops if op.type == "shape"}
+    for op in block.ops:
+        whole = shapes.get(op.inputs.get("Input", [""])[0]) if op.type == "slice" else None
+        if whole is None or list(op.inputs) != ["Input"] or list(op.attrs["axes"]) != [0]:
+            continue
+        sizes = list(whole[slice(op.attrs["starts"][0], op.attrs["ends"][0])])
+        if sizes and min(sizes) >= 0:
+            kind = block.var(op.outputs["Out"][0]).dtype
+            op.type, op.inputs, op.attrs = "assign_value", {}, {"shape": [len(sizes)], "dtype": kind, "values": sizes}
 
 
 def known_or_fed(layer: str, argument: str, value: Any, *, single: bool = False) -> tuple[Any, Variable | None]:

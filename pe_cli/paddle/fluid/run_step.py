@@ -210,8 +210,17 @@ def merged(values: Sequence[Array]) -> Array:
     return values[0] if len(values) == 1 else np.concatenate([np.atleast_1d(v) for v in values])
 
 
-class _One(np.ndarray[Any, Any]):
-    """One number in a list: scripts print it with %f, as early NumPy let them."""
+class Fetched(np.ndarray[Any, Any]):
+    """A fetched array, of which a part of one element counts as a number: scripts print it with %f, as early NumPy let them.
+
+    What is computed of it is one, too; pickles of it are those of a plain array.
+    """
+
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else array.view(Fetched)
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
@@ -233,5 +242,4 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
         return value
     if value.lod():
         raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
-    # A plain array otherwise: `_One` is for one number, which scripts format with %f.
-    return value.array.view(_One) if value.array.size == 1 else value.array
+    return value.array.view(Fetched)

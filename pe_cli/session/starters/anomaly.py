@@ -78,8 +78,8 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out]
     comment = f"{len(inspected.table):,} rows, drawn by the seed."
     lines = [
-        *head(f"Scores the rows of {said(settings.source.name)}, and every cell of them: the higher, the less the other cells explain it."),
-        *data_section(inspected.source, inspected.split, [*inspected.comments, comment], columns, out),
+        *head(f"Scores the rows of {said(settings.called)}, and every cell of them: the higher, the less the other cells explain it."),
+        *data_section(inspected.sections, inspected.split, [*inspected.comments, comment], columns, out),
         "",
         "# Feed of the model: columns of the data.",
         "feeds:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,12 +19,14 @@ from pe_cli.data.notation_detection import are_numbers, notation_of
 from pe_cli.data.raw_cells import Codes, Numbers, Table
 from pe_cli.session.starters.dates import date
 from pe_cli.session.starters.files import Settings
-from pe_cli.session.starters.guesses import Asked, Guess, three
+from pe_cli.session.starters.guesses import Asked, Guess, short, three
 from pe_cli.session.starters.names import said
-from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, plain, settled, written
+from pe_cli.session.starters.numbers import FEW, LARGER, OWN_SHARE, counts_of, empty_number, plain, settled, written
+from pe_cli.session.starters.ordinal_classes import MOST as MOST_RATING
 from pe_cli.session.starters.ordinal_classes import in_order, note_of_numbers, note_of_words
+from pe_cli.session.starters.spellings import Spellings, spellings_of
 from pe_cli.session.starters.tags import bag, declared_tags, guess_tags
-from pe_cli.session.starters.target_kinds import of_numbers
+from pe_cli.session.starters.target_kinds import is_count, of_numbers
 
 #: Whole numbers of a target up to which they are taken for classes, and the share of the rows that they may be.
 MOST_WHOLE, WHOLE_SHARE = 20, 0.1
@@ -99,14 +102,36 @@ def _text(table: Table, name: str, codes: Codes, asked: Asked) -> Guess:
     if share > OWN_SHARE and are_numbers(codes.words):
         return Guess(name, None, why=f"numbers in several notations, such as {three(codes.words)}: write all in one")
     if share > OWN_SHARE:
-        return Guess(
-            name,
-            None,
-            why=f"{distinct:,} different texts in {rows:,} rows, such as '{said(codes.words[0], 30)}': an id?",
-        )
+        why = f"{distinct:,} different texts in {rows:,} rows, such as '{said(codes.words[0], 30)}'"
+        return Guess(name, None, why=f"{why}: {what_texts_are(codes.words)}")
+    several = spellings_of(codes.words, counts)
+    codes = several.merged(codes)
+    counts = counts_of(codes)
     few = len(codes.codes) >= LARGER and bool((counts < FEW).any())
-    shown = f"{distinct:,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
-    return Guess(name, "category", {"min_count": FEW} if few else {}, shown)
+    shown = f"{len(codes.words):,} texts, such as {', '.join(_most(codes, counts))}{gaps}"
+    note = several.note(name, f"--columns {shell(f'{name}=category')}")
+    return Guess(name, "category", {**several.written, **({"min_count": FEW} if few else {})}, shown, note)
+
+
+#: Forms of texts that differ in every row, and what is said of a column of them.
+_FORMS = (
+    (r"\d{1,4}:[0-5]\d(:[0-5]\d([.,]\d+)?)?", "times? write them as numbers, such as minutes"),
+    (r"[(\[]?[+-]?\d+([.]\d+)?\s*[,;/ x]\s*[+-]?\d+([.]\d+)?[)\]]?", "two numbers in a cell? write each into a column of its own"),
+    (r"\[[-+\d.eE, ]+\]", "lists of numbers? write each number into a column of its own"),
+    (r"[<>~\u2264\u2265]\s*\d.*", "numbers with a sign of bounds? write them as numbers"),
+    (r"\d{1,4}[-./ ]\d{1,2}[-./ ]\d{1,4}.*|\d{1,2}[. ]+[^\W\d]{3,}[. ]+\d{2,4}.*", "dates of several forms? write all as 2026-11-25"),
+)
+
+
+def what_texts_are(words: Sequence[str]) -> str:
+    """Return what to say of texts that differ in nearly every row.
+
+    >>> what_texts_are(["3:19:52", "0:10:00"]), what_texts_are(["a81", "b7"])
+    ('times? write them as numbers, such as minutes', 'an id?')
+    """
+    tried = words[:TRIED]
+    most = (what for form, what in _FORMS if 2 * sum(re.fullmatch(form, word) is not None for word in tried) > len(tried))
+    return next(most, "an id?")
 
 
 def _ascii(words: list[str]) -> bool:
@@ -129,7 +154,7 @@ def as_declared(table: Table, name: str, declared: Mapping[str, Any], asked: Ask
     if kind == "number":
         return _declared_number(table, name, options, why)
     found = Guess(name, kind) if options else guess(table, name, Asked())
-    filled = dict(found.options) if found.type == kind else {}
+    filled = {key: value for key, value in found.options.items() if key != "spellings"} if found.type == kind else {}
     if kind == "text" and "tokens" not in options:
         filled.setdefault("tokens", "words")
     return Guess(name, kind, {**filled, **options}, why)
@@ -177,6 +202,30 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     tags = guess_tags(name, codes, counts_of(codes)) if task == "auto" and numbers.bad_count and not declared else None
     if tags is not None:
         return tags
+    _check_cells(table, name, codes, numbers)
+    number = not numbers.bad_count
+    if number and not declared and kind is None:
+        _check_markers(table, name, numbers.values)
+    if task in ("number", "count", "share"):
+        _check_numbers(table, name, numbers, task)
+    few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
+    few = few and not (number and len(codes.words) > MOST_RATING and is_count(numbers.values))
+    whole = number and bool((numbers.values == np.rint(numbers.values)).all())
+    if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):
+        return _as_number(name, numbers.values, notation, how, note, declared, task)
+    values = numbers.values if number and task in ("auto", "ordered") else None
+    several = Spellings({}) if kind or "spellings" in declared else spellings_of(codes.words, counts_of(codes))
+    found = _as_classes(table, name, several.merged(codes), {**declared, **several.written}, values, task)
+    told = [note for note in (several.note(name, f"--columns {shell(f'{name}=category')}"), found.note) if note]
+    return replace(found, note="; ".join(told))
+
+
+def _check_cells(table: Table, name: str, codes: Codes, numbers: Numbers) -> None:
+    """Raise where a target is missing, or the same in every row.
+
+    Raises:
+        PeError: DATA; says the first one.
+    """
     gaps = np.flatnonzero(codes.codes < 0)
     if len(gaps):
         more = f", and so are {len(gaps) - 1:,} more" if len(gaps) > 1 else ""
@@ -187,15 +236,23 @@ def guess_target(table: Table, name: str, settings: Settings, asked: Asked) -> G
     if len(codes.words) == 1:
         constant = f"the target is '{said(codes.words[0])}' in every row: there is nothing to learn"
         raise table.error(0, name, constant, "name another --target")
-    number = not numbers.bad_count
-    if task in ("number", "count", "share"):
-        _check_numbers(table, name, numbers, task)
-    few = len(codes.words) <= min(MOST_WHOLE, max(2, WHOLE_SHARE * len(table)))
-    whole = number and bool((numbers.values == np.rint(numbers.values)).all())
-    if task in ("number", "count", "share") or (task == "auto" and number and not (whole and few)):
-        return _as_number(name, numbers.values, notation, how, note, declared, task)
-    values = numbers.values if number and task in ("auto", "ordered") else None
-    return _as_classes(table, name, codes, declared, values, task)
+
+
+def _check_markers(table: Table, name: str, values: NDArray[np.float64]) -> None:
+    """Raise where a number such as 999 stands far from all others, as one for a missing cell does.
+
+    Raises:
+        PeError: DATA; says how many cells have it, and both ways to go on.
+    """
+    found = empty_number(values)
+    if found is not None:
+        rows = np.flatnonzero(values == found)
+        others = values[values != found]
+        shown = short(found)
+        between = f"{short(others.min())} to {short(others.max())}"
+        what = f"the target is {shown}, and so are {len(rows) - 1:,} more, far from the others ({between})"
+        hint = f"where {shown} stands for a missing target, take these rows out; where it is a number: --columns {shell(f'{name}=number')}"
+        raise table.error(int(rows[0]), name, what, hint)
 
 
 #: What numbers of a kind are: the least, the most, and whether they are whole; and what is said of them.
@@ -241,12 +298,12 @@ def _as_classes(
     """Return a target of classes; values are those of numbers that are taken for classes though nobody has said so."""
     ordered = task == "ordered"
     if len(codes.words) > OWN_SHARE * len(table):
-        raise table.error(
-            0,
-            name,
-            f"the target has {len(codes.words):,} different texts in {len(table):,} rows, such as '{said(codes.words[0])}'",
-            "name a --target with classes that repeat, or with numbers",
-        )
+        written_as = notation_of(codes.words)
+        if written_as is not None and written_as.units:
+            units = f"numbers of several units ({', '.join(written_as.units[:4])}), such as {three(codes.words)}"
+            raise table.error(0, name, f"the target has {units}", "write all in one unit")
+        what = f"the target has {len(codes.words):,} different texts in {len(table):,} rows, such as '{said(codes.words[0])}'"
+        raise table.error(0, name, what, "name a --target with classes that repeat, or with numbers")
     most = ", ".join(_most(codes, counts_of(codes)))
     order = in_order(codes.words) if "classes" not in declared else None
     note = "" if values is None else note_of_numbers(name, values)
@@ -303,8 +360,17 @@ def no_target(names: Sequence[str], asked: str | None) -> PeError:
             f"--from a table needs --target COLUMN, the column that is to be predicted; the columns are: {listed}",
             hint=f"for example --target {shell(names[-1])}",
         )
-    hint = did_you_mean(asked, names) or "--target takes a name of these, as it is written in the file"
+    hint = did_you_mean(asked, names) or _no_header(names) or "--target takes a name of these, as it is written in the file"
     return PeError(f"the data has no column '{said(asked)}'; the columns are: {listed}", hint=hint, code=ExitCode.DATA)
+
+
+def _no_header(names: Sequence[str]) -> str:
+    """Return what to do where names are those of a title, or of a table with blanks between its columns; nothing for others."""
+    if len(names) == 1 and len(names[0].split()) > 1:
+        return "the table has one column: where blanks stand between several, write commas in their place: sed -E 's/ +/,/g' FILE"
+    if len(names) > 1 and 2 * sum(name == str(i) for i, name in enumerate(names)) >= len(names):
+        return "columns without a name are called by their numbers: the names may be missing, or stand below a title: delete that"
+    return ""
 
 
 def shell(text: str) -> str:

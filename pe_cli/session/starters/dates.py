@@ -17,7 +17,10 @@ FORMS = (
     ("%d.%m.%Y",), ("%d.%m.%y",), ("%Y/%m/%d",), ("%m/%d/%Y", "%d/%m/%Y"), ("%m/%d/%y", "%d/%m/%y"), ("%y/%m/%d",),
     ("%d-%m-%Y", "%m-%d-%Y"), ("%d-%m-%y", "%m-%d-%y"), ("%y-%m-%d",), ("%Y.%m.%d",), ("%Y. %m. %d.",), ("%d %b %Y",), ("%d %B %Y",),
     ("%d-%b-%Y",), ("%d-%b-%y",), ("%b %d, %Y",), ("%B %d, %Y",), ("%b %d %Y",), ("%a, %d %b %Y",), ("%d/%b/%Y",),
+    ("%Y-%m",), ("%Y/%m",), ("%m/%Y",), ("%m.%Y",), ("%b %Y",), ("%B %Y",), ("%b-%Y",), ("%b-%y",), ("%Y-%b",),
 )  # fmt: skip
+#: Forms of a time of day, which have no day.
+TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S", ":%H:%M:%S", ", %H:%M")
 
 
@@ -28,6 +31,11 @@ def date(table: Table, name: str, codes: Codes, missing: int, asked: Asked) -> G
         PeError: DATA; every date may be another one, and nobody can be asked.
     """
     tried = codes.words[:TRIED]
+    if all(":" in word for word in tried) and (clock := next((form for form in TIMES if _parses(codes.words, form)), None)):
+        lengths = "where they say how long something took, write numbers"
+        note = f"'{said(name, 30)}' is taken for times of day: {three(codes.words)}; {lengths}"
+        told = {"format": clock, "parts": ["hour"]} | ({"missing": "zero"} if missing else {})
+        return Guess(name, "date", told, f"times of day{f', {missing:,} missing' if missing else ''}", note)
     if min(map(len, tried)) < 6:
         return None
     form, why = None, ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.annotations.kinds import kind_of
@@ -21,78 +21,106 @@ from pe_cli.data.pictures.decode import SUFFIXES
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.readers.annotations import BOX, CLASS, COUNT
 from pe_cli.data.readers.images import IMAGE
-from pe_cli.data.row_split import split_rows
+from pe_cli.session.starters.divided import Division, divided, uses_of
 from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import Pictures, survey
 from pe_cli.session.starters.table_columns import FEWEST
-from pe_cli.session.starters.training_plan import Plan, shares
+from pe_cli.session.starters.training_plan import Plan
 
 #: What kinds of annotations are called.
 _CALLED = {"coco": "COCO", "voc": "Pascal VOC", "yolo": "YOLO", "label_studio": "Label Studio", "cvat": "CVAT"}
-#: Files that are inspected at; sides of a sample; samples of a step; and steps that training may take, before epochs are bounded.
-LOOKED, SIDES, BATCH, STEPS = 2000, (48, 64, 96, 128), 16, 2500
+#: Files that are looked at, of each folder and in all; sides of a sample; samples of a step; and steps, before epochs are bounded.
+EACH, LOOKED, SIDES, BATCH, STEPS = 200, 20_000, (48, 64, 96, 128), 16, 2500
 #: Pixels that the least boxes have along a side at least, so that the side of a sample is chosen.
 SEEN = 8.0
 #: Parts of the boxes, by size, that each map is for, and the filters of the maps.
 _PARTS, _FILTERS = (15, 50, 85), (16, 24, 32, 48, 48)
 
 
-def annotations_in(folder: Path) -> tuple[Path, str] | None:
-    """Return the file or folder of annotations in a folder, and their kind; None where it has none.
+@dataclass(frozen=True)
+class Annotations:
+    """Where boxes and their pictures are said.
+
+    Args:
+        path: file or folder of annotations.
+        kind: of them.
+        pictures: folder.
+        divided: whether `path` is the part to train of several.
+    """
+
+    path: Path
+    kind: str
+    pictures: Path
+    divided: bool = False
+
+
+def annotations_in(folder: Path) -> Annotations | None:
+    """Return the annotations in a folder; None where it has none.
 
     Args:
         folder: of pictures and annotations, in any folders in it.
     """
-    files = [path for path in islice(sorted(folder.rglob("*")), LOOKED) if path.is_file() and path.name not in NAMES]
-    pictures = {path.stem for path in files if path.suffix.lower() in SUFFIXES}
+    files = [path for path in islice(_some_of_each(folder), LOOKED) if path.name not in NAMES]
+    pictures = [path for path in files if path.suffix.lower() in SUFFIXES]
+    stems = {path.stem for path in pictures}
     kinds: dict[str, list[Path]] = {}
     for path in files:
-        if path.suffix.lower() in (".json", ".xml") or (path.suffix.lower() == ".txt" and path.stem in pictures):
+        if path.suffix.lower() in (".json", ".xml") or (path.suffix.lower() == ".txt" and path.stem in stems):
             kind = kind_of(path)
             if kind:
                 kinds.setdefault(kind, []).append(path)
-    if not kinds:
+    if not kinds or not pictures:
         return None
     kind, found = max(kinds.items(), key=lambda pair: len(pair[1]))
-    if kind in ("voc", "yolo"):
-        parents = Counter(path.parent for path in found)
-        return (parents.most_common(1)[0][0] if len(parents) == 1 else folder), kind
-    return found[0], kind
+    places = sorted({path.parent for path in found}) if kind in ("voc", "yolo") else found
+    named = {str(place.relative_to(folder)): place for place in places}
+    uses = uses_of(named)
+    if uses:
+        of_pictures = uses_of(dict.fromkeys(str(path.parent.relative_to(folder)) for path in pictures))
+        return Annotations(named[uses["train"]], kind, folder / of_pictures.get("train", "."), divided=True)
+    return Annotations(folder if kind in ("voc", "yolo") and len(places) > 1 else places[0], kind, folder)
 
 
-def starter(settings: Settings, annotations: Path, kind: str) -> Starter:
+def _some_of_each(folder: Path) -> Iterator[Path]:
+    """Yield the first files of every folder, so that many pictures hide no annotations."""
+    for at, inside, names in os.walk(folder):
+        inside.sort()
+        yield from (Path(at, name) for name in sorted(names)[:EACH])
+
+
+def starter(settings: Settings, found_at: Annotations) -> Starter:
     """Return a starter for annotated pictures.
 
     Args:
         settings: of the user.
-        annotations: file, or folder of files.
-        kind: of the annotations.
+        found_at: annotations and pictures.
 
     Raises:
         PeError: DATA; annotations or pictures cannot be read, or there are too few.
     """
     if settings.target is not None:
         raise PeError(f"--target '{said(settings.target)}': annotated pictures have boxes as their target", hint="leave --target out")
-    start = settings.source if settings.source.is_dir() else settings.source.parent
-    source: dict[str, Any] = {"reader": "annotations", "files": _path(settings, annotations, start)}
-    if start != annotations.parent or annotations.is_dir():
-        source["folder"] = _path(settings, start, start)
+    annotations, kind = found_at.path, found_at.kind
+    if found_at.divided and settings.whole is None:
+        settings = replace(settings, whole=settings.source)
+    source: dict[str, Any] = {"reader": "annotations", "files": _path(settings, annotations)}
+    if found_at.pictures != annotations.parent or annotations.is_dir():
+        source["folder"] = _path(settings, found_at.pictures)
     source["format"] = kind
     table, notes = _opened(settings, source)
-    boxes, labels = ([json.loads(table.cells(name).text(row)) for row in range(len(table))] for name in (BOX, CLASS))
+    boxes, labels = ([_listed(table, name, row) for row in range(len(table))] for name in (BOX, CLASS))
+    division = divided(settings, source, table)
+    rows = division.rows
     names = sorted({name for row in labels for name in row})
     if len(table) < FEWEST or not names:
-        raise PeError(
-            f"{annotations} has {sum(map(len, boxes))} boxes in {len(table)} pictures, and a model needs {FEWEST} pictures at least",
-            hint="annotate more",
-            code=ExitCode.DATA,
-        )
+        what = f"and a model needs {FEWEST} pictures at least" if names else "and there is nothing to find"
+        said_of = f"{annotations} has {sum(map(len, boxes))} boxes in {len(table)} pictures, {what}"
+        raise PeError("; ".join([said_of, *_left_out(notes)]), hint="draw boxes around things, and export them again", code=ExitCode.DATA)
     found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader gives such a table
     sizes = np.array([(box[2] - box[0], box[3] - box[1]) for row in boxes for box in row])
-    most, side = max(map(len, boxes)), _side(sizes)
-    split: dict[str, Any] = {**shares(len(table)), "seed": 1}
-    rows = len(split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))["train"])
+    most = max(len(_listed(one, BOX, row)) for one in (table, *division.others) for row in range(len(one)))
+    side = _side(sizes)
     batch = min(BATCH, max(2, rows // 4))
     made = Plan(batch, min(100, max(10, -(-STEPS * batch // rows))), 0.005, 0, 0, 0.0)
     bare = sum(not row for row in boxes)
@@ -100,16 +128,31 @@ def starter(settings: Settings, annotations: Path, kind: str) -> Starter:
     facts = (
         f"{_CALLED[kind]}: {shown}",
         f"pictures are made {side} x {side}; the most boxes in one are {most}{f'; {bare:,} pictures have none' if bare else ''}",
-        *(f"{count:,} {what}" for what, count in notes.items()),
+        *division.told,
+        *_left_out(notes),
     )
-    config = _config(settings, source, split, shown, _columns(found, side, most, names), made, rows)
+    config = _config(settings, division, shown, _columns(found, side, most, names), made)
     return Starter(config, _model(settings, found, side, most, names, sizes), facts)
 
 
-def _path(settings: Settings, path: Path, start: Path) -> str:
+def _left_out(notes: Mapping[str, int]) -> list[str]:
+    """Return sentences on what was left out or cut."""
+    found = []
+    for what, count in notes.items():
+        kind, first, where = what.partition(", the first: ")
+        found.append(f"{kind}: {count:,}{f', the first: {said(where, 240)}' if first else ''}")
+    return found
+
+
+def _listed(table: Table, name: str, row: int) -> list[Any]:
+    found: list[Any] = json.loads(table.cells(name).text(row))
+    return found
+
+
+def _path(settings: Settings, path: Path) -> str:
     if not settings.source.is_dir():  # the user has named the file of annotations
         return settings.path if path == settings.source else str(Path(settings.path).parent)
-    return settings.path if path == start else f"{settings.path}/{path.relative_to(start)}"
+    return settings.path if path == settings.source else f"{settings.path}/{path.relative_to(settings.source)}"
 
 
 def _opened(settings: Settings, source: dict[str, Any]) -> tuple[Table, dict[str, int]]:
@@ -149,9 +192,7 @@ def _columns(found: Pictures, side: int, most: int, names: Sequence[str]) -> lis
     ]
 
 
-def _config(
-    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, columns: Lines, made: Plan, rows: int
-) -> str:
+def _config(settings: Settings, division: Division, shown: str, columns: Lines, made: Plan) -> str:
     rate = {"type": "one_cycle", "max_lr": made.learning_rate, "total_steps": f"{made.epochs} epochs"}
     changes = [
         "  # Changes of training pictures, drawn anew for every picture and epoch; boxes move along, and evaluation changes nothing.",
@@ -160,14 +201,14 @@ def _config(
         "    - color: {brightness: 0.2, contrast: 0.2}",
     ]
     lines = training(
-        made, rows, best="eval/map", mode="max",
+        made, division.rows, best="eval/map", mode="max",
         rest=["    type: Adam", f"    learning_rate: {flow(rate)}  # rises, and falls to 0 over the epochs"],
     )  # fmt: skip
     # the loss rises again while more boxes are found, so that nothing ends training early
     kept = [line.replace("  # at most: early_stopping ends training when the evaluation gets no better", "") for line in lines]
     return text([
-        *head(f"Finds the things in the pictures of {said(settings.source.name)}, and says what they are."),
-        *data_section(source, split, [f"{shown}."], columns, changes),
+        *head(f"Finds the things in the pictures of {said(settings.called)}, and says what they are."),
+        *data_section(division.sections, division.split, [f"{shown}.", *division.told], columns, changes),
         "",
         "# Feed of the model: column of the data.",
         f"feeds: {{image: {IMAGE}, box: {BOX}, label: {CLASS}, count: {{from: {COUNT}, dtype: int64}}}}",

@@ -36,6 +36,8 @@ class Settings:
         positive: class of two that metrics are about; None takes the rarer one.
         known: columns whose future is known when a series is forecast.
         ask: puts a question with answers, and returns the index of one; None where nobody is there to be asked.
+        whole: folder that is divided into training and evaluation by what its folders and files are called; `source` is the part of it
+            that trains, or the same folder where its parts lie deeper. None where nothing is divided.
     """
 
     source: Path
@@ -48,12 +50,18 @@ class Settings:
     positive: str | None = None
     known: tuple[str, ...] = ()
     ask: Callable[[str, Sequence[str]], int] | None = None
+    whole: Path | None = None
 
     @property
     def path(self) -> str:
         """The source as the config names it: relative to the config's folder."""
         found = os.path.relpath(self.source.absolute(), self.config.absolute().parent)
         return f"./{found}" if found.startswith("~") else found
+
+    @property
+    def called(self) -> str:
+        """What the data is called in comments."""
+        return (self.whole or self.source).absolute().name
 
     @property
     def base(self) -> Path:
@@ -119,18 +127,27 @@ def aligned(rows: Iterable[tuple[str, str, str]], indent: str) -> list[str]:
 
 
 def data_section(
-    source: Mapping[str, Any],
+    sections: Mapping[str, Mapping[str, Any]],
     split: Mapping[str, Any],
     comments: Sequence[str],
     columns: Sequence[tuple[str, str, str]],
     more: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines of `data`."""
+    """Return the lines of `data`.
+
+    Args:
+        sections: source, or train, eval and test -> reader and options.
+        split: of the source; empty where there is none.
+        comments: on where the data comes from and how it is divided.
+        columns: lines of columns.
+        more: lines behind them.
+    """
+    shuffled = {use: {**made, **({"shuffle": True} if use == "train" else {})} for use, made in sections.items()}
     lines = [
         "data:",
-        f"  source: {flow(escaped(source))}",
+        *aligned([(f"{use}:", flow(escaped(made)), "") for use, made in shuffled.items()], "  "),
         *(f"  # {comment}" for comment in comments),
-        f"  split: {flow(escaped(split))}",
+        *([f"  split: {flow(escaped(split))}"] if split else []),
     ]
     if columns:
         lines += [

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow, quoted
+from pe_cli.data.folder_listing import files_in
 from pe_cli.data.raw_cells import Table
-from pe_cli.data.row_split import split_rows
+from pe_cli.data.reader_context import Origin
+from pe_cli.session.starters.divided import Division, divided
 from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import BLOCK, Pictures, augmentation, picture_plan, stages, survey
 from pe_cli.session.starters.table import tables_in
 from pe_cli.session.starters.table_columns import FEWEST
 from pe_cli.session.starters.table_heads import classifier
-from pe_cli.session.starters.training_plan import Plan, shares
+from pe_cli.session.starters.training_plan import Plan
 
 IMAGE, LABEL = "image", "label"
 
@@ -36,8 +35,10 @@ def starter(settings: Settings) -> Starter:
     except PeError as error:
         if "broken: skip" not in (error.hint or ""):
             raise
-        source["broken"], left_out = "skip", f"files are left out that are no pictures: {error.message}"
+        source["broken"] = "skip"
         table = settings.open(source)
+        gone = sum(1 for _ in files_in(settings.source, Origin(settings.base), linked=True)) - len(table)
+        left_out = f"{gone:,} file{'s are' if gone > 1 else ' is'} left out, no picture or damaged: {error.message}"
     if settings.target not in (None, LABEL):
         raise PeError(
             f"--target '{said(settings.target)}': a folder of pictures has the target 'label', the folder of a picture's class",
@@ -70,21 +71,19 @@ def _starter(table: Table, source: dict[str, Any], settings: Settings, left_out:
     found = survey(table, IMAGE, table.folder, settings.base)  # type: ignore[attr-defined] # the reader images gives such a table
     if found.broken:
         source["broken"], left_out = "skip", found.broken
-    split: dict[str, Any] = {**shares(len(table)), "stratify": LABEL, "seed": 1}
-    parts = split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))
-    rows = len(parts["train"])
-    made = picture_plan(rows)
+    division = divided(settings, source, table, LABEL)
+    made = picture_plan(division.rows)
     shown = f"{found.shown}, {len(classes):,} classes"
-    config = _config(settings, source, split, shown, found, made, rows)
+    config = _config(settings, division, shown, found, made)
     model = _model(settings, found, classes, made)
-    facts = (shown, f"classes: {said(', '.join(classes), 200)}", f"pictures are made {found.size} x {found.size}")
+    facts = (shown, *division.told, f"classes: {said(', '.join(classes), 200)}", f"pictures are made {found.size} x {found.size}")
     return Starter(config, model, (*facts, *([said(left_out, 300)] if left_out else [])))
 
 
-def _config(
-    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, found: Pictures, made: Plan, rows: int
-) -> str:
-    image = {"type": "image", **found.options, **({"broken": "skip"} if source.get("broken") == "skip" else {})}
+def _config(settings: Settings, division: Division, shown: str, found: Pictures, made: Plan) -> str:
+    rows = division.rows
+    skips = any(source.get("broken") == "skip" for source in division.sections.values())
+    image = {"type": "image", **found.options, **({"broken": "skip"} if skips else {})}
     columns = [
         (f"{IMAGE}:", flow(image), "mean 0 and deviation 1 per channel, measured on the training pictures"),
         (f"{LABEL}:", "{type: category}", "the folder of the picture's class"),
@@ -99,11 +98,10 @@ def _config(
         "    type: Adam",
         f"    learning_rate: {flow(decay)}  # falls to 0 over so many epochs of {decay['step_each_epoch']} steps",
     ]
+    comments = [f"{shown}.", *division.told, *(["stratify: every part has its share of every class."] if division.split else [])]
     lines = [
-        *head(f"Sorts the pictures of {said(settings.source.name)} into classes."),
-        *data_section(
-            source, split, [f"{shown}.", "stratify: every part has its share of every class."], columns, augmentation(found.size)
-        ),
+        *head(f"Sorts the pictures of {said(settings.called)} into classes."),
+        *data_section(division.sections, division.split, comments, columns, augmentation(found.size)),
         "",
         "# Feed of the model: column of the data.",
         "feeds: {image: image, label: label}",

@@ -71,7 +71,7 @@ def starter(settings: Settings) -> Starter:
     lines = [
         *head(f"Learns to write texts like {said(settings.source.name)}, character by character: pe generate RUN --prompt TEXT"),
         *data_section(
-            source,
+            {"source": source},
             split,
             [f"{size:,} bytes as blocks of {LENGTH} characters" + (", each half over the one before" if stride < LENGTH else "") + ".",
              "The evaluation is the end of the text."],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.data.pictures.decode import SUFFIXES, stamp
 from pe_cli.data.pictures.mask_files import masks_among
 from pe_cli.data.pictures.mask_values import COLOR, values_in
@@ -51,10 +52,14 @@ def find(folder: Path, *, sure: bool) -> Masks | None:
     Args:
         folder: of the user.
         sure: the user says that there are masks, so that pictures which look like masks need no name that says so.
+
+    Raises:
+        PeError: DATA; a folder is called like one of masks, and its pictures have too many colours.
     """
     inside = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))[:8]
     stems = {entry: _stems(entry) for entry in inside}
     found: list[tuple[int, Masks]] = []
+    unclear: Path | None = None
     for pictures, masks in permutations(inside, 2):
         pattern = _pattern(stems[pictures], stems[masks])
         if pattern is not None:
@@ -62,8 +67,17 @@ def find(folder: Path, *, sure: bool) -> Masks | None:
             told = _looks(_some(masks), sure=sure)
             if told is not None and not _named(pictures.name) and (named or _looks(_some(pictures), sure=False) is None):
                 found.append((named, Masks(pictures, masks, pattern, told == "soft")))
+            elif told is None and _named(masks.name) and not _named(pictures.name):
+                unclear = unclear or masks
     if found:
         return max(found, key=lambda one: one[0])[1]
+    if unclear is not None:
+        many = f"{_values(_some(unclear))} different colours, more than {FEW}"
+        raise PeError(
+            f"{unclear} is called like a folder of masks, and its pictures have {many}",
+            hint="JPEG changes colours: save masks as PNG. --task masks takes them for masks nonetheless, --task classes for a class",
+            code=ExitCode.DATA,
+        )
     return _beside(folder, sure=sure)
 
 

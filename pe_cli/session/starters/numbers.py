@@ -258,8 +258,12 @@ def _clip(there: NDArray[np.float64]) -> list[float] | None:
     return [low, high] if low < high else None
 
 
-def _with_empty(name: str, values: NDArray[np.float64], notation: Notation) -> tuple[Notation, str]:
-    """Return a notation with the numbers that stand for a missing cell, far from all others; and what to say of them."""
+def empty_number(values: NDArray[np.float64]) -> float | None:
+    """Return a number that stands for a missing cell, far from all others; None where there is none.
+
+    Args:
+        values: [rows], NaN where the cell is missing.
+    """
     there = values[np.isfinite(values)]
     for value in EMPTY_NUMBERS:
         count = int((there == value).sum())
@@ -267,19 +271,31 @@ def _with_empty(name: str, values: NDArray[np.float64], notation: Notation) -> t
         if count < OFTEN or len(others) < 2 * count or (value == 99 and count < 2 * OFTEN):
             continue
         if (others.max() * APART < value and others.min() > -value) if value > 0 else others.min() >= 0:
-            shown = ", ".join(short(one) for one in there[:3])
-            note = (
-                f"'{said(name, 30)}': {count:,} cells are {short(value)}, far from the others ({short(others.min())} to "
-                f"{short(others.max())}), and are taken for missing; its first cells are {shown}; to take them as numbers: "
-                f"--columns '{said(name, 60)}={{type: number, empty: []}}'"
-            )
-            return Notation(notation.decimal, notation.thousands, notation.unit, (value,)), note
-    return notation, ""
+            return value
+    return None
+
+
+def _with_empty(name: str, values: NDArray[np.float64], notation: Notation) -> tuple[Notation, str]:
+    """Return a notation with the numbers that stand for a missing cell; and what to say of them."""
+    value = empty_number(values)
+    if value is None:
+        return notation, ""
+    there = values[np.isfinite(values)]
+    others = there[there != value]
+    shown = ", ".join(short(one) for one in there[:3])
+    note = (
+        f"'{said(name, 30)}': {len(there) - len(others):,} cells are {short(value)}, far from the others ({short(others.min())} to "
+        f"{short(others.max())}), and are taken for missing; its first cells are {shown}; to take them as numbers: "
+        f"--columns '{said(name, 60)}={{type: number, empty: []}}'"
+    )
+    return Notation(notation.decimal, notation.thousands, notation.unit, (value,)), note
 
 
 def _is_id(name: str, values: NDArray[np.float64]) -> bool:
     """Return whether whole numbers, another one in every row, number the rows."""
     if not (values == np.rint(values)).all():
         return False
+    if np.abs(values).min() >= MOST_CODE:  # such digits are no magnitude, and float64 tells them apart no more
+        return True
     consecutive = bool((np.diff(values) == 1).all())
     return consecutive or bool(_ID.search(name) or _CAMEL_ID.search(name))

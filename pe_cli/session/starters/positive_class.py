@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from pe_cli.config.substitute import escaped
 from pe_cli.core.errors import ExitCode, PeError, did_you_mean
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.columns.bool import PAIRS, YES
-from pe_cli.data.raw_cells import Table
+from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.files import Lines, aligned
 from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import of_class, said
@@ -70,13 +72,19 @@ class Positive:
         ]
 
 
+def classes_in(table: Table, target: Guess) -> Codes:
+    """Return the cells of a target of classes, with one text for each class."""
+    return table.cells(target.name).codes().merged({w: name for name, words in target.options.get("spellings", {}).items() for w in words})
+
+
 def positive_of(table: Table, target: Guess, wanted: str | None) -> tuple[Guess, Positive | None]:
     """Return a target with the positive one of two classes as its last; and that class, None for other targets.
 
     Raises:
         PeError: USAGE, there are no two classes; DATA, the class that is asked for does not occur.
     """
-    words = table.cells(target.name).codes().words if target.type == "category" else []
+    codes = classes_in(table, target) if target.type == "category" else Codes(np.zeros(0, np.int32), [])
+    words = codes.words
     if wanted is not None and len(words) != 2:
         has = f"{len(words):,} classes" if words else "tags, each with metrics of its own" if target.type == "bag" else "numbers"
         raise PeError(f"--positive '{said(wanted)}': '{said(target.name)}' has {has}, not two classes", hint="leave --positive out")
@@ -85,7 +93,7 @@ def positive_of(table: Table, target: Guess, wanted: str | None) -> tuple[Guess,
     if wanted is not None and wanted not in words:
         hint = did_you_mean(wanted, words) or f"the classes are {' and '.join(repr(said(word, 30)) for word in words)}"
         raise PeError(f"--positive: '{said(target.name)}' has no class '{said(wanted)}'", hint=hint, code=ExitCode.DATA)
-    counts = counts_of(table.cells(target.name).codes()).tolist()
+    counts = counts_of(codes).tolist()
     chosen = _chosen(words, counts) if wanted is None else words.index(wanted)
     share = counts[chosen] / sum(counts)
     why = "--positive says so" if wanted is not None else f"the rarer one, {100 * share:.3g}% of the rows"

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import ExitCode, PeError
 from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context, discover
 from pe_cli.data.pictures.mask_field import IGNORED
 from pe_cli.data.pictures.mask_values import COLOR
 from pe_cli.data.raw_cells import Table
-from pe_cli.data.row_split import split_rows
+from pe_cli.session.starters.divided import Division, divided, folders_in
 from pe_cli.session.starters.files import Lines, Settings, Starter, aligned, data_section, head, text, training
 from pe_cli.session.starters.mask_folders import FEW, Masks
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import Pictures, survey
 from pe_cli.session.starters.table_columns import FEWEST
-from pe_cli.session.starters.training_plan import Plan, shares
+from pe_cli.session.starters.training_plan import Plan
 
 IMAGE, MASK = "image", "mask"
 #: Pixels of the longer side of a sample, at most; samples of a step; and steps that training may take, before epochs are bounded.
@@ -37,6 +37,7 @@ def starter(settings: Settings, masks: Masks) -> Starter:
     """
     if settings.target not in (None, MASK):
         raise PeError(f"--target '{said(settings.target)}': pictures beside masks have the target 'mask'", hint="leave --target out")
+    settings, masks = _part_to_train(settings, masks)
     source: dict[str, Any] = {"reader": "images", "folder": _path(settings, masks.pictures)}
     if masks.masks is not None:
         source["masks"] = _path(settings, masks.masks)
@@ -51,18 +52,25 @@ def starter(settings: Settings, masks: Masks) -> Starter:
         notes.append(found.broken)
     size = _size(table, settings)
     options, learned, told = _classes(table, settings, {"over": IMAGE, "size": size, **({"threshold": 128} if masks.soft else {})})
-    split: dict[str, Any] = {**shares(len(table)), "seed": 1}
-    rows = len(split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))["train"])
-    made = _plan(rows)
+    division = divided(settings, source, table)
+    made = _plan(division.rows)
     names = learned["names"]
     facts = (
         f"{found.shown}, each with a mask of {len(names)} classes: {', '.join(said(name, 20) for name in names[:12])}",
         f"pictures and masks are made {size[0]} x {size[1]} (height x width)",
-        *(said(note, 300) for note in [*told, *notes]),
+        *(said(note, 300) for note in [*division.told, *told, *notes]),
     )
     columns = {IMAGE: {"type": "image", **found.options, "size": size}, MASK: {"type": "mask", **options}}
-    config = _config(settings, source, split, facts[0], columns, made, rows)
+    config = _config(settings, division, facts[0], columns, made)
     return Starter(config, _model(settings, found, size, names, bool(options.get("ignore"))), facts)
+
+
+def _part_to_train(settings: Settings, masks: Masks) -> tuple[Settings, Masks]:
+    """Return the masks to train with, where the folders of pictures and masks are divided alike."""
+    part = folders_in(masks.pictures).get("train") if settings.whole is None and masks.masks else None
+    if part is None or masks.masks is None or not (masks.masks / part).is_dir():
+        return settings, masks
+    return replace(settings, whole=settings.source), replace(masks, pictures=masks.pictures / part, masks=masks.masks / part)
 
 
 def _path(settings: Settings, folder: Any) -> str:
@@ -151,9 +159,7 @@ def _plan(rows: int) -> Plan:
     return Plan(batch, epochs, 0.004, max(5, epochs // 4), 0, 0.0)
 
 
-def _config(
-    settings: Settings, source: dict[str, Any], split: dict[str, Any], shown: str, columns: dict[str, dict[str, Any]], made: Plan, rows: int
-) -> str:
+def _config(settings: Settings, division: Division, shown: str, columns: dict[str, dict[str, Any]], made: Plan) -> str:
     said_of = {
         IMAGE: f"other sizes are multiples of {1 << DEEPEST}, the same here, in the mask and in the model",
         MASK: "a class for every pixel; classes: {ground: 0, road: 1} names them",
@@ -161,9 +167,10 @@ def _config(
     rate = {"type": "one_cycle", "max_lr": made.learning_rate, "total_steps": f"{made.epochs} epochs"}
     ignored = {"ignore_index": IGNORED} if columns[MASK].get("ignore") else {}
     overlap = {"type": "mean_iou", "scores": "prob", "labels": MASK, **ignored}
+    rows = [(f"{n}:", flow(given), said_of[n]) for n, given in columns.items()]
     lines = [
-        *head(f"Says which class every pixel of the pictures in {said(settings.source.name)} belongs to."),
-        *data_section(source, split, [shown], [(f"{n}:", flow(given), said_of[n]) for n, given in columns.items()], _augmentation()),
+        *head(f"Says which class every pixel of the pictures in {said(settings.called)} belongs to."),
+        *data_section(division.sections, division.split, [shown, *division.told], rows, _augmentation()),
         "",
         "# Feed of the model: column of the data.",
         "feeds: {image: image, mask: mask}",
@@ -172,7 +179,7 @@ def _config(
         "metrics:",
         f"  iou: {flow(overlap)}",
         *training(
-            made, rows, best="eval/iou", mode="max",
+            made, division.rows, best="eval/iou", mode="max",
             rest=["    type: Adam", f"    learning_rate: {flow(rate)}  # rises, and falls to 0 over the epochs"],
         ),
     ]  # fmt: skip

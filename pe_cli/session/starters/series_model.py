@@ -68,7 +68,7 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     made = table_plan(inspected.windows)
     lines = [
         *head(what),
-        *data_section(inspected.source, SPLIT, comments, columns, out),
+        *data_section({"source": inspected.source}, SPLIT, comments, columns, out),
         "",
         "# Inputs of the model.",
         "feeds:",

@@ -189,7 +189,7 @@ def tables_in(folder: Path) -> list[Path]:
 
 def _config(inspected: Inspected, settings: Settings) -> str:
     what = " and ".join(f"{goal.kind.what} '{said(goal.name)}'" for goal in inspected.goals)
-    what = f"Predicts {what} from the other columns of {said(settings.source.name)}."
+    what = f"Predicts {what} from the other columns of {said(settings.called)}."
     share = ", ".join(
         f"{100 * inspected.split[part]:g}% for {_USES[part]}" for part in ("eval", "test") if part in inspected.split
     )
@@ -206,12 +206,12 @@ def _config(inspected: Inspected, settings: Settings) -> str:
     columns = [column_row(g.name, g.written, g.why) for g in inspected.guesses if g.type]
     columns += [column_row(goal.name, goal.guess.written, f"the target: {goal.guess.why}") for goal in inspected.goals]
     out = [f"  # Left out: {what}: {said(why, 200)}" for what, why in inspected.left_out] + _changes(inspected)
-    comment = f"{len(inspected.table):,} rows, drawn by the seed: {share}, the rest for training."
+    drawn = [f"{len(inspected.table):,} rows, drawn by the seed: {share}, the rest for training."] if share else []
     best, mode = _best(inspected)
     made = plan_of(inspected)
     lines = [
         *head(what),
-        *data_section(inspected.source, inspected.split, [*inspected.comments, comment, *how, *later], columns, out),
+        *data_section(inspected.sections, inspected.split, [*inspected.comments, *drawn, *how, *later], columns, out),
         "",
         *_feeds(inspected),
         *_metrics(inspected),

@@ -15,14 +15,15 @@ from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.row_split import split_rows
 from pe_cli.session.starters.column_guess import as_declared, guess, guess_target, left_out
+from pe_cli.session.starters.divided import divided
 from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Asked, Guess
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.pictures import STAGES, picture_plan
-from pe_cli.session.starters.positive_class import positive_of
+from pe_cli.session.starters.positive_class import classes_in, positive_of
 from pe_cli.session.starters.redundant_columns import leaks, notation_of, without_doubles
 from pe_cli.session.starters.target_kinds import LAYERS, Goal, with_suffixes
-from pe_cli.session.starters.training_plan import Plan, shares, table_plan
+from pe_cli.session.starters.training_plan import Plan, table_plan
 
 #: Rows that a table must have, so that every part of its split has some.
 FEWEST = 10
@@ -38,7 +39,7 @@ class Inspected:
 
     Args:
         table: the rows.
-        source: reader and options, as the config says them.
+        sections: of `data`: source, or its parts -> reader and options, as the config says them.
         goals: the targets.
         guesses: how other columns are taken, the first `MOST_COLUMNS` of them.
         split: how the rows are divided.
@@ -49,10 +50,10 @@ class Inspected:
     """
 
     table: Table
-    source: dict[str, Any]
+    sections: Mapping[str, Mapping[str, Any]]
     goals: list[Goal]
     guesses: list[Guess]
-    split: dict[str, Any]
+    split: Mapping[str, Any]
     parts: Mapping[str, Rows]
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
     comments: tuple[str, ...] = ()
@@ -128,15 +129,11 @@ def look(
     aims = [goal.guess for goal in goals]
     table.prepare({one.name: notation_of(one) for one in [*guesses, *aims] if one.type == "number"}, [])
     guesses = [_gaps_filled(one, settings) for one in without_doubles(table, guesses, aims)]
-    split: dict[str, Any] = {
-        **shares(len(table)),
-        **({"stratify": targets[0]} if [one.type for one in aims] == ["category"] else {}),
-        "seed": 1,
-    }
+    division = divided(settings, source, table, targets[0] if [one.type for one in aims] == ["category"] else None)
     rows = np.arange(len(table), dtype=np.int64)
-    parts = split_rows(table, rows, SplitSection.model_validate(split))
+    parts = split_rows(table, rows, SplitSection.model_validate(division.split)) if division.split else {"train": rows}
     goals = [replace(goal, guess=_known(goal.guess, table, parts)) for goal in goals]
-    inspected = Inspected(table, source, goals, guesses, split, parts, comments=tuple(comments))
+    inspected = Inspected(table, division.sections, goals, guesses, division.split, parts, comments=(*comments, *division.told))
     inspected.notes = [note for one in [*aims, *guesses] if (note := one.note)]
     inspected.notes += [note for one in aims for note in leaks(table, guesses, one)]
     for goal in goals:
@@ -167,7 +164,7 @@ def _known(aim: Guess, table: Table, parts: Mapping[str, Rows]) -> Guess:
     """Return the target with its classes written out where some are so rare that no training row has them."""
     if aim.type != "category":
         return aim
-    codes = table.cells(aim.name).codes()
+    codes = classes_in(table, aim)
     there = np.bincount(codes.codes[parts["train"]], minlength=len(codes.words)) > 0
     if there.all() or "classes" in aim.options:
         return aim

@@ -15,6 +15,7 @@ from pe_cli.core.yaml_inline import flow, quoted
 from pe_cli.data.column import Context, discover
 from pe_cli.data.readers.tagged import TAGS, WORDS
 from pe_cli.data.row_split import split_rows
+from pe_cli.session.starters.divided import divided
 from pe_cli.session.starters.files import (
     Lines,
     Settings,
@@ -28,7 +29,7 @@ from pe_cli.session.starters.files import (
 )
 from pe_cli.session.starters.names import safe, said
 from pe_cli.session.starters.table_columns import FEWEST
-from pe_cli.session.starters.training_plan import shares, table_plan
+from pe_cli.session.starters.training_plan import table_plan
 
 #: Endings of files with a line per word.
 SUFFIXES = (".conll", ".conllu", ".iob", ".bio", ".iob2", ".bioes")
@@ -59,33 +60,35 @@ def starter(settings: Settings) -> Starter:
     if len(table) < FEWEST:
         few = f"there are {len(table)} sentences, and a model needs {FEWEST} at least"
         raise table.error(0, WORDS, few, "an empty line ends a sentence")
+    division = divided(settings, source, table)
+    tags = Counter(tag for one in (table, *division.others) for row in range(len(one)) for tag in one.cells(TAGS).text(row).split())
     counts = Counter(tag for row in range(len(table)) for tag in table.cells(TAGS).text(row).split())
-    split: dict[str, Any] = {**shares(len(table)), "seed": 1}
-    parts = split_rows(table, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(split))
+    rows = np.arange(len(table), dtype=np.int64)
+    train = split_rows(table, rows, SplitSection.model_validate(division.split))["train"] if division.split else rows
     rare = {"min_count": 2} if len(table) >= LARGER else {}
-    declared: dict[str, dict[str, Any]] = {WORDS: {"items": "category", **rare}, TAGS: {"items": "category", "classes": sorted(counts)}}
+    declared: dict[str, dict[str, Any]] = {WORDS: {"items": "category", **rare}, TAGS: {"items": "category", "classes": sorted(tags)}}
     kind = discover()["sequence"]
     sizes = {}
     for name, options in declared.items():
-        state = kind.fit(kind.options.model_validate(options), Context(table, name, name == TAGS, base=settings.base), parts["train"])
+        state = kind.fit(kind.options.model_validate(options), Context(table, name, name == TAGS, base=settings.base), train)
         sizes[name] = len(kind.classes(state))
-    made = table_plan(len(parts["train"]), STEPS)
-    shown = f"{len(table):,} sentences of {sum(counts.values()):,} words; {len(counts)} tags: {said(', '.join(sorted(counts)), 120)}"
+    made = table_plan(len(train), STEPS)
+    shown = f"{len(table):,} sentences of {sum(counts.values()):,} words; {len(tags)} tags: {said(', '.join(sorted(tags)), 120)}"
     most, times = counts.most_common(1)[0]
     columns = [
         (f"{WORDS}:", flow({"type": "sequence", **declared[WORDS]}), f"{sizes[WORDS] - 1:,} words; others have an index of their own"),
         (f"{TAGS}:", flow({"type": "sequence", **declared[TAGS]}), "one for each word"),
     ]
     lines = [
-        *head(f"Gives every word of texts like those of {said(settings.source.name)} a tag."),
-        *data_section(source, split, [f"{shown}."], columns),
+        *head(f"Gives every word of texts like those of {said(settings.called)} a tag."),
+        *data_section(division.sections, division.split, [f"{shown}.", *division.told], columns),
         "",
         "# Feed of the model: column of the data.",
         "feeds: {words: words, tags: tags}",
-        *training(made, len(parts["train"]), best="eval/acc", mode="max", metrics=("loss", "acc"), rest=optimizer(made)),
+        *training(made, len(train), best="eval/acc", mode="max", metrics=("loss", "acc"), rest=optimizer(made)),
     ]
     share = f"{times / sum(counts.values()):.0%}"
-    facts = (shown, f"the most frequent tag, {said(most, 30)}, has {share} of the words: compare eval/acc with that")
+    facts = (shown, *division.told, f"the most frequent tag, {said(most, 30)}, has {share} of the words: compare eval/acc with that")
     return Starter(text(lines), _model(settings, sizes, made.dropout), facts)
 
 

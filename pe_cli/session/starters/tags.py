@@ -16,6 +16,7 @@ from pe_cli.data.raw_cells import Codes, Table
 from pe_cli.session.starters.files import Lines, aligned
 from pe_cli.session.starters.guesses import Guess, three
 from pe_cli.session.starters.names import of_class, said
+from pe_cli.session.starters.spellings import spellings_of
 
 #: Different items of a bag at most, and rows that an item must have in the mean.
 MOST_ITEMS, ITEM_ROWS = 300, 5
@@ -64,7 +65,7 @@ def bags_of(words: Sequence[str], counts: NDArray[np.int64], options: Mapping[st
     several, none = [], 0
     for word, number in zip(words, counts.tolist(), strict=True):
         try:
-            found = list(dict.fromkeys(checked.split(word)))
+            found = list(dict.fromkeys(checked.classes_of(checked.split(word))))
         except ValueError:
             return None
         none += number * (not found)
@@ -122,7 +123,17 @@ def bag(name: str, codes: Codes, counts: NDArray[np.int64], gaps: str) -> Guess 
 def guess_tags(name: str, codes: Codes, counts: NDArray[np.int64]) -> Guess | None:
     """Return a target whose cells have several tags; None for any other."""
     found = find_bags(codes.words, counts) if codes.words else None
-    return None if found is None or not found.several else _target(name, codes, found, found.options)
+    if found is None or not found.several:
+        return None
+    several = spellings_of(list(found.items), list(found.items.values()))
+    if not several.same:
+        return _target(name, codes, found, found.options)
+    options = {**found.options, **several.written}
+    merged = bags_of(codes.words, counts, options, MOST_TAGS)
+    assert merged is not None, "the same cells as before"
+    made = _target(name, codes, merged, options)
+    told = several.note(name, f"--columns '{said(name, 60)}={flow({'type': 'tags', **found.options})}'")
+    return replace(made, note=f"{told}; {made.note}")
 
 
 def declared_tags(table: Table, name: str, codes: Codes, counts: NDArray[np.int64], declared: Mapping[str, Any]) -> Guess:

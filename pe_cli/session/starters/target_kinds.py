@@ -146,7 +146,7 @@ def of_numbers(name: str, values: NDArray[np.float64], unit: str, wanted: str) -
         whole = 100.0 if values.max() > 1 or unit == "%" else 1.0
         note = f"'{said(name, 30)}' is taken for a share, {shown}{' percent' if whole > 1 else ''}, which no answer leaves; --task number"
         return "share", {"scale": int(whole)} if whole > 1 else {}, f"a share, {shown}", f"{note} predicts any number"
-    if wanted == "count" or (wanted == "auto" and _is_count(values)):
+    if wanted == "count" or (wanted == "auto" and is_count(values)):
         cells = ", ".join(short(value) for value in values[:3])
         note = f"'{said(name, 30)}' is taken for counts ({cells}), whose mean is learned (Poisson); --task number takes them as numbers"
         return "count", {}, f"counts, {shown}, {values.mean():.3g} in the mean", note
@@ -172,7 +172,8 @@ def _is_share(name: str, values: NDArray[np.float64], unit: str) -> bool:
     return high <= 1 and (called or high >= LIKELY) and bool((values != np.rint(values)).any())
 
 
-def _is_count(values: NDArray[np.float64]) -> bool:
+def is_count(values: NDArray[np.float64]) -> bool:
+    """Return whether numbers count something: whole ones from 0 or 1 on, of which small ones are frequent."""
     whole = bool((values == np.rint(values)).all())
     return whole and values.min() in (0, 1) and values.max() <= MOST_COUNT and skewness(values) > COUNT_SKEW
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from pe_cli.core.errors import ExitCode, PeError
@@ -123,3 +124,29 @@ def test_scaled_sequences_have_the_mean_and_deviation_of_all_items(column):
 def test_an_item_that_is_no_number(column):
     with pytest.raises(PeError, match="row 2, column 'c': item 2, 'x', is no finite number"):
         column("sequence", ["1", "2 x"]).encode()
+
+
+def test_other_spellings_are_the_class_that_they_stand_for(column):
+    cells = ["Yes", "yes", "no", "YES", "No", "yes", None]
+    meant = {"Yes": ["yes", "YES"], "no": ["No"]}
+    one = {"yes": "Yes", "YES": "Yes", "No": "no"}
+    corrected = [one.get(cell, cell) for cell in cells]
+    for kind, options in (("category", {}), ("category", {"encode": "one_hot", "min_count": 3}), ("category", {"max_classes": 1})):
+        found, plain = column(kind, cells, spellings=meant, **options), column(kind, corrected, **options)
+        assert found.state == plain.state
+        np.testing.assert_array_equal(found.encode(cells), plain.encode(corrected))
+    bags = ["Yes|no", "yes|No|Yes", "no", "YES"]
+    for encode in ("multi_hot", "counts"):
+        right = ["Yes|no", "Yes|no|Yes", "no", "Yes"]
+        found, plain = column("bag", bags, spellings=meant, encode=encode), column("bag", right, encode=encode)
+        assert found.state == plain.state
+        np.testing.assert_array_equal(found.encode(bags), plain.encode(right))
+
+
+@pytest.mark.parametrize("spellings", [
+    pytest.param({"a": ["x"], "b": ["x"]}, id="of two classes"), pytest.param({"a": ["b"], "b": ["c"]}, id="a class itself"),
+    pytest.param({"a": ["x", "x"]}, id="twice"), pytest.param({"a": [f"{i}" for i in range(2000)]}, id="too many"),
+])  # fmt: skip
+def test_a_text_stands_for_one_class(column, spellings):
+    with pytest.raises(ValidationError, match=r"stands for two classes|are more than"):
+        column("category", ["a", "b"], spellings=spellings)

@@ -17,6 +17,7 @@ from pe_cli.program.ir import Program
 ONCE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 3))
 WORDS = st.sampled_from(["a", "b", "B b", "été", "7"])
+SPELLINGS = st.just({"a": ["7", "A"], "b": ["B b"]})
 
 
 def stepped(found, raw):
@@ -70,7 +71,9 @@ def test_whole_numbers(column, cells, limits):
 @given(
     cells=st.lists(st.none() | WORDS, min_size=1, max_size=12).filter(lambda cells: any(cell is not None for cell in cells)),
     later=st.lists(st.none() | WORDS | st.sampled_from(["new", "NA", "N/A"]), min_size=1, max_size=6),
-    options=st.fixed_dictionaries({"encode": st.sampled_from(["index", "one_hot"])}, optional={"max_classes": st.just(2)}),
+    options=st.fixed_dictionaries(
+        {"encode": st.sampled_from(["index", "one_hot"])}, optional={"max_classes": st.just(2), "spellings": SPELLINGS}
+    ),
 )
 @ONCE
 def test_categories(column, cells, later, options):
@@ -104,10 +107,11 @@ def test_dates(column, cyclic):
     bags=st.lists(st.lists(WORDS, max_size=4), min_size=1, max_size=8).filter(any),
     later=st.lists(st.lists(WORDS | st.just("new"), max_size=4), min_size=1, max_size=5),
     encode=st.sampled_from(["multi_hot", "counts"]),
+    spellings=st.just({}) | SPELLINGS,
 )
 @ONCE
-def test_bags(column, bags, later, encode):
-    found = column("bag", ["|".join(bag) for bag in bags], encode=encode)
+def test_bags(column, bags, later, encode, spellings):
+    found = column("bag", ["|".join(bag) for bag in bags], encode=encode, spellings=spellings)
     width = max(1, *map(len, later))
     given = np.array([bag + [""] * (width - len(bag)) for bag in later], object)
     np.testing.assert_array_equal(stepped(found, lambda source: given), found.encode(["|".join(bag) for bag in later]))

@@ -124,14 +124,62 @@ def test_each_kind_says_the_same_boxes(tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_boxes_outside_are_errors_or_cut(tmp_path, kind):
     truth: Truth = {"a": [("dog", (30, 10, 50, 30)), ("cat", (45, 2, 60, 9))], "b": [("dog", (0, 0, 4, 4))], "c": []}
-    with pytest.raises(PeError, match=r"leaves its picture deep/a\.png.* of 20 x 40.*1 more boxes do") as told:
+    with pytest.raises(PeError, match=r"leaves its picture deep/a\.png.* of 20 x 40.*1 more boxes are wrong") as told:
         made(tmp_path, kind, truth)
     assert told.value.code == ExitCode.DATA
     assert "outside: clip" in str(told.value.hint)
     (tmp_path / "cut").mkdir()
     table = made(tmp_path / "cut", kind, truth, outside="clip")
     assert np.allclose(json.loads(table.cells("boxes").text(0)), [[0.75, 0.5, 1, 1]])
-    assert table.counts == {"boxes that left their picture are cut": 2}
+    assert [(what.partition(",")[0], count) for what, count in table.counts.items()] == [
+        ("boxes that leave their picture and are cut", 1), ("boxes outside of their picture", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("outside", ["error", "clip"])
+def test_boxes_of_another_unit_are_an_error(tmp_path, outside):
+    def pixels(folder: Path, truth: Truth) -> Path:
+        (folder / "labels").mkdir()
+        for name, things in truth.items():
+            (folder / f"labels/{name}.txt").write_text("".join(f"0 {b[0]} {b[1]} {b[2]} {b[3]}\n" for _, b in things))
+        return folder / "labels"
+
+    with pytest.raises(PeError, match=r"a.txt, line 1.* leaves its picture.*; 3 of 3 boxes lie outside of their picture") as told:
+        made(tmp_path, pixels, format="yolo", outside=outside)
+    assert "YOLO counts in parts of the picture" in str(told.value.hint)
+    assert "clip" not in str(told.value.hint)
+
+
+def test_boxes_of_polygons_alone(tmp_path):
+    def bare(folder: Path, truth: Truth) -> Path:
+        path = coco(folder, truth)
+        value = json.loads(path.read_text())
+        for one in value["annotations"]:
+            x, y, w, h = one.pop("bbox")
+            one["segmentation"] = [[x, y, x + w, y], [x + w, y + h, x, y + h, x, y]]
+        value["annotations"][0]["segmentation"] = {"counts": "x", "size": [20, 40]}
+        path.write_text(json.dumps(value))
+        return path
+
+    table = made(tmp_path, bare)
+    assert table.counts == {"annotations without a box or a polygon": 1}
+    assert np.allclose(json.loads(table.cells("boxes").text(0)), [[0.25, 0, 1, 1]])
+    assert np.allclose(json.loads(table.cells("boxes").text(1)), [[0, 0.25, 0.2, 0.75]])
+
+
+def test_annotations_of_yolo_belong_to_the_picture_beside_them(tmp_path):
+    for part, shade in (("train", 10), ("val", 200)):
+        for folder in ("images", "labels"):
+            (tmp_path / folder / part).mkdir(parents=True)
+        PIL.new("RGB", (40, 20), (shade, 0, 0)).save(tmp_path / f"images/{part}/a.png")
+        (tmp_path / f"labels/{part}/a.txt").write_text(f"0 0.5 0.5 0.{'2' if part == 'val' else '1'} 0.1\n")
+    PIL.new("RGB", (40, 20)).save(tmp_path / "images/val/bare.png")
+    table = open_reader("annotations", {"files": "labels", "folder": ".", "format": "yolo"}, tmp_path)
+    assert is_table(table)
+    rows = {table.cells("file").text(i): json.loads(table.cells("boxes").text(i)) for i in range(len(table))}
+    assert rows == {
+        "images/train/a.png": [[0.45, 0.45, 0.55, 0.55]], "images/val/a.png": [[0.4, 0.45, 0.6, 0.55]], "images/val/bare.png": [],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not yolo], ids=lambda kind: kind.__name__)
@@ -142,7 +190,10 @@ def test_pictures_that_are_not_there_are_errors_or_left_out(tmp_path, kind):
     assert "broken: skip" in str(told.value.hint)
     (tmp_path / "skip").mkdir()
     table = made(tmp_path / "skip", kind, truth, broken="skip")
-    assert (len(table), table.counts) == (2, {"annotations of pictures that are not there": 1})
+    ((what, count),) = table.counts.items()
+    assert (len(table), count) == (2, 1)
+    assert what.startswith("annotations of pictures that are not there, the first: ")
+    assert what.endswith("gone.png'")
 
 
 def test_pictures_of_another_size(tmp_path):

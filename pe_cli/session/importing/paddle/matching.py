@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,7 +45,17 @@ def outputs_of(one: Candidate, ops: Sequence[Operator], block: Block, read: Mapp
     names = _same_ops(inside, ops, block, known, read)
     if names is None:
         return None
-    return [names.get(v.name, "") for v in flat(result)]
+    outputs = [names.get(v.name, "") for v in flat(result)]
+    return None if _hides(ops, outputs, block, read) else outputs
+
+
+def _hides(ops: Sequence[Operator], outputs: Sequence[str], block: Block, read: Mapping[str, int]) -> bool:
+    """Return whether others read what some operators write and a layer in their place does not give."""
+    # An operator that leads to nothing is not counted among those that read.
+    leading = [op for op in ops if any(read.get(name, 0) for name in op.output_names())]
+    inside = Counter(name for op in leading for name in op.input_names())
+    written = {name for op in ops for name in op.output_names() if name not in block.vars or not block.vars[name].persistable}
+    return any(read.get(name, 0) > inside[name] for name in written.difference(outputs))
 
 
 def variables(value: Any) -> Iterator[Variable]:

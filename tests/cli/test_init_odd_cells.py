@@ -1,0 +1,118 @@
+"""Cells that are easily misread without a word: pe init says what it takes them for, or asks for what settles it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Pe
+
+
+def test_a_target_that_is_written_in_several_ways(pe: Pe, tmp_path: Path):
+    rng = np.random.default_rng(0)
+    rows = [(f"{x:.3f}", rng.choice(["Yes", "yes", "YES"]) if x > 0 else rng.choice(["No", "no"])) for x in rng.normal(size=120)]
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("x", "paid"), *rows])
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "paid")
+    assert made.code == 0, made.err
+    assert "'paid' is taken for classes: 2 classes" in made.out
+    assert "writes classes in several ways, which are taken for one each (3 more texts)" in made.out
+    assert "--columns paid=category keeps them apart" in made.out
+    apart = pe("init", tmp_path / "d.yaml", "--from", tmp_path / "t.csv", "--target", "paid", "--columns", "paid=category")
+    assert "5 classes" in apart.out
+    assert "is no class" not in pe("data", tmp_path / "c.yaml").out
+    trained = pe("train", tmp_path / "c.yaml", "--quiet", "-o", "train.epochs=3", "-o", f"output.dir={tmp_path}/runs")
+    assert trained.code == 0, trained.err
+    (run,) = (tmp_path / "runs").iterdir()
+    assert pe("eval", run, tmp_path / "t.csv").code == 0
+    said = pe("predict", run, tmp_path / "t.csv")
+    assert len({line["paid"] for line in csv.DictReader(io.StringIO(said.out))}) == 2
+
+
+def made_of(pe: Pe, folder: Path, columns: dict[str, list[object]], *options: str, first: str = "", delimiter: str = ","):
+    """Write a table whose last column is the target, and return what pe init says."""
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    writer.writerows([columns, *zip(*columns.values(), strict=True)])
+    (folder / "t.csv").write_text(first + out.getvalue(), encoding="utf-8")
+    return pe("init", folder / "c.yaml", "--from", folder / "t.csv", "--target", list(columns)[-1], "--force", *options)
+
+
+X = [round(float(x), 3) for x in np.random.default_rng(1).normal(size=120)]
+PARTS = [f"{i * 61 % 100}.{i % 10}%" if i % 3 else f"{i / 121:.4f}" for i in range(1, 121)]
+YES = ["ja" if x > 0.3 else "nein" for x in X]
+
+
+@pytest.mark.parametrize(("target", "said"), [
+    pytest.param([999 if i % 30 == 2 else 20 + i % 50 for i in range(120)], "the target is 999, and so are 3 more", id="999 in a target"),
+    pytest.param(PARTS, "numbers of several units (%, none)", id="percents and parts"),
+    pytest.param([f"{i} kg" if i % 2 else f"{i * 1000} g" for i in range(120)], "numbers of several units (g, kg)", id="two units"),
+])  # fmt: skip
+def test_targets_that_cannot_be_settled(pe: Pe, tmp_path, target, said):
+    made = made_of(pe, tmp_path, {"x": X, "y": target})
+    assert (made.code, said in made.err) == (3, True), made.err
+
+
+def test_a_number_that_looks_missing_is_taken_where_the_user_says_so(pe: Pe, tmp_path):
+    made = made_of(pe, tmp_path, {"x": X, "y": [999 if i % 30 == 2 else 20 + i % 50 for i in range(120)]}, "--columns", "y=number")
+    assert made.code == 0, made.err
+    assert "'y' is taken for a number: 20 to 999" in made.out
+
+
+def test_counts_that_a_program_wrote_with_decimals(pe: Pe, tmp_path):
+    counts = [f"{n}.0" for n in np.random.default_rng(0).geometric(0.25, 400) - 1]
+    made = made_of(pe, tmp_path, {"x": [i % 7 for i in range(400)], "n": counts})
+    assert made.code == 0, made.err
+    assert "'n' is taken for a count" in made.out
+
+
+@pytest.mark.parametrize(("cells", "said"), [
+    pytest.param(PARTS, "numbers of several units (%, none)", id="percents and parts"),
+    pytest.param([f"{i}:{i % 60:02}:01" for i in range(120)], "times? write them as numbers", id="lengths of time"),
+    pytest.param([f"{50 + i / 99:.4f}, {8 + i / 77:.4f}" for i in range(120)], "two numbers in a cell?", id="coordinates"),
+    pytest.param([f"{2024 - i}-01-{i % 28 + 1:02}" if i % 2 else f"{i % 28 + 1}.2.{1900 + i}" for i in range(120)],
+                 "dates of several forms?", id="dates of two forms"),
+    pytest.param([str(10**17 + 7919 * i**3) for i in range(120)], "an id", id="account numbers"),
+])  # fmt: skip
+def test_columns_that_are_left_out_say_what_they_look_like(pe: Pe, tmp_path, cells, said):
+    made = made_of(pe, tmp_path, {"x": X, "odd": cells, "y": YES})
+    assert made.code == 0, made.err
+    (line,) = [line for line in made.out.splitlines() if line.startswith("left out: 'odd'")]
+    assert said in line
+
+
+@pytest.mark.parametrize(("cells", "declared"), [
+    pytest.param([f"{i % 24:02}:{i * 7 % 60:02}" for i in range(120)], 'odd: {type: date, format: "%H:%M", parts: [hour]',
+                 id="times of day"),
+    pytest.param([f"{1990 + i // 12}-{i % 12 + 1:02}" for i in range(120)], 'odd: {type: date, format: "%Y-%m"', id="months"),
+    pytest.param([f"{i % 12 + 1:02}/{1990 + i // 12}" for i in range(120)], 'odd: {type: date, format: "%m/%Y"', id="months first"),
+])  # fmt: skip
+def test_columns_of_times(pe: Pe, tmp_path, cells, declared):
+    made = made_of(pe, tmp_path, {"x": X, "odd": cells, "y": YES})
+    assert made.code == 0, made.err
+    assert declared in (tmp_path / "c.yaml").read_text()
+    assert pe("check", tmp_path / "c.yaml").code == 0
+
+
+def test_the_line_that_tells_excel_the_delimiter(pe: Pe, tmp_path):
+    made = made_of(pe, tmp_path, {"x": [str(x).replace(".", ",") for x in X], "y": YES}, first="sep=;\n", delimiter=";")
+    assert made.code == 0, made.err
+    assert "'y' is taken for classes: 2 classes" in made.out
+    assert pe("check", tmp_path / "c.yaml").code == 0
+    lines = (tmp_path / "t.csv").read_text().splitlines()
+    (tmp_path / "t.csv").write_text("\n".join([*lines[:4], "zero;ja", *lines[5:]]))
+    assert "t.csv:5:1: error" in pe("check", tmp_path / "c.yaml").err, "lines are counted with the first one"
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    pytest.param("Export of 3 April,,\n,,\nx,place,y\n1,a,2\n", "stand below a title", id="a title"),
+    pytest.param("x  place   y\n1  a  2\n", "where blanks stand between several", id="blanks"),
+])  # fmt: skip
+def test_tables_without_a_header_where_it_is_looked_for(pe: Pe, tmp_path, text, said):
+    (tmp_path / "t.csv").write_text(text)
+    made = pe("init", tmp_path / "c.yaml", "--from", tmp_path / "t.csv", "--target", "y")
+    assert (made.code, said in made.err) == (3, True), made.err
