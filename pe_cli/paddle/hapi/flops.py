@@ -89,6 +89,7 @@ def flops(net: Any, input_size: Any, custom_ops: Mapping[type, Callable[..., Non
         raise FluidTypeError("custom_ops must map classes of layers to functions", hint="{nn.Softmax: count}")
     total, rows, left_out = 0, [], set()
     for call in trace(net, specs(input_size)):
+        # What only holds other layers is counted by those, unless a function was given for it.
         if call.layer.sublayers() and type(call.layer) not in own:
             continue
         found = _count(call, own)

@@ -28,6 +28,7 @@ def summary(net: Any, input_size: Any, dtypes: Any = None) -> dict[str, int]:
         parameters = own_parameters(call.layer)
         if call.layer.sublayers() and not parameters:
             continue  # what only holds other layers
+        # A parameter that several layers share is counted with the first of them.
         fresh = [p for p in parameters if p.name not in seen]
         seen |= {p.name for p in fresh}
         count = sum(product(p.shape) for p in fresh)

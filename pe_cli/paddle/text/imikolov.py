@@ -57,6 +57,7 @@ def samples(path: Path, part: str, numbers: dict[Any, int], size: int, grams: bo
         begin, end = numbers.get(BEGIN, unknown), numbers.get(END, unknown)
         if grams:
             marked = [begin, *found, end]
+            # Windows lie one word apart, so that every word but the first few is the last of one.
             yield from (tuple(marked[i - size : i]) for i in range(size, len(marked) + 1))
         elif size <= 0 or len(found) + 1 <= size:
             yield [begin, *found], [*found, end]

@@ -86,6 +86,7 @@ def archive(given: Any = None) -> Path:
 def _fields(path: Path, name: str) -> Iterator[list[str]]:
     with as_data(path), zipfile.ZipFile(path) as package, package.open(f"ml-1m/{name}.dat") as file:
         for line in lines(file):
+            # The files are older than the habit of UTF-8.
             yield line.decode("latin-1").strip().split("::")
 
 

@@ -43,6 +43,7 @@ def conv2d(  # noqa: PLR0913, PLR0917 (2.x's arguments)
     ensure_defaults()
     first = 2 if channels_first("conv2d", data_format) else 1
     around = borders.sides("conv2d", padding, x, list(weight.shape[2:]), stride, first)
+    # SAME goes without dilation, as in the original.
     dilation = 1 if is_same(padding) else dilation
     # The op pads both sides alike; a border that differs is put around the images before.
     if around[0] != around[1] or around[2] != around[3]:

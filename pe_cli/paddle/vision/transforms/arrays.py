@@ -49,6 +49,7 @@ def weights(size: int, wanted: int, interpolation: str) -> Weights:
     found = np.zeros((wanted, size))
     rows, step = np.arange(wanted), size / wanted
     if interpolation == "nearest":
+        # The pixel whose share begins there, as in the original: not the one in the middle.
         found[rows, np.minimum((rows * step).astype(np.int64), size - 1)] = 1.0
         return found
     if interpolation == "area" and step > 1:
