@@ -262,7 +262,24 @@ def open_trained(
         job.allocate()
         # Averages of parameters, where the run kept some, are what is evaluated.
         job.values.load(job.values.with_averages(arrays))
+    if job.group.leads:
+        _tell_of_the_best(job, values, found)
     return job, str(found)
+
+
+def _tell_of_the_best(job: Job, given: Path, found: Path) -> None:
+    """Say where the best checkpoint is, where a run was named, whose newest one is another."""
+    from pe_cli.cli.terminal_text import echo
+    from pe_cli.io.checkpoint import folder_of
+    from pe_cli.io.checkpoint_folder import marked
+
+    section = job.run.output.checkpoint.best if job.run.output.checkpoint else None
+    if found.parent.parent != given or section is None:
+        return
+    best = marked(found.parent, "best")
+    if best is not None and folder_of(found.parent, best) != found:
+        folder = folder_of(found.parent, best).name
+        echo(f"note: {found.name} is the newest checkpoint; the best by {section.by}, {folder}, is {found.parent / 'best'}", err=True)
 
 
 def with_files(

@@ -22,7 +22,7 @@ from pe_cli.data.notation import Notations
 from pe_cli.data.raw_cells import Cells, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.spill_storage import room
-from pe_cli.data.time_columns import moments_of
+from pe_cli.data.time_columns import moments_of, working_days
 
 if TYPE_CHECKING:
     from pe_cli.data.machine_processes import MachineProcesses
@@ -98,6 +98,7 @@ class WindowTable:
         key: column that tells series apart; None for one series.
         time: column that orders the rows of a series; None where they are in order.
         origin: gives errors their place.
+        form: of dates in `time`, as of strptime; None for ISO 8601, or numbers.
 
     Attributes:
         contiguous: neighbouring samples share rows by nature.
@@ -109,7 +110,7 @@ class WindowTable:
 
     contiguous = True
 
-    def __init__(self, table: Table, shape: Shape, key: str | None, time: str | None, origin: Origin) -> None:
+    def __init__(self, table: Table, shape: Shape, key: str | None, time: str | None, origin: Origin, form: str | None = None) -> None:
         self.base, self.shape, self.key, self.time = table, shape, key, time
         self.implied: Mapping[str, Mapping[str, Any]] = dict(table.implied)
         self._origin = origin
@@ -117,7 +118,7 @@ class WindowTable:
         for option, name in (("key", key), ("time", time), ("observed", shape.observed)):
             if name is not None and name not in table.names:
                 raise origin.error(f"{option}: the table has no column '{name}'", f"it has {', '.join(table.names[:20])}")
-        times = None if time is None else moments_of(table, time, "windows are cut in its order")
+        times = None if time is None else moments_of(table, time, "windows are cut in its order", form)
         # Series by the codes of their key, in the order in which they first appear.
         series = np.zeros(len(table), np.int64) if key is None else table.cells(key).codes().codes.astype(np.int64)
         if (series < 0).any():
@@ -278,7 +279,8 @@ class WindowTable:
             notes.append(f"{len(short):,} of {len(sizes):,} series have fewer than {needed:,} rows, and no window: {named}{more}")
         if self.times is not None and len(self) > len(sizes):
             # Steps over the border of two series are none.
-            steps = np.delete(np.diff(self.times), self.bounds[1:-1] - 1)
+            working = working_days(self.times)
+            steps = np.delete(np.diff(self.times if working is None else working), self.bounds[1:-1] - 1)
             usual = float(np.median(steps))
             gaps = int((steps > LONGER * usual).sum())
             if gaps:

@@ -43,6 +43,21 @@ def test_a_checkpoint_in_a_run_may_be_named(pe: Pe, trained: Path, part: str) ->
     assert ("step-3" if part.endswith("3") else "step-6") in said.out
 
 
+def test_where_the_best_checkpoint_is_another_one_is_said(pe: Pe, config: Path, trained: Path) -> None:
+    assert "note:" not in pe("eval", trained).err, "the run keeps no best one"
+    options = ("-o", "output.name=kept", "-o", "output.checkpoint={every: 1 epoch, best: {by: eval/loss, mode: max}}")
+    made = pe("train", config, "--quiet", *options)
+    assert made.code == 0, made.err
+    run = next(folder for folder in trained.parent.iterdir() if folder.name.startswith("kept-"))
+    told = "note: step-6 is the newest checkpoint; the best by eval/loss, step-3, is "
+    for command in (("eval", run), ("predict", run, "--fetch", "guess", "--out", trained.parent / "o.npz")):
+        said = pe(*command)
+        assert said.code == 0, said.err
+        assert f"{told}{run / 'checkpoints/best'}" in said.err
+    for named in ("checkpoints/best", "checkpoints/last", "checkpoints/step-6"):
+        assert "note:" not in pe("eval", run / named).err
+
+
 def test_a_config_takes_its_values_from_a_checkpoint(pe: Pe, config: Path, trained: Path) -> None:
     said = pe("eval", config, "--checkpoint", trained, "--split", "train")
     assert said.code == 0, said.err

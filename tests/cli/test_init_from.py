@@ -374,6 +374,6 @@ def test_the_task_decides_whether_it_is_a_series(begin, pe, tmp_path, rng):
     columns["day"][5:9] = columns["day"][0:4]
     said = pe("init", tmp_path / "x.yaml", "--from", table(tmp_path / "u.csv", columns), "--target", "a", "--task", "series")
     assert said.code == 3
-    assert "holds no series: rows are not at regular times by 'day'" in said.err
+    assert "holds no series: rows 1 and 6 have the same 'day'" in said.err
     words = pe("init", tmp_path / "x.yaml", "--from", DATA / "people.csv", "--target", "income", "--task", "series")
     assert "holds no series: 'income' is no column of numbers" in words.err

@@ -25,7 +25,6 @@ from pe_cli.data.raw_cells import ListTable, Table
 from pe_cli.data.reader_context import Origin
 from pe_cli.data.readers.windows import WindowsOptions
 from pe_cli.data.registry import check_options, find_reader
-from pe_cli.data.series_windows import WindowTable
 from pe_cli.graph.lod_resolution import declared_levels
 from pe_cli.ops.define.lod import offsets_name
 from pe_cli.ops.define.traits import Random
@@ -252,8 +251,7 @@ class Predictor:
         """Return the table whose rows are answered, and which of them; all when None."""
         if self.windows is None:
             return given, None
-        shape = replace(self.windows.shape(), ends=True)
-        return WindowTable(given, shape, self.windows.key, self.windows.time, Origin(Path())).regroup(None, None)
+        return self.windows.model_copy(update={"ends": True}).windows(given, Origin(Path())).regroup(None, None)
 
     def schema(self) -> dict[str, Any]:
         """Return what a row has, with an example that the model takes, and what an answer says: JSON values."""

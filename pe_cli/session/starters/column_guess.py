@@ -118,6 +118,7 @@ _FORMS = (
     (r"\d{1,4}:[0-5]\d(:[0-5]\d([.,]\d+)?)?", "times? write them as numbers, such as minutes"),
     (r"[(\[]?[+-]?\d+([.]\d+)?\s*[,;/ x]\s*[+-]?\d+([.]\d+)?[)\]]?", "two numbers in a cell? write each into a column of its own"),
     (r"\[[-+\d.eE, ]+\]", "lists of numbers? write each number into a column of its own"),
+    (r"\d{4}[- /]?Q[1-4]|Q[1-4][- /]?\d{4}", "quarters? write the first day of each, as 2026-04-01"),
     (r"[<>~\u2264\u2265]\s*\d.*", "numbers with a sign of bounds? write them as numbers"),
     (r"\d{1,4}[-./ ]\d{1,2}[-./ ]\d{1,4}.*|\d{1,2}[. ]+[^\W\d]{3,}[. ]+\d{2,4}.*", "dates of several forms? write all as 2026-11-25"),
 )

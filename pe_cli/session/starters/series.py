@@ -1,4 +1,4 @@
-"""Finds series in a table for their starter: what orders them, what is read, what is known ahead, and what is forecast."""
+"""Inspects series for their starter: what is read, what is known ahead, and what is forecast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pe_cli.config.sections.data import SplitSection
 from pe_cli.core.errors import PeError
@@ -16,99 +15,22 @@ from pe_cli.data.column import Context, discover
 from pe_cli.data.fields import Rows
 from pe_cli.data.raw_cells import Table
 from pe_cli.data.reader_context import Origin
+from pe_cli.data.readers.windows import WindowsOptions
 from pe_cli.data.row_split import split_rows
-from pe_cli.data.series_windows import Shape, WindowTable
-from pe_cli.data.time_columns import moments_of
+from pe_cli.data.series_windows import WindowTable
 from pe_cli.session.starters.column_guess import left_out
 from pe_cli.session.starters.files import Settings
 from pe_cli.session.starters.guesses import Guess
 from pe_cli.session.starters.names import said
 from pe_cli.session.starters.redundant_columns import notation_of
+from pe_cli.session.starters.series_times import Found
 
-#: Rows that a series must have in the mean, and the share of its steps that are as long as the usual one, nearly.
-FEWEST, REGULAR, NEARLY = 40, 0.9, 0.15
-#: Steps in seconds up to which rows are so far apart, what they are called, and how many are read and forecast.
-PACES = (
-    (120, "minute", 60, 15), (2 * 3600, "hour", 48, 24), (2 * 86400, "day", 28, 7), (10 * 86400, "week", 26, 4),
-    (45 * 86400, "month", 24, 12), (120 * 86400, "quarter", 12, 4), (float("inf"), "year", 12, 3),
-)  # fmt: skip
 #: Rows after which a series is like itself again, by what lies between two rows.
-SEASONS = {"minute": 60, "hour": 24, "day": 7, "week": 52, "month": 12, "quarter": 4}
+SEASONS = {"minute": 60, "hour": 24, "day": 7, "working day": 5, "week": 52, "month": 12, "quarter": 4}
 #: Classes of a category that is read beside numbers, at most.
 MOST_CLASSES = 20
 #: Names of columns whose future is often known.
 _AHEAD = re.compile(r"(^|[\W_])(promo\w*|price|discount|holiday|event|campaign|aktion|preis|rabatt|feiertag|planned|plan)([\W_]|$)", re.I)
-#: A series has so many times the rows of a window.
-WINDOWS = 6
-
-
-@dataclass(frozen=True)
-class Found:
-    """Series in a table.
-
-    Args:
-        time: column that orders them.
-        key: column that tells them apart; None for one series.
-        pace: what lies between two rows.
-        shape: of windows.
-    """
-
-    time: str
-    key: str | None
-    pace: str
-    shape: Shape
-
-
-def find(table: Table, target: str, guesses: Sequence[Guess]) -> Found | str:
-    """Return the series that a table holds, or why it holds none.
-
-    Args:
-        table: the rows.
-        target: column that would be forecast.
-        guesses: how the other columns are taken.
-    """
-    if table.cells(target).numbers().bad_count:
-        return f"'{said(target)}' is no column of numbers"
-    dates = [found for found in guesses if found.type == "date" and not {"format", "missing"} & set(found.options)]
-    if not dates:
-        return "no column has a date of ISO 8601, such as 2024-05-31, in every row"
-    for found in dates:
-        times = moments_of(table, found.name, "series are ordered by it")
-        for key, codes in _keys(table, [g for g in guesses if g.name != found.name]):
-            pace = _pace(times, codes)
-            if pace is not None:
-                return Found(found.name, key, *pace)
-    names = ", ".join(f"'{said(found.name, 30)}'" for found in dates)
-    return f"rows are not at regular times by {names}, neither all together nor for each value of another column, with {FEWEST} rows each"
-
-
-def _keys(table: Table, guesses: Sequence[Guess]) -> list[tuple[str | None, NDArray[np.int64]]]:
-    """Return columns that could tell series apart, with the series of every row; the one with the fewest series first."""
-    found: list[tuple[str | None, NDArray[np.int64]]] = []
-    for one in guesses:
-        codes = table.cells(one.name).codes()
-        series = len(codes.words)
-        if one.type in ("date", "text", "bag") or not 2 <= series <= len(table) // FEWEST or (codes.codes < 0).any():
-            continue
-        found.append((one.name, codes.codes.astype(np.int64)))
-    return [(None, np.zeros(len(table), np.int64)), *sorted(found, key=lambda pair: int(pair[1].max()))]
-
-
-def _pace(times: NDArray[np.float64], series: NDArray[np.int64]) -> tuple[str, Shape] | None:
-    """Return what lies between rows, and windows that fit; None where rows are not regular."""
-    order = np.lexsort((times, series))
-    steps, same = np.diff(times[order]), np.diff(series[order]) == 0
-    steps = steps[same]
-    rows = int(np.median(np.bincount(series)[np.unique(series)]))
-    if rows < FEWEST or not len(steps) or (steps <= 0).any():
-        return None
-    usual = float(np.median(steps))
-    if (np.abs(steps - usual) <= NEARLY * usual).mean() < REGULAR:
-        return None
-    name, length, horizon = next(pace[1:] for pace in PACES if usual <= pace[0])
-    while (length + horizon) * WINDOWS > rows and length > 2:
-        length, horizon = max(2, length // 2), max(1, horizon // 2)
-    return name, Shape(length, horizon)
 
 
 @dataclass
@@ -129,6 +51,8 @@ class Inspected:
         indices: category of a series, or the key -> its indices.
         deviation: of the target in the training rows.
         season: rows after which a series is like itself again, where a window has as many; 0 where not.
+        given: rows of the file.
+        empty: steps of time without a number, where times are made regular.
         usual: mean absolute difference of the target to a season before in the training rows, or to the row before.
     """
 
@@ -146,6 +70,8 @@ class Inspected:
     deviation: float
     season: int
     usual: float
+    given: int = 0
+    empty: int = 0
 
     @property
     def suggested(self) -> list[str]:
@@ -173,11 +99,16 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
         PeError: USAGE, a column is said to be known that is not; DATA, no window fits, or the target cannot be learned.
     """
     check_known(settings, target, found)
+    rows = len(table)
+    given = WindowsOptions(table="-", length=found.shape.length, horizon=found.shape.horizon, **found.options)
+    windows = given.windows(table, Origin(settings.base))
+    table = windows.base
     missing = bool(np.isnan(table.cells(target).numbers().values).any())
     shape = replace(found.shape, observed=target if settings.known or missing else None)
-    windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base))
+    form = None if found.every else found.form
+    windows = WindowTable(table, shape, found.key, found.time, Origin(settings.base), form) if shape.observed else windows
     inner: Any = options["files"] if set(options) == {"files"} else options
-    source = {"reader": "windows", "table": inner, **({"key": found.key} if found.key else {}), "time": found.time}
+    source = {"reader": "windows", "table": inner, **found.options}
     source |= {"length": shape.length, "horizon": shape.horizon, **({"observed": target} if shape.observed else {})}
     parts = split_rows(windows, np.arange(len(table), dtype=np.int64), SplitSection.model_validate(SPLIT))
     inside = windows.stops > windows.bounds[:-1]
@@ -186,6 +117,8 @@ def look(settings: Settings, table: Table, options: dict[str, Any], target: str,
     if not inside.any():
         raise table.error(0, target, "every cell of the target is missing", "name another --target")
     inspected = Inspected(windows, source, goal, found, [], [], [], [], 0, {}, {}, 1.0, 0, 1.0)
+    inspected.given = rows
+    inspected.empty = int(np.isnan(table.cells(target).numbers().values).sum()) if found.every else 0
     for one in [goal, *(_input(one, found, windows) for one in guesses if one.name != found.key)]:
         _fit(inspected, one, parts["train"])
     if found.key:
@@ -242,9 +175,12 @@ def _fit(inspected: Inspected, one: Guess, rows: Rows) -> None:
 
 def _input(one: Guess, found: Found, windows: WindowTable) -> Guess:
     """Return how a column is read beside the target."""
+    if one.type == "number" and found.every and not notation_of(one).is_plain:
+        return left_out(one, "times are made regular, and its numbers are not written as programs write them")
     if one.name == found.time:
         parts = [part for part in one.options.get("parts", ()) if part != "timestamp"]
-        return replace(one, options={"parts": parts, "cyclic": True}) if parts else left_out(one, "it orders the rows")
+        form = {"format": found.form} if found.form and not found.every else {}
+        return replace(one, options={**form, "parts": parts, "cyclic": True}) if parts else left_out(one, "it orders the rows")
     if one.type == "number":
         filled = {k: v for k, v in one.options.items() if k != "missing"}
         return replace(one, options={**filled, **({"missing": "previous"} if _gaps(one, windows) else {})})

@@ -230,12 +230,18 @@ def _count(rows: int, pace: str) -> str:
 def _notes(inspected: Inspected) -> tuple[str, ...]:
     found = inspected.found
     key = f", a series for each of {len(inspected.table.bounds) - 1:,} values of '{said(found.key, 30)}'" if found.key else ""
+    regular = f"{len(inspected.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series"
+    if found.every:
+        gaps = f"; {inspected.empty:,} steps have none, and take what was before" if inspected.empty else ""
+        regular = f"{inspected.given:,} rows become {len(inspected.table):,}, one for every {found.every} by '{said(found.time, 30)}'{key}"
+        regular += f": numbers in it are averaged (combine: sum adds them up){gaps}"
     notes = [
-        f"{len(inspected.table):,} rows at regular times, a {found.pace} apart by '{said(found.time, 30)}'{key}: taken for a series",
+        regular,
         "--task number would predict from the other columns of the same row instead",
         f"{inspected.windows:,} windows for training: {found.shape.length} rows are read, {found.shape.horizon} are forecast",
         f"read: {', '.join(said(g.name, 30) for g in inspected.inputs)}",
     ]
+    notes += inspected.table.notes
     if inspected.ahead:
         notes.append(f"known ahead: {', '.join(said(g.name, 30) for g in inspected.ahead)}")
     if inspected.static:

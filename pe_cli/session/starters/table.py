@@ -19,7 +19,7 @@ from pe_cli.data.reader_context import Origin
 from pe_cli.data.tables.decompression import chunks_of
 from pe_cli.data.tables.dialect import HEAD, sniff_delimiter
 from pe_cli.data.tables.encodings import detect, remedy
-from pe_cli.session.starters import anomaly, series, series_model
+from pe_cli.session.starters import anomaly, series, series_model, series_times
 from pe_cli.session.starters.column_guess import targets_of
 from pe_cli.session.starters.files import (
     Lines,
@@ -75,23 +75,26 @@ def starter(settings: Settings) -> Starter:
     comments += shown
     read_codes(table, names)
     asked = evidence(table, names, _delimiter(settings), Asked(settings.ask))
+    there: series_times.Found | series_times.Missed | None = None
     if settings.task in ("auto", "series") and len(targets) == 1:
         guesses = guesses_of(table, settings, targets, asked)
-        there = series.find(table, targets[0], guesses)
-        if isinstance(there, series.Found):
+        there = series_times.find(table, targets[0], guesses, sure=settings.task == "series")
+        if isinstance(there, series_times.Found):
             options = {key: value for key, value in source.items() if key != "reader"}
             return series_model.starter(series.look(settings, table, options, targets[0], there, guesses), settings)
         if settings.task == "series":
             hint = "--task number or classes predicts from the other columns"
-            raise PeError(f"{settings.source} holds no series: {there}", hint=hint, code=ExitCode.DATA)
+            raise PeError(f"{settings.source} holds no series: {there.why}", hint=hint, code=ExitCode.DATA)
     elif settings.task == "series":
         raise PeError(f"--task series forecasts one target, and there are {len(targets)}", hint="name one --target")
     if settings.known:
-        why = f": {there}" if len(targets) == 1 and settings.task in ("auto", "series") else ""
+        why = f": {there.why}" if isinstance(there, series_times.Missed) else ""
         text = f"--known is about series, and {settings.source} is taken for none{why}"
         raise PeError(text, hint="leave --known out", code=ExitCode.DATA)
     if settings.task == "anomaly":
         return anomaly.starter(table, source, settings, asked, comments)
+    if isinstance(there, series_times.Missed) and there.timed:
+        comments.append(f"No series: {there.why}{f'; {there.remedy}' if there.remedy else ''}.")
     return of_table(table, source, settings, targets, asked, comments)
 
 
