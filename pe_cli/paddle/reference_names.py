@@ -73,18 +73,34 @@ def _elsewhere(path: str, name: str) -> Any:
     if f"{path}.{name}" in recorded():
         return _module(f"{path}.{name}")  # a module that is imported when it is asked for
     if name in of.taken:
-        source = _module(of.taken[name])
-        value = None if source is None else getattr(source, name, None)
-        return None if isinstance(value, Refused) else value
+        return _taken(path, name, of.taken[name])
     if path in _SOURCES:
         source = _module(_SOURCES[path])
         return None if source is None else getattr(source, name, None)
     if name not in of.own:
         return None
-    parts = path.split(".")[:-1]
-    above = (_module(".".join(parts[:n])) for n in range(len(parts), 0, -1))
-    values = (vars(m).get(name) for m in above if m is not None)
     # A name that the original has in a module of its own stands here in the nearest package above.
+    return _first_of(_above(path), name)
+
+
+def _taken(path: str, name: str, source: str) -> Any:
+    """Return what a module takes from another one."""
+    value = getattr(_module(source), name, None)
+    if value is not None and not isinstance(value, Refused):
+        return value
+    # What the original generates belongs to the generator in all modules, and stands here in the package above.
+    return _first_of((p for p in _above(path) if recorded().get(p, _NOTHING).taken.get(name) == source), name)
+
+
+def _above(path: str) -> Iterable[str]:
+    """Return the packages that a module is in, the nearest first."""
+    parts = path.split(".")[:-1]
+    return [".".join(parts[:n]) for n in range(len(parts), 0, -1)]
+
+
+def _first_of(paths: Iterable[str], name: str) -> Any:
+    """Return what the first of some modules has under a name; None where none has."""
+    values = (vars(m).get(name) for m in map(_module, paths) if m is not None)
     return next((v for v in values if v is not None and not isinstance(v, (Refused, ModuleType))), None)
 
 

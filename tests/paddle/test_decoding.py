@@ -125,3 +125,62 @@ def test_beams_of_samples_whose_other_sizes_are_open(rng):
     value = rng.standard_normal((2, 5, 3)).astype("float32")
     (found,) = run([L.BeamSearchDecoder.tile_beam_merge_with_batch(x, 4)], x=value)
     np.testing.assert_array_equal(found, np.repeat(value, 4, 0))
+
+
+def test_a_dynamic_rnn_goes_through_sequences_of_sequences(rng):
+    x, more = (L.data(name, [2], lod_level=2) for name in ("x", "more"))
+    same = L.data("same", [2], lod_level=1)
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        a, b, c = rnn.step_input(L.scale(x, 2.0)), rnn.step_input(more), rnn.static_input(same)
+        inner = L.DynamicRNN()
+        with inner.block():
+            row, total = inner.step_input(a), inner.memory(shape=[2])
+            after = L.elementwise_add(row, total)
+            inner.update_memory(total, after)
+            inner.output(after)
+        rnn.output(inner(), L.sequence_pool(b, "max") + L.sequence_pool(c, "sum"))
+        with pytest.raises(NotImplementedError, match="a memory while it goes through sequences of sequences"):
+            rnn.memory(shape=[2])
+    value, beside, whole = (rng.standard_normal((rows, 2)).astype("float32") for rows in (9, 6, 4))
+    lengths = [[2, 1], [3, 4, 2]]
+    fed = {"x": (value, lengths), "more": (beside, [[2, 1], [1, 2, 3]]), "same": (whole, [[1, 3]])}
+    feed = {name: fluid.create_lod_tensor(*given, fluid.CPUPlace()) for name, given in fed.items()}
+    executor = fluid.Executor(fluid.CPUPlace())
+    sums, pooled = executor.run(feed=feed, fetch_list=list(rnn()), return_numpy=False)
+    assert (sums.recursive_sequence_lengths(), pooled.recursive_sequence_lengths()) == (lengths, [[2, 1]])
+    np.testing.assert_allclose(sums, np.concatenate([2 * np.cumsum(p, 0) for p in np.split(value, [3, 7])]), rtol=1e-5)
+    rows = [p.max(0) + whole[:1].sum(0) for p in np.split(beside, [1, 3])[:2]] + [beside[3:].max(0) + whole[1:].sum(0)]
+    np.testing.assert_allclose(pooled, rows, rtol=1e-5)
+
+
+def test_a_branch_of_a_search_writes_its_arrays():
+    count, go = L.fill_constant([1], "int64", 0), L.fill_constant([1], "bool", True)
+    ids, scores = L.data("ids", [1], dtype="int64", lod_level=2), L.data("scores", [1], lod_level=2)
+    chances = fluid.data("chances", [None, 3])
+    arrays = [L.array_write(v, count) for v in (ids, scores, chances)]
+    loop = L.While(go)
+    with loop.block():
+        before, scored, state = (L.array_read(array, count) for array in arrays)
+        state = L.sequence_expand(state, scored)
+        best, places = L.topk(state, 2)
+        sums = L.elementwise_add(L.log(best), L.reshape(scored, [-1]), axis=0)
+        chosen = L.beam_search(before, scored, places, sums, 2, end_id=2, level=0)
+        with L.Switch() as switch:
+            with switch.case(L.is_empty(chosen[0])):
+                L.fill_constant([1], "bool", False, out=go)
+            with switch.default():
+                L.increment(count)
+                for value, array in zip((*chosen, state), arrays, strict=True):
+                    L.array_write(value, count, array)
+                L.less_than(count, L.fill_constant([1], "int64", 3), cond=go)
+    found, _ = L.beam_search_decode(*arrays[:2], beam_size=2, end_id=2)
+    one = [[1], [1]]
+    kinds = {"ids": "int64", "scores": "float32"}
+    feed = {name: fluid.create_lod_tensor(np.zeros((1, 1), kind), one, fluid.CPUPlace()) for name, kind in kinds.items()}
+    (best,) = fluid.Executor(fluid.CPUPlace()).run(
+        feed={**feed, "chances": np.float32([[0.1, 0.6, 0.3]])}, fetch_list=[found], return_numpy=False
+    )
+    # 0.3 ends at once, and stays before 0.6 * 0.6 * 0.6.
+    assert np.array(best).ravel().tolist() == [0, 2, 0, 1, 1, 1]
+    assert best.recursive_sequence_lengths() == [[2], [2, 4]]

@@ -70,3 +70,20 @@ def test_rows_of_one_number_are_printed_as_numbers():
     assert repr(found) == repr(np.array([[3.0], [4.0]], "float32"))
     with pytest.raises(TypeError):
         float(found)
+
+
+def test_sequences_that_are_fetched_as_arrays_are_told_before_the_step():
+    x = fluid.layers.data("x", [2], lod_level=1)
+    y = L.fc(x, 2)
+    loss = L.mean(y)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    weight = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+    before = np.array(weight)
+    fed = {"x": fluid.create_lod_tensor(np.ones((3, 2), "float32"), [[1, 2]], fluid.CPUPlace())}
+    both = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    for program in (fluid.default_main_program(), both):
+        with pytest.raises(RuntimeError, match="has sequences"):
+            exe.run(program, feed=fed, fetch_list=[y])
+        np.testing.assert_array_equal(np.array(weight), before)

@@ -260,3 +260,9 @@ def test_houses_and_folders(tmp_path):
     assert len(datasets.ImageFolder(tmp_path, loader=str, extensions=[".TXT"])) == 1
     with pytest.raises(ValueError, match="has no such file"):
         datasets.ImageFolder(tmp_path / "cats", extensions=[".gif"])
+
+
+def test_layers_that_the_original_generates_are_in_the_modules_that_have_them():
+    layers = fluid.layers
+    for path, name in (("ops", "floor"), ("ops", "sqrt"), ("nn", "exp"), ("loss", "square")):
+        assert getattr(importlib.import_module(f"pe_cli.paddle.fluid.layers.{path}"), name) is getattr(layers, name)

@@ -62,3 +62,33 @@ def test_drawn_parameters_have_a_diagonal_of_their_own():
     assert second.round(3).ravel().nonzero()[0].tolist() == [0, 2]
     with pytest.raises(ValueError, match="5 elements 5 apart does not fit"):
         drawn(diag_num=5, diag_step=4)
+
+
+def test_operators_with_the_slots_and_attributes_of_the_original_are_appended(rng):
+    helper = LayerHelper("own")
+    x, filters = fluid.data("x", [None, 3, 4, 4]), fluid.layers.create_parameter([2, 3, 3, 3], "float32")
+
+    def made(type, inputs, slot="Out", more=(), **attrs):
+        out = helper.create_variable_for_type_inference("float32")
+        beside = {name: helper.create_variable_for_type_inference("float32") for name in more}
+        helper.append_op(type=type, inputs=inputs, outputs={slot: out, **beside}, attrs=attrs)
+        return out
+
+    attrs = {"strides": [1, 1], "paddings": (1, 1), "dilations": [1, 1], "groups": None, "use_cudnn": True, "use_mkldnn": False}
+    image = made("conv2d", {"Input": x, "Filter": filters}, "Output", **attrs)
+    rows = made("reshape2", {"X": image}, more=["XShape"], shape=[0, -1])
+    unit = made("norm", {"X": rows}, more=["Norm"], axis=1, epsilon=1e-12)
+    twos = made("fill_constant_batch_size_like", {"Input": rows}, shape=[-1, 4], dtype=x.dtype, value=2.0, force_cpu=False)
+    fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(unit))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    fed = rng.standard_normal((2, 3, 4, 4)).astype("float32")
+    before, length, filled = exe.run(feed={"x": fed}, fetch_list=[rows, unit, twos])
+    assert (image.shape, rows.shape) == ((-1, 2, 4, 4), (-1, 32))
+    np.testing.assert_allclose(length, before / np.linalg.norm(before, axis=1, keepdims=True), rtol=1e-5, atol=1e-7)
+    assert filled.tolist() == [[2] * 4] * 2
+    assert not np.array_equal(exe.run(feed={"x": fed}, fetch_list=[rows])[0], before)
+    with pytest.raises(ValueError, match="there is no op 'own_op'"):
+        made("own_op", {"X": x})
+    with pytest.raises(ValueError, match="its input Bias is not read"):
+        made("conv2d", {"Input": x, "Filter": filters, "Bias": filters}, "Output", use_mkldnn=True)

@@ -104,3 +104,16 @@ def test_parameters_of_cells_have_the_original_s_names(tmp_path):
     executor.run(fluid.default_startup_program())
     fluid.io.load_params(executor, str(tmp_path))
     np.testing.assert_array_equal(np.array(fluid.global_scope().find_var(recorded[0]).get_tensor()), before)
+
+
+@pytest.mark.parametrize(("taps", "stride", "size"), [(7, 7, 6), ([8, 2], [3, 2], 6), (9, 4, 6)])
+def test_one_window_of_a_pool_is_there_where_less_than_a_stride_is_missing(taps, stride, size):
+    image = np.arange(2.0 * size * size, dtype="float32").reshape(1, 2, size, size)
+    x = fluid.data("image", [None, 2, size, size])
+    mean, most = (fluid.layers.pool2d(x, taps, kind, stride) for kind in ("avg", "max"))
+    found = fluid.Executor(fluid.CPUPlace()).run(feed={"image": image}, fetch_list=[mean, most])
+    columns = np.split(image, 3, 3) if isinstance(taps, list) else [image]
+    for value, how in zip(found, (np.mean, np.max), strict=True):
+        np.testing.assert_allclose(value, np.concatenate([how(part, (2, 3), keepdims=True) for part in columns], 3))
+    with pytest.raises(ValueError, match="does not fit"):
+        fluid.layers.pool2d(x, size + 3, "avg", 3)

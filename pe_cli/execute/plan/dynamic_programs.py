@@ -1,8 +1,8 @@
 """Programs with data-dependent sizes: they are cut where a size becomes known, and each part has plans for the sizes that occur.
 
-An op that runs on the host (`OnHost`) is a part of its own, and so is a loop with such ops inside, whose rounds are steps of a cut
-program. An op with a fed size (`FedSizes`) begins a part, unless what it waits for is fed; it is lowered with the attribute's value of
-that step. What parts hand on is copied out and in again.
+An op that runs on the host (`OnHost`) is a part of its own, and so is a loop or a branch with such ops inside, which are cut programs.
+An op with a fed size (`FedSizes`) begins a part, unless what it waits for is fed; it is lowered with the attribute's value of that
+step. What parts hand on is copied out and in again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DynamicProgram:
         self.seed = seed_of(program)
         self.lasting = {v.name for v in program.persistables()}
         self._parts = parts_of(program)
-        self._loops = {id(part): _Loop(part.ops[0], self) for part in self._parts if part.loop}
+        self._directed = {id(part): _directed(part.ops[0], self) for part in self._parts if part.directed}
         self._wanted: dict[tuple[str, ...], list[list[str]]] = {}
 
     def run(
@@ -82,7 +82,7 @@ class DynamicProgram:
             return found if isinstance(found, (Leveled, Many)) else Leveled(np.asarray(found))
 
         for part, wanted in zip(self._parts, self._leaving(fetches), strict=True):
-            if part.host or part.loop:
+            if part.host or part.directed:
                 self._alone(part, values, leveled, once, kept, keep)
                 continue
             form = self._form(part, values, leveled)
@@ -112,13 +112,13 @@ class DynamicProgram:
     def _alone(
         self, part: Part, values: list[Values], value: Callable[[str, int], Any], once: Once, kept: Kept, keep: Keep | None
     ) -> None:
-        """Run an op, or go round a loop, on the host.
+        """Run an op, go round a loop or take a branch, on the host.
 
         Raises:
             PeError: what it raises, or it writes what lives between steps on several devices.
         """
-        if part.loop:
-            self._loops[id(part)].run(values, value, once, kept, keep)
+        if part.directed:
+            self._directed[id(part)].run(values, value, once, kept, keep)
         else:
             _run_host(part.ops[0], values, value, self.program.main_block, (self.seed, part.places[0], self.steps))
         for name in part.writes:
@@ -174,6 +174,52 @@ def attribute_of(op: Operator, attr: str, name: str, values: list[Any]) -> Any:
     return numbers[0][0]
 
 
+def _directed(op: Operator, around: DynamicProgram) -> _Loop | _Branch:
+    return _Branch(op, around) if "yes" in op.attrs else _Loop(op, around)
+
+
+def _cut(region: Region, op: Operator, around: DynamicProgram) -> DynamicProgram:
+    """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
+    made = region.program.clone()
+    made.random_seed = around.seed
+    # A captured variable that lives between steps is read from the scope in every round: fed once, it would keep its value of the first
+    # round.
+    for name in set(op.inputs.get("Captured", ())) & around.lasting & set(made.vars):
+        made.vars[name].persistable, made.vars[name].is_data = True, False
+    return DynamicProgram(made)
+
+
+class _Branch:
+    """A cond of which a region is a cut program; all devices take the same one.
+
+    Args:
+        op: it.
+        around: the program that it belongs to.
+    """
+
+    def __init__(self, op: Operator, around: DynamicProgram) -> None:
+        self.op = op
+        self._cut = {name: _cut(op.attrs[name], op, around) for name in ("yes", "no")}
+
+    def run(self, values: list[Values], value: Callable[[str, int], Any], once: Once, kept: Kept, keep: Keep | None) -> None:
+        """Run one region, and write its results; arguments are those of `_Loop.run`.
+
+        Raises:
+            PeError: the condition differs from device to device; what the region raises.
+        """
+        op, devices = self.op, range(len(values))
+        flags = {bool(np.ravel(value(op.inputs["Condition"][0], d).array)[0]) for d in devices}
+        if len(flags) > 1:
+            raise PeError("some devices take one branch and others the other", at=op.at, hint="run it on one device")
+        name = "yes" if flags.pop() else "no"
+        region, cut = op.attrs[name], self._cut[name]
+        given = list(zip(region.args, op.inputs.get("Captured", ()), strict=True))
+        fed = [{arg: value(n, d) for arg, n in given if arg not in cut.lasting} for d in devices]
+        found = cut.run(fed, region.results, once, kept, keep)
+        for known, made in zip(values, found, strict=True):
+            known.update((n, made[r]) for n, r in zip(op.outputs.get("Out", ()), region.results, strict=True))
+
+
 class _Loop:
     """A while whose rounds are steps of a cut program; all devices go round together.
 
@@ -184,19 +230,8 @@ class _Loop:
 
     def __init__(self, op: Operator, around: DynamicProgram) -> None:
         self.op = op
-        lasting = around.lasting
-        self._test, self._body = (self._program(op.attrs[name], lasting, around.seed) for name in ("condition", "body"))
+        self._test, self._body = (_cut(op.attrs[name], op, around) for name in ("condition", "body"))
         self._tested = _copied(op.attrs["condition"])
-
-    def _program(self, region: Region, lasting: set[str], seed: int) -> DynamicProgram:
-        """Return a region as a program. What it only reads and lives between steps does so inside, too, and is not handed on."""
-        made = region.program.clone()
-        made.random_seed = seed
-        # A captured variable that lives between steps is read from the scope in every round: fed once, it would keep its value of the first
-        # round.
-        for name in set(self.op.inputs.get("Captured", ())) & lasting & set(made.vars):
-            made.vars[name].persistable, made.vars[name].is_data = True, False
-        return DynamicProgram(made)
 
     def run(self, values: list[Values], value: Callable[[str, int], Any], once: Once, kept: Kept, keep: Keep | None) -> None:
         """Go round, and write the last states.

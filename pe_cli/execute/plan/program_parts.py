@@ -1,7 +1,8 @@
 """Where programs with data-dependent sizes are cut: which ops run together, and what each part reads, writes and needs to know.
 
-An op that runs on the host is a part of its own, and so is a loop with such ops inside. All other ops run as early as what they read is
-there, so that a part is as large as it can be: ops that wait for the same host op are one part wherever they stand in the program.
+An op that runs on the host is a part of its own, and so is a loop or a branch with such ops inside. All other ops run as early as what
+they read is there, so that a part is as large as it can be: ops that wait for the same host op are one part wherever they stand in the
+program.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from pe_cli.program.region import regions_of
 
 def is_dynamic(program: Program) -> bool:
     """Return whether a program has sizes that only values tell."""
-    return any(op.definition.has(OnHost) or size_inputs(op) or goes_round(op) for op in program.top_ops)
+    return any(op.definition.has(OnHost) or size_inputs(op) or directs(op) for op in program.top_ops)
 
 
-def goes_round(op: Operator) -> bool:
-    """Return whether an op is a loop that goes round on the host, as its ops run there or its states change their sizes."""
+def directs(op: Operator) -> bool:
+    """Return whether the host directs what a loop or a branch runs, as ops of it run there or states change their sizes."""
     regions = op.definition.get(HasRegions)
-    if regions is None or regions.runs is not Runs.WHILE:
+    if regions is None or regions.runs is Runs.ROUNDS:
         return False
     return bool(op.attrs.get("varying")) or any(is_dynamic(r.program) for r in regions_of(op).values())
 
@@ -58,7 +59,7 @@ class Part:
         ops: they, in the program's order.
         places: their numbers in it.
         host: it is one that runs on the host.
-        loop: it is one that goes round on the host.
+        directed: it is a loop or a branch of which the host directs what runs.
 
     Attributes:
         reads: what is read before it is written here, fed sizes too.
@@ -71,7 +72,7 @@ class Part:
     ops: list[Operator]
     places: list[int]
     host: bool = False
-    loop: bool = False
+    directed: bool = False
     reads: list[str] = field(init=False)
     writes: list[str] = field(init=False)
     likes: list[str] = field(init=False)
@@ -113,7 +114,7 @@ def parts_of(program: Program) -> list[Part]:
                 continue
             if not before[i] <= done:
                 break
-            found.append(Part([ops[i]], [i], host=not goes_round(ops[i]), loop=goes_round(ops[i])))
+            found.append(Part([ops[i]], [i], host=not directs(ops[i]), directed=directs(ops[i])))
             done.add(i)
             waiting.remove(i)
         together = _together(ops, before, waiting, done)
@@ -138,7 +139,7 @@ def _together(ops: Sequence[Operator], before: Sequence[set[int]], waiting: Sequ
 
 
 def _alone(op: Operator) -> bool:
-    return op.definition.has(OnHost) or goes_round(op)
+    return op.definition.has(OnHost) or directs(op)
 
 
 def _befores(ops: Sequence[Operator]) -> list[set[int]]:

@@ -153,6 +153,28 @@ def list_get_host(run: HostRun) -> dict[str, list[Any]]:
     return {"Out": [found]}
 
 
+@op("list_copy", traits=[Lists()], inputs="Array", differentiable="")
+def list_copy(array: TensorType) -> TensorType:
+    """Hand a list on as it is.
+
+    Args:
+        Array: a list.
+
+    Returns:
+        Out: the list.
+
+    Source:
+        own: what a branch gives that writes nothing to a list.
+    """
+    return array
+
+
+@list_copy.host_run
+def list_copy_host(run: HostRun) -> dict[str, list[Any]]:
+    """The same list."""
+    return {"Out": [Many(_items(run))]}
+
+
 @op("list_first", traits=[Lists()], inputs="Array Count", differentiable="")
 def list_first(array: TensorType, count: TensorType) -> TensorType:
     """Leave out what is behind the first tensors of a list.
@@ -175,4 +197,4 @@ def list_first(array: TensorType, count: TensorType) -> TensorType:
 def list_first_host(run: HostRun) -> dict[str, list[Any]]:
     """A shorter list."""
     return {"Out": [Many(_items(run)[: int(run.one("Count").ravel()[0])])]}
-not_in_onnx(LISTS, "list_first", "list_get", "list_of", "list_put")
+not_in_onnx(LISTS, "list_copy", "list_first", "list_get", "list_of", "list_put")

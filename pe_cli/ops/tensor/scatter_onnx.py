@@ -137,7 +137,7 @@ def first_rows_onnx(o: Writer) -> None:
     o.node("Slice", [o.x(), o.const([0]), _whole(o, "Count", [1])], to="Out")
 
 
-@in_onnx("after", "lod_reset")
+@in_onnx("after", "lod_reset", "nest_sequences")
 def handed_on_onnx(o: Writer) -> None:
     """The same values."""
     o.node("Identity", [o.x()], to="Out")

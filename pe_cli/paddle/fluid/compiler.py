@@ -93,7 +93,7 @@ class DataParallel:
         with raised_as(EnforceNotMet):
             for _ in range(max(1, self.times)):
                 # num_iteration_per_run repeats the step with the same feed; the values of the last one are fetched.
-                values = run_step.run(self.program, scope, fed, parts, run_step.names_of(wanted))
+                values = run_step.run(self.program, scope, fed, parts, run_step.names_of(wanted), plain=return_numpy)
         self.has_run = True
         return run_step.in_order(wanted, lambda n: _fetched(n, [v[n] for v in values], return_numpy, merge))
 

@@ -97,7 +97,7 @@ class Executor:
         part = feeding.check(program, feed)
         wanted = run_step.wanted_of(program, fetch_list)
         with raised_as(EnforceNotMet):
-            (values,) = run_step.run(program, scope, Setting(self._places), [part], run_step.names_of(wanted))
+            (values,) = run_step.run(program, scope, Setting(self._places), [part], run_step.names_of(wanted), plain=return_numpy)
         return run_step.in_order(wanted, lambda n: run_step.as_fetched(n, values[n], return_numpy))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from pe_cli.core.errors import did_you_mean
 from pe_cli.core.types import DTYPES, TensorType
 from pe_cli.ops.define.registry import grad_name
 from pe_cli.paddle.errors import FluidTypeError, FluidValueError
-from pe_cli.paddle.fluid import program_strings, unique_name
+from pe_cli.paddle.fluid import original_ops, program_strings, unique_name
 from pe_cli.paddle.fluid.constant_sizes import vary
 from pe_cli.paddle.fluid.flags import get_flags, require_version, set_flags
 from pe_cli.paddle.fluid.levels import Levels
@@ -122,7 +122,10 @@ class Block(ir.Block):
         known = {k: v for k, v in more.items() if k in ("index", "at")}
         self.program.version += 1
         # Attributes that begin with op_ are the original's marks (roles, scopes), which the core keeps as fields of the operator.
-        given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_")}
+        given = {k: v for k, v in (attrs or {}).items() if not k.startswith("op_") and v is not None}
+        if original_ops.is_original(type, inputs or {}, outputs or {}, given):
+            original_ops.append(self, type, inputs or {}, outputs or {}, given)
+            return self.ops[-1]
         return super().append_op(type, inputs or {}, outputs or {}, given, **known)
 
     def _operator(self, type: str, inputs: Any, outputs: Any, attrs: Mapping[str, Any], at: Any) -> ir.Operator:

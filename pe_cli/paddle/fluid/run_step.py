@@ -71,7 +71,13 @@ def _flat(values: Any) -> list[Any]:
 
 
 def run(
-    program: Program, scope: Scope, setting: Setting, parts: Sequence[Mapping[str, LoDTensor]], fetches: Sequence[str]
+    program: Program,
+    scope: Scope,
+    setting: Setting,
+    parts: Sequence[Mapping[str, LoDTensor]],
+    fetches: Sequence[str],
+    *,
+    plain: bool = False,
 ) -> list[dict[str, LoDTensor]]:
     """Run one step.
 
@@ -81,12 +87,14 @@ def run(
         setting: devices and strategies.
         parts: per device: what it is fed, checked.
         fetches: names.
+        plain: what is fetched must be without sequences.
 
     Returns:
         Per device: name -> value with its sequences.
 
     Raises:
-        EnforceNotMet: a variable without a value, sequences that an op misses, or a failing kernel; a RuntimeError.
+        EnforceNotMet: a variable without a value, sequences that an op misses, or a failing kernel, or, before anything runs, sequences
+            in what is fetched plain; a RuntimeError.
     """
     root = scope.root()
     shown = [p for p in getattr(program, "prints", ()) if p.first_n < 0 or p.count < p.first_n]
@@ -97,7 +105,7 @@ def run(
         return [{} for _ in parts]
     cut = _cut(program)
     given = [{name: leveled(t) for name, t in part.items()} for part in parts]
-    step = Step([feeding.samples_of(program, part) for part in parts])
+    step = Step([feeding.samples_of(program, part) for part in parts], plain=frozenset(wanted if plain else ()))
     found = _run_parts(cut, root, setting, given, fetches, step) if cut else _run_once(program, root, setting, given, fetches, step)
     values = [{name: tensor_of(v) for name, v in each.items()} for each in found]
     for each in shown:
@@ -113,10 +121,12 @@ class Step:
     Args:
         sizes: samples of each device.
         number: that random ops depend on; None for the number of runs before.
+        plain: what must have no sequences.
     """
 
     sizes: Sequence[int]
     number: int | None = None
+    plain: frozenset[str] = frozenset()
 
 
 #: Program -> its version, and its parts where sizes that only values tell cut it.
@@ -139,7 +149,7 @@ def _run_parts(
     """Run one step of a program that is cut."""
 
     def once(part: Program, feeds: list[dict[str, Any]], names: list[str], number: int) -> list[dict[str, Any]]:
-        return _run_once(part, root, setting, feeds, names, Step(step.sizes, number))
+        return _run_once(part, root, setting, feeds, names, Step(step.sizes, number, step.plain))
 
     def kept(name: str) -> Array:
         found = root.find_var(name)
@@ -169,6 +179,10 @@ def _run_once(
         ready = prepare(program, root, setting, frozenset(parts[0]), feeding.levels_of(parts))
     changes = ready.settle(root, setting.key)
     sequences, read = ready.executor.sequences, ready.executor.read
+    for name in fetches if step.plain else ():
+        # Told before the step: a training that is run again with return_numpy=False has not moved its parameters.
+        if name in step.plain and sequences.lods.get(name):
+            raise _with_sequences(name)
     told = Told(setting.peers) if setting.peers else None
     mine = [feeding.arrays_of(part) for part in parts]
     # Shapes that depend on the longest sequence must agree over all trainers, who therefore tell each other.
@@ -232,6 +246,10 @@ class Fetched(np.ndarray[Any, Any]):
         return int(self.item()) if self.size == 1 else super().__int__()
 
 
+def _with_sequences(name: str) -> EnforceNotMet:
+    return EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
+
+
 def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
     """Return a fetched value as an array, or as it is.
 
@@ -241,5 +259,5 @@ def as_fetched(name: str, value: LoDTensor, return_numpy: bool) -> Any:
     if not return_numpy:
         return value
     if value.lod():
-        raise EnforceNotMet(f"'{name}' has sequences, which no array can show", hint="use return_numpy=False")
+        raise _with_sequences(name)
     return value.array.view(Fetched)

@@ -26,7 +26,6 @@ from pe_cli.paddle.fluid.layers.dynamic_rnn import (
 from pe_cli.paddle.fluid.layers.ops import equal
 from pe_cli.paddle.fluid.layers.selection import Switch
 from pe_cli.paddle.fluid.layers.tensor_arrays import (
-    LISTED,
     MOST,
     array_length,
     array_read,
@@ -287,7 +286,8 @@ class While:
         if OPEN:
             raise NotThereYet("a While with ops that run on the host, inside of another loop", hint="write one of them out")
         arrays = default_main_program().arrays
-        names = (n for op in rounds.block.ops[rounds.begin :] if op.type in LISTED for n in op.inputs["Array"])
+        # A branch reads and writes arrays that it captures.
+        names = (n for op in rounds.block.ops[rounds.begin :] for n in op.input_names() if n in arrays)
         for name in dict.fromkeys(names):
             if not arrays[name].listed:
                 arrays[name].list(rounds)

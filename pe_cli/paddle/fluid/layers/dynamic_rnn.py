@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pe_cli.core.errors import PeError
+from pe_cli.graph.lod_resolution import resolve
 from pe_cli.layers.control.loops import Scan
 from pe_cli.layers.define.helper import LayerHelper
-from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, raised_as
+from pe_cli.paddle.errors import EnforceNotMet, FluidTypeError, FluidValueError, NotThereYet, raised_as
 from pe_cli.paddle.fluid.constant_sizes import OPEN
 from pe_cli.paddle.fluid.framework import as_dtype, default_main_program
 from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import fill_constant_batch_size_like
 from pe_cli.program.ir import Variable
+from pe_cli.program.prune import prune
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,30 @@ def max_sequence_len(rank_table: RankTable) -> Any:
     return call("reduce_max", lengths)
 
 
+def _levels_of(x: Variable) -> int:
+    """Return how many levels of sequences a variable has, as far as the feeds that it is made of declare theirs."""
+    if x.lod_level:
+        return x.lod_level
+    try:
+        return len(resolve(prune(x.block.program, [x.name])).lods.get(x.name, ()))
+    except PeError:  # what is wrong is told where the program runs
+        return 0
+
+
+def _nest(x: Variable, around: Variable | None) -> Variable:
+    """Return a variable with the outermost level of sequences of another one around it; without its own where there is none."""
+    with raised_as(FluidValueError):
+        return LayerHelper("array_to_lod_tensor" if around is not None else "nest").one("nest_sequences", {"X": x, "Y": around}, {})
+
+
 class DynamicRNN:
     """Repeats the layers of its block for every row of sequences of different lengths: `with rnn.block()`.
 
     Sequences are in the order of their lengths inside, the longest first. Every round has a row of all of them: rows of zeros behind the
     end of a sequence, whose outputs are left out. The original takes ended sequences out of the batch instead.
+
+    Where sequences consist of sequences and nothing is kept from round to round, no round waits for another: the block runs once, with
+    the inner sequences of all rounds as its batch.
 
     Args:
         name: without effect.
@@ -89,6 +111,9 @@ class DynamicRNN:
         self._lengths: Variable | None = None
         self._each: Variable | None = None
         self._found: list[Any] | None = None
+        #: Sequences of sequences that are gone through, and what is collected of them.
+        self._nested: Variable | None = None
+        self._made: list[Variable] = []
 
     @contextlib.contextmanager
     def block(self) -> Iterator[None]:
@@ -105,6 +130,10 @@ class DynamicRNN:
             yield
         finally:
             OPEN.pop()
+        if self._nested is not None:
+            with raised_as(FluidValueError):
+                self._found = [_nest(out, self._nested) for out in self._made]
+            return
         if self._table is None:
             raise FluidValueError("a DynamicRNN needs a step_input")
         with raised_as(FluidValueError):
@@ -129,15 +158,21 @@ class DynamicRNN:
         """Return one row of every sequence, the longest sequence first.
 
         Args:
-            x: [rows, ...] with sequences of one level.
+            x: [rows, ...] with sequences of one level, or of two: then a round has a sequence of each.
             level: which level of sequences to go through.
 
         Raises:
-            FluidValueError: x has several levels; a ValueError.
+            FluidValueError: x has more levels, or another number of them than the first one; a ValueError.
         """
         loop = self._now
-        if level or x.lod_level > 1:
-            raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}'", hint="sequences of one level, and level=0")
+        levels = _levels_of(x)
+        begun = self._nested is not None or self._table is not None
+        if level or levels > 2 or (begun and (levels > 1) != (self._nested is not None)):
+            hint = "sequences of one level, or of two in all step_inputs, and level=0"
+            raise FluidValueError(f"DynamicRNN: step_input of level {level} of '{x.name}', which has {levels}", hint=hint)
+        if levels > 1:
+            self._nested = self._nested or x
+            return _nest(x, None)
         # The first step_input decides the order; others must have as many sequences and take the same.
         table = self._table or RankTable(x, level)
 
@@ -159,6 +194,10 @@ class DynamicRNN:
             FluidValueError: there is no step_input before it; a ValueError.
         """
         loop = self._now
+        if self._nested is not None:
+            with raised_as(FluidValueError):
+                repeated: Variable = call("sequence_expand", x, self._nested, 0)
+            return repeated
         if self._table is None:
             raise FluidValueError("DynamicRNN: static_input before step_input", hint="call step_input first")
         table = self._table
@@ -184,8 +223,12 @@ class DynamicRNN:
 
         Raises:
             FluidValueError: neither init nor shape, or no step_input before it; a ValueError.
+            NotThereYet: sequences of sequences are gone through.
         """
         loop = self._now
+        if self._nested is not None:
+            hint = "lod_reset makes sequences of one level"
+            raise NotThereYet("DynamicRNN: a memory while it goes through sequences of sequences", hint=hint)
         if self._table is None or self._each is None:
             raise FluidValueError("DynamicRNN: memory before step_input", hint="call step_input first")
         table, each = self._table, self._each
@@ -211,7 +254,10 @@ class DynamicRNN:
     def output(self, *outputs: Variable) -> None:
         """Collect variables of every round."""
         for o in outputs:
-            self._now.output(o)
+            if self._nested is not None:
+                self._made.append(o)
+            else:
+                self._now.output(o)
 
     def __call__(self) -> Any:
         if not self._found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from pe_cli.layers.define.registry import find
@@ -76,6 +77,18 @@ def conv2d_transpose(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     return adapt(find("conv2d_transpose"))(input, num_filters, output_size, filter_size, padding, stride, dilation, **facts)
 
 
+def _within(taps: Any, stride: Any, images: Sequence[int]) -> Any:
+    """Return a window of pool2d that is no larger than its images, where the original has one window all the same.
+
+    It divides what is missing by the stride, which rounds to 0: a window of 7 with a stride of 7 takes all of 6 pixels.
+    """
+    wanted, steps = ([int(v) for v in (given if isinstance(given, (list, tuple)) else [given] * 2)] for given in (taps, stride))
+    short = [size - k for size, k in zip(images, wanted, strict=False)]
+    if len(wanted) != len(steps) or not any(size > 0 and -step < rest < 0 for size, rest, step in zip(images, short, steps, strict=False)):
+        return taps
+    return [size if size > 0 and -step < rest < 0 else k for k, size, rest, step in zip(wanted, images, short, steps, strict=True)]
+
+
 def pool2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
     input: Variable,
     pool_size: Any = -1,
@@ -91,7 +104,10 @@ def pool2d(  # noqa: PLR0913, PLR0917 (fluid's arguments)
 ) -> Any:
     """Pool images; see the core's layer. Padding may have a pair for every axis."""
     facts = {"ceil_mode": ceil_mode, "name": name, "exclusive": exclusive, "data_format": data_format}
-    padding = flat(pool_padding, 1 if data_format == "NHWC" else 2)
+    first = 1 if data_format == "NHWC" else 2
+    padding = flat(pool_padding, first)
+    if padding in (0, [0, 0], [0] * 4) and not global_pooling and (exclusive or pool_type == "max"):
+        pool_size = _within(pool_size, pool_stride, input.shape[first : first + 2])
     return call("pool2d", input, pool_size, pool_type, pool_stride, padding, global_pooling, **facts)
 
 

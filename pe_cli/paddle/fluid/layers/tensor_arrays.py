@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pe_cli.paddle.fluid.layers.composed import call
 from pe_cli.paddle.fluid.layers.tensor import assign
 from pe_cli.program.ir import Operator, Variable
 from pe_cli.program.outline import Outline
+from pe_cli.program.region import regions_of
 
 #: Ops on rows of an array -> those on a list of tensors.
 LISTED = {"array_put": "list_put", "array_get": "list_get"}
@@ -98,9 +100,7 @@ class TensorArray:
         block.append_op("list_of", given, {"Out": name}, attrs)
         block.ops.insert(first, block.ops.pop())
         loop.moved_on(len(block.ops) - before, set())
-        for op in block.ops[loop.begin :]:
-            if op.type in LISTED and name in op.inputs["Array"]:
-                op.type = LISTED[op.type]
+        _list(block.ops[loop.begin :], name)
         self.listed = True
 
     def _made(self, like: Variable | None) -> tuple[Variable, Variable]:
@@ -126,6 +126,32 @@ class TensorArray:
             _put(rows, item, call("fill_constant", [1], "int64", float(place)))
         self._settling = block.ops[begin:]
         return rows, call("fill_constant", [1], "int64", float(max(self.items, default=-1) + 1))
+
+
+def _list(ops: Sequence[Operator], name: str) -> set[str]:
+    """Let operators, also those of branches, read and write a list in place of an array.
+
+    Args:
+        ops: in order; changed.
+        name: of the array where they begin; a branch gives it another name whenever it writes to it.
+
+    Returns:
+        All its names.
+    """
+    names = {name}
+    for op in ops:
+        if op.type in LISTED and not names.isdisjoint(op.inputs["Array"]):
+            op.type = LISTED[op.type]
+            names.update(op.outputs["Out"] if op.type == "list_put" else ())
+        elif op.type == "assign" and not names.isdisjoint(op.inputs["X"]):
+            op.type, op.inputs = "list_copy", {"Array": op.inputs["X"]}
+            names.update(op.outputs["Out"])
+        for region in regions_of(op).values():
+            for argument, outer in zip(region.args, op.inputs.get("Captured", ()), strict=False):
+                if outer in names:
+                    inner = _list(region.program.top_ops, argument)
+                    names.update(n for n, r in zip(op.outputs["Out"], region.results, strict=False) if r in inner)
+    return names
 
 
 def outside(made: Any) -> Any:
